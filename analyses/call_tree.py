@@ -21,15 +21,15 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import C, HostKind
 
-from ._shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
-from ._shared.host_time import total_by
+from .shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
+from .shared.hosts import total_by
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
 
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"

@@ -18,18 +18,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analysis, Remark, Result, Rule, TableSpec
-from tracekit.run import busy
-from tracekit.savings import budget
+from tracekit.analysis.savings import budget
+from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind
 
-from ._copies import tables as copy_tables
-from ._copies.hiding import Hiding
-from ._copies.reading import BLOCKED_NS, counted, described, read
-from ._copies.scalars import SCALARS_WHY, scalars
-from ._shared.common import absent_device_note
+from .copies import groups as copy_tables
+from .copies.causes import SCALARS_WHY, scalars
+from .copies.groups import Hiding
+from .copies.reading import BLOCKED_NS, counted, described, read
+from .shared.common import absent_device_note
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
 SCALARS = "d2h_scalars"
@@ -58,7 +58,7 @@ def compute(run: Run) -> Result:
     hiding, marked = Hiding(run), run.rows("steps")
     tables = {
         "per_step": copy_tables.per_step(copies, hiding, [BLOCKED_NS]),
-        "groups": copy_tables.groups(copies, hiding, marked),
+        "groups": copy_tables.group_table(copies, hiding, marked),
         "sizes": copy_tables.sizes(copies),
     }
     steps = budget(run)

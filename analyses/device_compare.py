@@ -1,4 +1,4 @@
-"""Comparison of the same workload on two devices: gain of each op, against the ratio of the devices' peaks.
+"""Gains of a device against the ratio of peaks, for `device_compare`.
 
 For one run, the devices it used are listed with their peaks, as known to `roofline`. `compare` takes the same
 work on two kinds of device; device properties (name, SMs, compute capability, driver, CUDA, cuDNN) and the
@@ -21,20 +21,350 @@ Example:
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.run import busy
+from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import budget
+from tracekit.diff.matching import path_of
+from tracekit.diff.naming import Role
+from tracekit.render import human
+from tracekit.runs.run import busy
 from tracekit.schema import C
 
-from ._device_compare import gains
-from ._roofline import devices
-from ._shared.common import DEVICE, RANK, absent_device_note
+from .roofline import devices
+from .roofline.work import precision_of
+from .shared import common
+from .shared.common import DEVICE, RANK, Line, absent_device_note
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from collections.abc import Iterable
+
+    from tracekit.diff import Diff
+    from tracekit.diff.ledgers import Cause, Group
+    from tracekit.diff.model import Compared
+    from tracekit.runs.run import Run
+
+    from .roofline.devices import Device
+
+
+MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
+LINK = "copy over the link"
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Peaks of two devices, None if not listed."""
+
+    base: Device | None
+    head: Device | None
+
+    @property
+    def memory(self) -> float | None:
+        """Ratio of the memory bandwidths, head over base."""
+        return self.head.gb_per_s / self.base.gb_per_s if self.base and self.head else None
+
+    def compute(self, precision: str) -> float | None:
+        """Ratio of the peaks of matrix products, head over base; None if one is unknown."""
+        pair = [device.peak(precision) if device else None for device in (self.base, self.head)]
+        return pair[1] / pair[0] if pair[0] and pair[1] else None
+
+    def allowed(self, role: str, precision: str) -> float | None:
+        """Minimum gain of an op on the head if it uses both devices equally well; None if unknown.
+
+        An op that multiplies matrices is bound by compute or memory: the minimum ratio counts. FP32 may run
+        as TF32, so both count. Other ops are bound by memory, except copies to and from the host.
+        """
+        if role == LINK or (role in MATRIX_ROLES and not precision):
+            return None
+        if role not in MATRIX_ROLES or self.memory is None:
+            return self.memory
+        first = self.compute(precision)
+        second = self.compute("tf32") if precision == "fp32" else None
+        return None if first is None else min(one for one in (self.memory, first, second) if one is not None)
+
+
+@dataclass(frozen=True)
+class Ops:
+    """The ops of a run, looked up by the device intervals they launched."""
+
+    run: Run
+
+    @cached_property
+    def _dtypes(self) -> dict[int, str]:
+        device = busy(self.run, [C.ROW_ID, C.OP_ROW])
+        where = pc.field(C.INPUT_DTYPES).is_valid()
+        ops = self.run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
+        dtypes = dict(zip(ops[C.ROW_ID].tolist(), ops[C.INPUT_DTYPES].astype(str), strict=True))
+        linked = device[device[C.OP_ROW].notna()]
+        rows = zip(linked[C.ROW_ID].tolist(), linked[C.OP_ROW].tolist(), strict=True)
+        return {row: dtypes[op] for row, op in rows if op in dtypes}
+
+    def precision(self, rows: Iterable[int]) -> str:
+        """Precision of the first floating-point input of the op of the first of these rows, or empty."""
+        dtypes = next((self._dtypes[row] for row in rows if row in self._dtypes), "[]")
+        precisions = (precision_of(str(one)) for one in json.loads(dtypes))
+        return next((one for one in precisions if one in PRECISIONS), "")
+
+
+_OPERATIONS = {"int8": "TOP/s"}
+_RECORDED = (
+    ("multiprocessors", "count", "sm_count"),
+    ("warp size", "threads", "warp_size"),
+    ("device memory", "bytes", "memory_bytes"),
+)
+IDLE_TIME = "device idle time, per step"
+MOSTLY_IDLE, MUCH_MORE, LARGE = 0.5, 1.25, 0.05
+IDLE = (
+    "the devices are idle for {:.0f}% (base) and {:.0f}% (head) of the compared steps: the host limits the "
+    "step, and a faster device changes little"
+)
+WARPS = (
+    "a warp has {:.0f} threads on the base and {:.0f} on the head: block sizes that are no multiple of it "
+    "leave lanes idle, see `launch_config` of the head"
+)
+BASE_SHORT = (
+    "{} gains {:.2f}×, more than the {:.2f}× that peaks allow: it uses the base's device inefficiently (base "
+    "{}, head {})"
+)
+
+
+def worked(base: Run, head: Run, found: Diff, compared: Compared) -> list[Line]:
+    """Device time of all work and of ops in only one run, and idle time, per step."""
+    if found.work is None:
+        return []
+    steps = compared.steps
+    alone = (
+        sum(cause.a.total_ns for cause in found.causes if not cause.b.count) / steps,
+        sum(cause.b.total_ns for cause in found.causes if not cause.a.count) / steps,
+    )
+    idle = [
+        sum(ns for name, ns in side.items() if "idle" in name) / steps for side in common.parts(base, head)
+    ]
+    return [
+        Line("device time of all work, per step", "ns", found.work.a_ns / steps, found.work.b_ns / steps),
+        Line("device time of ops in only one run, per step", "ns", *alone),
+        Line(IDLE_TIME, "ns", *idle),
+    ]
+
+
+def listed(peaks: Peaks) -> list[Line]:
+    """The peaks known for both devices."""
+    if not peaks.base or not peaks.head:
+        return []
+    lines = [Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
+    for precision in PRECISIONS:
+        if peaks.compute(precision):
+            pair = (peaks.base.peak(precision), peaks.head.peak(precision))
+            unit = _OPERATIONS.get(precision, "TFLOP/s")
+            lines.append(Line(f"{precision} matrix products, peak", unit, *pair))
+    return lines
+
+
+def recorded(base: Run, head: Run) -> list[Line]:
+    """Device properties recorded in both runs."""
+    sides = [_common(run) for run in (base, head)]
+    return [
+        Line(quantity, unit, *(float(side[name]) for side in sides))
+        for quantity, unit, name in _RECORDED
+        if all(side.get(name) for side in sides)
+    ]
+
+
+def _common(run: Run) -> dict[str, float]:
+    """Properties that all recorded devices of a run share."""
+    gpus = run.meta.environment.get("gpus") or [{}]
+    names = [name for _, _, name in _RECORDED]
+    return {name: gpus[0][name] for name in names if len({gpu.get(name) for gpu in gpus} - {None}) == 1}
+
+
+def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> tuple[str, ...]:
+    """Notes on idle devices, different warp sizes, and ops that use the base's device inefficiently."""
+    idle = next((one for one in lines if one.quantity == IDLE_TIME), None)
+    found = []
+    if idle and idle.base is not None and idle.head is not None and all(step):
+        shares = (idle.base / step[0], idle.head / step[1])
+        found += [IDLE.format(*(100 * share for share in shares))] if max(shares) >= MOSTLY_IDLE else []
+    warps = next((one for one in lines if one.unit == "threads"), None)
+    if warps and warps.base and warps.head and warps.base != warps.head:
+        found.append(WARPS.format(warps.base, warps.head))
+    large = ops[(ops["reached"] >= MUCH_MORE) & (ops["base_ns"] >= LARGE * ops["base_ns"].sum())]
+    for _, row in large.iterrows():
+        kernels = (brief(row["base_kernel"]), brief(row["head_kernel"]))
+        found.append(BASE_SHORT.format(brief(row["op"]), row["gain"], row["allowed"], *kernels))
+    return tuple(found)
+
+
+VARYING = ("gpu", "driver", "cuda", "cudnn", "cpu", "os")
+"""Fields that may differ between two machines; `gpu` includes the other device properties."""
+_OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
+SHORT = 0.8
+LARGE_SHARE = 0.05
+LONG_NS = 10_000
+UNNAMED = "the name of the devices is not recorded in both runs, or a run used several kinds of device"
+SAME_DEVICE = "both runs used {}: this analysis compares two kinds of device"
+UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
+
+GAIN = Rule(
+    "device_gain_short",
+    states=(
+        f"an op with at least {LARGE_SHARE:.0%} of the head's device time, with kernels of at least "
+        f"{LONG_NS // 1000} µs on average, gained less than {SHORT:.0%} of the ratio that the peaks allow"
+    ),
+    why=(
+        "peaks do not apply to shorter kernels, which mostly have fixed costs; libraries reach 60 to 90% of "
+        "a peak, so smaller differences are normal"
+    ),
+)
+
+
+def compare(base: Run, head: Run) -> Result:
+    """Compare the same work on two devices."""
+    names = (_name(base), _name(head))
+    if not all(names):
+        return Result(notes=(UNNAMED,))
+    if names[0] == names[1]:
+        return Result(notes=(SAME_DEVICE.format(names[0]),))
+    found = common.between(base, head, VARYING)
+    if why := common.refusal(found):
+        return Result(notes=(why,))
+    if found.compared is None or not found.compared.on_device:
+        return Result(notes=("one of the runs has no device activity",))
+    peaks = Peaks(*(devices.known(name) for name in names))
+    used = worked(base, head, found, found.compared)
+    table = [*common.measured(found.metrics), *used, *listed(peaks), *recorded(base, head)]
+    ops = _ops(found, found.compared, peaks, Ops(base))
+    notes = tuple(
+        UNLISTED.format(name)
+        for name, device in zip(names, (peaks.base, peaks.head), strict=True)
+        if device is None
+    )
+    notes = (*notes, *comparison_notes(table, ops, _step(found)))
+    tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
+    return Result(tables, _findings(ops, found, head, names), notes)
+
+
+def _name(run: Run) -> str:
+    """Name of the devices that a run used; empty if unknown or if there are several kinds."""
+    used = busy(run, [C.DEVICE])[C.DEVICE].unique().tolist()
+    named = set(devices.device_names(run, used).values())
+    return named.pop() if len(named) == 1 else ""
+
+
+def _step(found: Diff) -> tuple[float, float]:
+    """Length of a compared step, ns; 0 if there is no ledger of it."""
+    if found.wall is None or found.compared is None:
+        return 0.0, 0.0
+    total, steps = found.wall.total, found.compared.steps
+    return total.a_ns / steps, total.b_ns / steps
+
+
+def _ops(found: Diff, compared: Compared, peaks: Peaks, ops: Ops) -> pd.DataFrame:
+    """One row per op path that both sides have, longest on the head first."""
+    largest: dict[str, Group] = {}
+    for group in sorted(found.groups, key=lambda one: -max(one.a.total_ns, one.b.total_ns)):
+        largest.setdefault(path_of(group), group)
+    both = [cause for cause in found.causes if cause.a.total_ns and cause.b.total_ns]
+    rows = [_row(cause, largest[cause.label], compared.steps, peaks, ops) for cause in both]
+    table = pd.DataFrame(rows, columns=[*(column.name for column in _OPS), "evidence", "mean_ns", "lost_ns"])
+    return table.sort_values(["head_ns", "op"], ascending=[False, True], ignore_index=True)
+
+
+def _row(cause: Cause, group: Group, steps: int, peaks: Peaks, ops: Ops) -> dict[str, object]:
+    role = LINK if group.sort.startswith(_OVER_LINK) else group.role
+    precision = ops.precision(cause.evidence.get("a", ()))
+    allowed = peaks.allowed(role, precision)
+    gain = cause.a.total_ns / cause.b.total_ns
+    lost = cause.b.total_ns - cause.a.total_ns / allowed if allowed else 0.0
+    return {
+        "op": cause.label,
+        "base_ns": cause.a.total_ns // steps,
+        "head_ns": cause.b.total_ns // steps,
+        "gain": gain,
+        "allowed": float("nan") if allowed is None else allowed,
+        "reached": float("nan") if allowed is None else gain / allowed,
+        "role": role,
+        "precision": precision,
+        "base_count": cause.a.count,
+        "head_count": cause.b.count,
+        "base_kernel": group.name_a,
+        "head_kernel": group.name_b,
+        "evidence": cause.evidence.get("b", []),
+        "mean_ns": cause.b.total_ns // cause.b.count,
+        "lost_ns": max(0, int(lost)),
+    }
+
+
+def _findings(ops: pd.DataFrame, found: Diff, head: Run, names: tuple[str, str]) -> tuple[Finding, ...]:
+    """Findings on ops that gain less than the peaks allow, largest loss first."""
+    if found.work is None or found.compared is None:
+        return ()
+    least = LARGE_SHARE * found.work.b_ns / found.compared.steps
+    short = ops[(ops["reached"] < SHORT) & (ops["head_ns"] >= least) & (ops["mean_ns"] >= LONG_NS)]
+    short = short.sort_values(["lost_ns", "op"], ascending=[False, True])
+    return tuple(_finding(row, found.compared.steps, head, names) for _, row in short.iterrows())
+
+
+def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> Finding:
+    per_step, allowed = int(row["lost_ns"]) // steps, budget(head)
+    return Finding(
+        code=GAIN.code,
+        severity=allowed.severity(per_step * allowed.steps),
+        title=(
+            f"{row['op']} runs at {row['gain']:.2f}× the speed it has on {names[0]}; the peaks of {names[1]} "
+            f"allow {row['allowed']:.2f}×"
+        ),
+        advice=(
+            f"look for a better kernel on {names[1]}: another library or backend of the op, tuned kernels "
+            "(TunableOp, max-autotune), a layout or precision supported by its matrix units; see `roofline` "
+            "of the head"
+        ),
+        saving_ns_per_step=per_step,
+        basis=Basis.ESTIMATED,
+        how=(
+            f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
+            f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the ratio that the peaks allow; "
+            f"less if the device waits for the host; base {brief(row['base_kernel'])}, "
+            f"head {brief(row['head_kernel'])}"
+        ),
+        confidence=0.5,
+        evidence={"device_intervals": [int(one) for one in row["evidence"][:EVIDENCE_ROWS]]},
+    )
+
+
+_RATIOS = (
+    Column("quantity", "prose", "measured quantity or peak"),
+    Column("unit", "", "ns, bytes, count, threads, GB/s, TFLOP/s or TOP/s"),
+    Column("base", "", "value of the base's device", unit_in="unit"),
+    Column("head", "", "value of the head's device", unit_in="unit"),
+    Column("ratio", "×", "head over base: below 1 is faster for times, above 1 is more for peaks"),
+)
+_OPS = (
+    Column("op", "", "path of ops, as `tracekit diff` matches them"),
+    Column("base_ns", "ns", "device time on the base, per step, rounded down"),
+    Column("head_ns", "ns", "device time on the head, per step, rounded down"),
+    Column("gain", "×", "base over head: above 1 is faster on the head"),
+    Column("allowed", "×", "minimum ratio of the peaks that may bound it; missing if one is unknown"),
+    Column("reached", "×", "gain over allowed: below 1 the op uses the head's device less efficiently"),
+    Column("role", "", "role of the op, by the rules of `tracekit diff`, or copy over the link"),
+    Column("precision", "", "precision of its first floating-point input on the base; empty if not recorded"),
+    Column("base_count", "count", "kernels and copies on the base in the compared steps"),
+    Column("head_count", "count", "kernels and copies on the head in the compared steps"),
+    Column("base_kernel", "", "canonical name of the longest kernel of its largest group on the base"),
+    Column("head_kernel", "", "canonical name of the longest kernel of its largest group on the head"),
+)
+TABLES = (
+    TableSpec("ratios", "Time and peaks of both devices", _RATIOS),
+    TableSpec("ops", "Ops in both runs", _OPS),
+)
+
 
 _PEAKS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 
@@ -46,7 +376,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     grouped = device.groupby([C.RANK, C.DEVICE], sort=True)
     table = grouped[C.DUR_NS].agg(intervals="size", sum_ns="sum").reset_index()
-    names = devices.names(run, [int(one) for one in table[C.DEVICE]])
+    names = devices.device_names(run, [int(one) for one in table[C.DEVICE]])
     device_names = [names.get(int(one), "") for one in table[C.DEVICE]]
     known = [devices.known(name) for name in device_names]
     table["device_name"] = device_names
@@ -54,7 +384,7 @@ def compute(run: Run) -> Result:
         peaks = [one.peak(precision) if one else None for one in known]
         table[precision] = pd.Series(peaks, index=table.index, dtype="float64")
     table["gb_per_s"] = pd.Series([one.gb_per_s if one else None for one in known], dtype="float64")
-    notes = [gains.UNLISTED.format(name or "an unnamed device") for name in sorted(_unlisted(device_names))]
+    notes = [UNLISTED.format(name or "an unnamed device") for name in sorted(_unlisted(device_names))]
     return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
 
 
@@ -89,7 +419,7 @@ ANALYSIS = Analysis(
     sources=("TorchBench 3.3, Fig. 5 and Table 3",),
     order=91,
     compute=compute,
-    rules=(gains.GAIN,),
-    compare=gains.compare,
-    comparison=gains.TABLES,
+    rules=(GAIN,),
+    compare=compare,
+    comparison=TABLES,
 )

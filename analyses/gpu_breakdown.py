@@ -21,23 +21,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit import intervals
 from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
-from tracekit.intervals import covered
-from tracekit.kernel_names import COMMUNICATION, matches
-from tracekit.run import busy
+from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import step_windows
+from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind
-from tracekit.windows import step_windows
 
-from ._shared import host_time
-from ._shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
-from ._shared.stacking import stacked, stacked_by_name
+from .shared import hosts
+from .shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
+from .shared.lanes import stacked, stacked_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.intervals import Ints, Union
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -110,7 +110,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the devices of all ranks; without device intervals, return host time by op."""
     tables = stacked_by_name([one.tables for one in partials], _TABLES)
     if not tables:
-        return Result({"host": host_time.by_op(run)}, notes=(absent_device_note(run),))
+        return Result({"host": hosts.by_op(run)}, notes=(absent_device_note(run),))
     notes = [] if "per_step" in tables else [NO_STEPS]
     opaque = any(one.opaque for one in partials)
     return Result(tables, notes=(*notes, *((OPAQUE_GRAPHS,) if opaque else ())))
@@ -230,7 +230,7 @@ ANALYSIS = Analysis(
         TableSpec("whole", "Whole capture, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *MEASURES)),
-        TableSpec("host", "Host time by op (no device in this capture)", host_time.COLUMNS),
+        TableSpec("host", "Host time by op (no device in this capture)", hosts.COLUMNS),
     ),
     sources=("TorchBench, Fig. 1, 2 and Table 2", "HTA temporal breakdown"),
     order=10,

@@ -25,24 +25,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind
 
-from ._copies import compare, h2d_rules
-from ._copies import tables as copy_tables
-from ._copies.hiding import Hiding
-from ._copies.reading import BLOCKED_NS, described, read
-from ._copies.tables import NEEDED
-from ._copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
-from ._shared.common import absent_device_note, share
-from ._shared.hosts import NO_SHAPES
+from .copies import compare, rules
+from .copies import groups as copy_tables
+from .copies.causes import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
+from .copies.groups import NEEDED, Hiding
+from .copies.reading import BLOCKED_NS, described, read
+from .shared.common import absent_device_note, share
+from .shared.hosts import NO_SHAPES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
-    from ._shared.common import Floats
+    from .shared.common import Floats
 
 NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (
@@ -62,11 +61,11 @@ def compute(run: Run) -> Result:
     per_step["excess"] = _excess(per_step)
     tables = {
         "per_step": per_step[[column.name for column in _PER_STEP]],
-        "groups": copy_tables.groups(copies, hiding, steps),
+        "groups": copy_tables.group_table(copies, hiding, steps),
         "sizes": copy_tables.sizes(copies),
     }
     down = read(run, CopyKind.D2H)
-    return Result(tables, h2d_rules.findings(run, copies, down, hiding), _notes(copies, steps))
+    return Result(tables, rules.h2d_findings(run, copies, down, hiding), _notes(copies, steps))
 
 
 def _excess(table: pd.DataFrame) -> Floats:
@@ -106,7 +105,7 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,
     compute=compute,
-    rules=(*h2d_rules.RULES, *compare.RULES),
+    rules=(*rules.H2D_RULES, *compare.RULES),
     compare=compare.compare,
     comparison=compare.TABLES,
 )

@@ -35,18 +35,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.runs import intervals
+from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.schema import C, HostKind
-from tracekit.windows import END_NS, step_windows
 
-from ._idle import advice, rules
-from ._idle import rows as idle_rows
-from ._idle.causes import CAUSES, Cause
-from ._idle.rows import (
+from .idle import advice
+from .idle import causes as idle_rows
+from .idle.causes import (
     ANCHOR_ROW,
     CALL,
     CAUSE,
+    CAUSES,
     COMMON_OP,
     HOST_NS,
     NEXT_OP,
@@ -55,17 +55,18 @@ from ._idle.rows import (
     SOURCE,
     WAIT_NS,
     WAIT_ROW,
+    Cause,
 )
-from ._shared import gaps as shared_gaps
-from ._shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
-from ._shared.gaps import AFTER, BEFORE
+from .shared import lanes as shared_gaps
+from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
+from .shared.lanes import AFTER, BEFORE
 
 if TYPE_CHECKING:
     from pandas.api.extensions import ExtensionArray
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
-    from ._idle.rows import Idle
+    from .idle.causes import Idle
 
 LISTED_NS = 1_000
 """Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
@@ -291,5 +292,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
     compute=compute,
-    rules=rules.RULES,
+    rules=advice.RULES,
 )

@@ -1,4 +1,4 @@
-"""Integrity: whether the run's numbers can be trusted; what was lost, repaired, or not recorded.
+"""Checks of `integrity`.
 
 Each check has a level: ok, info, warn or error. The definition lists the thresholds; the reasons:
 
@@ -26,19 +26,282 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
-from tracekit.alike import together
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs import intervals
+from tracekit.runs.meta import together
+from tracekit.runs.run import busy
+from tracekit.schema import C, HostKind, Memory
 
-from ._integrity.checks import ERROR, WARN, Check
-from ._integrity.device import device_checks
-from ._integrity.time import time_checks
+from .shared.common import NO_PARENT, NOT_RECORDED, ints, launches, positions, spans
+from .steps import overhead, profiled_steps
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+
+OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check; `detail` names what `share` refers to."""
+
+    check: str
+    level: str
+    count: int | None = None
+    share: float | None = None
+    detail: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """The check as a row of the table."""
+        share = float("nan") if self.share is None else self.share
+        return {
+            "check": self.check,
+            "level": self.level,
+            "count": self.count,
+            "share": share,
+            "detail": self.detail,
+        }
+
+
+def counted(name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None) -> Check:
+    """Check with a level derived from a share.
+
+    Args:
+        name: The check.
+        count: Number of affected rows.
+        of: Number of rows.
+        what: What is counted and, after a semicolon, the consequence.
+        warn: Above this share it is a warning.
+        error: Above this share it is an error.
+
+    Example:
+        >>> counted("unlinked", 3, 10, "device intervals have no launch", warn=0.05).level
+        'warn'
+    """
+    plain = what.split(";")[0]  # the consequence applies only to a count above 0
+    if not of:
+        return Check(name, OK, 0, None, f"0 of 0 {plain}")
+    share = count / of
+    text = what if count else plain
+    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {text}")
+
+
+def level(share: float, *, warn: float, error: float | None = None) -> str:
+    """Level of a share; above 0 it is at least information."""
+    if error is not None and share > error:
+        return ERROR
+    if share > warn:
+        return WARN
+    return INFO if share > 0 else OK
+
+
+GRAPH_PATTERN = r"(?i)graphlaunch"
+KERNEL_PATTERN = r"(?i)launch"
+CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
+CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
+"""Calls of a thread between these are captured into a graph and not executed."""
+_COLUMNS = [
+    *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
+    *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
+]
+_GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
+
+
+def device_checks(run: Run) -> list[Check]:
+    """Checks of device rows against the host rows that launched them."""
+    device = busy(
+        run, [C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
+    )
+    calls = _launch_calls(run)
+    if device.empty:
+        return [_without_device(run, int((~calls["captured"]).sum()))]
+    return [
+        Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
+        _unlinked(device),
+        *_without_interval(calls, device),
+        _before_launch(calls, device),
+        _coarse(device),
+        _empty_steps(run, device),
+    ]
+
+
+def _launch_calls(run: Run) -> pd.DataFrame:
+    """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
+    where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    thread = [C.RANK, C.PID, C.TID]
+    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
+    names = calls[C.NAME]
+    kinds = np.select(
+        [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)],
+        [_GRAPH, _KERNEL],
+        _COPY,
+    )
+    captures = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
+    captured = np.zeros(len(calls), bool)
+    for at in calls.groupby(thread).indices.values() if captures.any() else ():
+        ordered = at[np.argsort(ints(calls, C.START_NS)[at], kind="stable")]
+        captured[ordered] = _inside(captures.to_numpy(np.int64)[ordered])
+    return calls.assign(call=kinds, captured=captured)[launches(names)].reset_index(drop=True)
+
+
+def _inside(turns: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether each position is between a begin (1) and its end (-1); unmatched ones are ignored.
+
+    Example:
+        >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
+        [False, True, False, False]
+    """
+    return (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
+
+
+def _open(turns: Ints) -> Ints:
+    """Number of open begins at each position, at least 0."""
+    level = np.cumsum(turns)
+    return level - np.minimum(np.minimum.accumulate(level), 0)
+
+
+def _without_device(run: Run, launches: int) -> Check:
+    gpus = len(run.meta.environment.get("gpus") or [])
+    if launches:
+        return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
+    on_cpu = (run.meta.workload or {}).get("device") == "cpu"
+    if gpus and not on_cpu:
+        detail = (
+            f"the machine has {gpus} GPU{'s' * (gpus != 1)} and nothing was recorded on "
+            f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"
+        )
+        return Check("device_events", ERROR, 0, None, detail)
+    return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
+
+
+def _unlinked(device: pd.DataFrame) -> Check:
+    migrated = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[
+        C.CORRELATION_ID
+    ].isna()  # by the driver itself
+    launched = device[~migrated]
+    missing = int(launched[C.LAUNCH_ROW].isna().sum())
+    what = "device intervals have no launching call; their time can't be attributed to ops"
+    return counted("device_without_launch", missing, len(launched), what, warn=0.05)
+
+
+def _without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+    launched = device[C.LAUNCH_ROW].dropna().unique()
+    calls = calls[~calls["captured"]]
+    missing = ~calls[C.ROW_ID].isin(launched)
+    found = []
+    for name, call, what, warn, error in _WITHOUT_INTERVAL:
+        mine = calls["call"] == call
+        count, total = int((missing & mine).sum()), int(mine.sum())
+        if total and not len(launched):
+            found.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+        else:
+            found.append(counted(name, count, total, what, warn=warn, error=error))
+    return found
+
+
+_UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
+
+
+_KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"
+_GRAPHS_LOST = "graph replays have no device interval; the kernels inside are missing"
+_COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
+_WITHOUT_INTERVAL = (
+    ("launch_without_device", _KERNEL, _KERNELS_LOST, 0.01, 0.2),
+    ("graph_without_device", _GRAPH, _GRAPHS_LOST, 0.0, 0.1),
+    ("copy_without_device", _COPY, _COPIES_LOST, 1.0, None),
+)
+
+
+def _before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
+    at = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
+    linked = at != NO_PARENT
+    early = ints(device, C.START_NS)[linked] < ints(calls, C.START_NS)[at[linked]]
+    what = "linked device intervals start before their launch; host and device clocks disagree"
+    return counted("device_before_launch", int(early.sum()), int(linked.sum()), what, warn=0.01)
+
+
+def _coarse(device: pd.DataFrame) -> Check:
+    empty = int((ints(device, C.DUR_NS) == 0).sum())
+    what = "device intervals have no duration; shares of short kernels are inexact"
+    return counted("zero_duration", empty, len(device), what, warn=0.1)
+
+
+def _empty_steps(run: Run, device: pd.DataFrame) -> Check:
+    steps = run.table("steps", columns=[C.RANK, C.STEP])
+    launched = device.loc[device[C.STEP].notna(), [C.RANK, C.STEP]].drop_duplicates()
+    filled = pd.MultiIndex.from_frame(launched.astype(np.int64))
+    empty = ~pd.MultiIndex.from_frame(steps.astype(np.int64)).isin(filled)
+    return counted("empty_steps", int(empty.sum()), len(steps), "steps launched no device work", warn=0.0)
+
+
+JUMP_NS = 10_000_000_000
+PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
+"""Overhead rows of the profiler; others, such as lazy loading, belong to the program."""
+
+
+def time_checks(run: Run) -> list[Check]:
+    """Checks of the times of all rows."""
+    host = run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
+    device = busy(run, [C.START_NS, C.DUR_NS])
+    durations = np.concatenate((ints(host, C.DUR_NS), ints(device, C.DUR_NS)))
+    start, end = (np.concatenate(both) for both in zip(spans(host), spans(device), strict=True))
+    negative = int((durations < 0).sum())
+    return [
+        counted(
+            "negative_duration", negative, len(durations), "intervals have a negative duration", warn=0.0
+        ),
+        _jumps(start, end),
+        _profiler_intervals(run, start, end),
+        _overhead(run),
+    ]
+
+
+def _jumps(start: Ints, end: Ints) -> Check:
+    covered = intervals.union(start, end)
+    holes = covered[0][1:] - covered[1][:-1]
+    long = holes[holes > JUMP_NS]
+    if not len(long):
+        return Check("clock_jump", OK, 0, None, "no gap of more than 10 s without any event")
+    longest = int(long.max()) / 1e9
+    detail = f"gaps without any event, the longest {longest:.1f} s: a clock jump or a suspended process"
+    return Check("clock_jump", WARN, len(long), None, detail)
+
+
+def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
+    where = pc.field(C.KIND) == str(HostKind.OVERHEAD)
+    rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
+    rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
+    if rows.empty:
+        return Check("profiler_intervals", INFO, detail="no profiler overhead intervals were recorded")
+    own = intervals.length(intervals.union(*spans(rows)))
+    capture = int(end.max() - start.min()) if len(start) else 0
+    part = own / capture if capture else 0.0
+    detail = f"the profiler's overhead intervals cover {100 * part:.1f}% of the capture"
+    return Check("profiler_intervals", level(part, warn=0.05, error=0.5), None, part, detail)
+
+
+def _overhead(run: Run) -> Check:
+    table = overhead(run, profiled_steps(run))
+    if table.empty:
+        return Check(
+            "profiler_overhead",
+            INFO,
+            detail="unknown: no profiled steps of known length, or no un-profiled steps",
+        )
+    part = float(table["overhead_share"].max())
+    longer = "longer" if part >= 0 else "less"
+    detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
+    return Check("profiler_overhead", level(max(part, 0.0), warn=0.2, error=1.0), None, part, detail)
 
 
 def compute(run: Run) -> Result:

@@ -4,7 +4,7 @@ Times are integer nanoseconds, summed over all ranks and devices. sum − union 
 first launch that takes far longer than later ones probably paid for module loading, autotuning or cold
 caches.
 
-Sources: torch.profiler, HTA and nsys; `tracekit.kernel_names` defines the families.
+Sources: torch.profiler, HTA and nsys; `tracekit.analysis.kernel_names` defines the families.
 
 Example:
     >>> import tracekit
@@ -32,26 +32,26 @@ from tracekit.analysis import (
     Severity,
     TableSpec,
 )
-from tracekit.kernel_names import COMMUNICATION, family, uses_tensor_cores
+from tracekit.analysis.kernel_names import COMMUNICATION, family, uses_tensor_cores
+from tracekit.analysis.savings import Spent, budget_of, spent
 from tracekit.render.cells import human
-from tracekit.run import busy
-from tracekit.savings import Spent, budget_of, spent
+from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ._shared import groups
-from ._shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
-from ._shared.hosts import NO_OP, NO_SHAPES, host_texts
-from ._shared.stacking import stacked
+from .shared import groups
+from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
+from .shared.hosts import NO_OP, NO_SHAPES, host_texts
+from .shared.lanes import stacked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from tracekit.run import Run
-    from tracekit.savings import Budget
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.run import Run
 
-    from ._shared.groups import Grouped
+    from .shared.groups import Grouped
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000

@@ -1,4 +1,4 @@
-"""Launch latency: duration of launch calls, delay until the device starts, and depth of the launch queue.
+"""Launch calls and their delays, for `launch_latency`.
 
 A launch is a runtime or driver call that caused intervals on a device; the first interval counts, so a CUDA
 graph replay is one launch.
@@ -30,36 +30,171 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
-from tracekit.savings import budget
-from tracekit.schema import C, DeviceKind
+from tracekit.analysis.savings import budget
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.schema import C, DeviceKind, HostKind
 
-from ._latency import launches, reasons
-from ._latency.launches import (
-    API_NS,
-    AT,
-    CALL,
-    CALLED_NS,
-    DELAY_NS,
-    DEPTH,
-    IDLE_IN_CALL,
-    KIND,
-    PLACE,
-    REACH_NS,
-    STARTED_NS,
-)
-from ._shared import gaps, host_lines
-from ._shared.common import DEVICE, RANK, absent_device_note, ints
-from ._shared.hosts import NO_OP, source_lines
-from ._shared.units import duration
+from .idle.causes import NOT_PROFILER
+from .shared import host_lines, lanes
+from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, share, spans
+from .shared.hosts import NO_OP, source_lines
+from .shared.lanes import waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
-    from tracekit.savings import Budget
+    import numpy.typing as npt
 
-    from ._shared.host_lines import HostLines
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .shared.host_lines import HostLines
+
+
+PLACE = [C.RANK, C.DEVICE]
+CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
+CALLED_NS, STARTED_NS, AT, DEPTH, IDLE_IN_CALL = (
+    "called_ns",
+    "begun_ns",
+    "at",
+    "queued",
+    "idle_in_call_ns",
+)
+GRAPH_CALL = r"(?i)graphlaunch"
+
+
+def launches(device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
+    """One row per launch call and device: its first interval, times, delay and the queue at its start."""
+    at = host.at(device[C.LAUNCH_ROW])
+    linked = device.assign(**{AT: at})[at >= 0].sort_values([C.START_NS, C.ROW_ID])
+    first = linked.drop_duplicates([*PLACE, AT]).reset_index(drop=True)
+    rows, started_at = first[AT].to_numpy(), ints(first, C.START_NS)
+    called, returned = host.start[rows], host.end[rows]
+    graphs = host.named(GRAPH_CALL)[rows] | (first[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
+    first[KIND] = np.where(graphs, str(DeviceKind.GRAPH), first[C.KIND].astype(str))
+    first[CALL] = host.labels(rows, "")
+    first[CALLED_NS], first[STARTED_NS], first[API_NS] = called, started_at, returned - called
+    first[DELAY_NS] = np.maximum(started_at - returned, 0)
+    first[REACH_NS] = started_at - called
+    return _with_lane_measures(first.sort_values([*PLACE, CALLED_NS, C.ROW_ID], ignore_index=True), device)
+
+
+def _with_lane_measures(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFrame:
+    """Add the queue length at each call, and device idle time during it."""
+    queued, idle = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    rows_of = device.groupby(PLACE, sort=True).indices
+    for key, own in table.groupby(PLACE, sort=True).indices.items():
+        mine = table.iloc[own]
+        called, returned = ints(mine, CALLED_NS), ints(mine, CALLED_NS) + ints(mine, API_NS)
+        started = np.sort(np.maximum(ints(mine, STARTED_NS), called))
+        queued[own] = np.searchsorted(np.sort(called), called) - np.searchsorted(
+            started, called, side="right"
+        )
+        start, end = spans(device.iloc[rows_of[key]])
+        gaps = intervals.gaps(start, end)
+        idle[own] = covered(gaps, called, returned)
+    return table.assign(**{DEPTH: np.maximum(queued, 0), IDLE_IN_CALL: idle})
+
+
+def queue(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFrame:
+    """The queue of each device over its window: +1 at each call's start, −1 at its first interval's."""
+    rows = []
+    rows_of = device.groupby(PLACE, sort=True).indices
+    for (rank, index), mine in table.groupby(PLACE, sort=True):
+        start, end = spans(device.iloc[rows_of[(rank, index)]])
+        rows.append({C.RANK: rank, C.DEVICE: index, **_queue_of(mine, start, end)})
+    return pd.DataFrame(rows)
+
+
+def _queue_of(mine: pd.DataFrame, start: Ints, end: Ints) -> dict[str, object]:
+    first, last = int(start.min()), int(end.max())
+    called = ints(mine, CALLED_NS)
+    started_at = np.maximum(ints(mine, STARTED_NS), called)
+    waiting = intervals.union(called, started_at)
+    empty = intervals.complement(waiting, first, last)
+    idle = intervals.complement(intervals.union(start, end), first, last)
+    empty_idle = intervals.length(intervals.intersect(empty, idle))
+    inside = np.maximum(np.minimum(started_at, last) - np.maximum(called, first), 0)
+    window = last - first
+    return {
+        "launches": len(mine),
+        "mean_depth": float(int(inside.sum()) / window) if window else float("nan"),
+        "max_depth": _max_depth(called, started_at),
+        "empty_ns": intervals.length(empty),
+        "empty_idle_ns": empty_idle,
+        "launch_bound_share": float(share(np.array([empty_idle]), window)[0]),
+        "idle_ns": intervals.length(idle),
+        "window_ns": window,
+    }
+
+
+def _max_depth(called: Ints, started_at: Ints) -> int:
+    """Maximum of launches called but not started on the device; at equal times starts count first."""
+    times = np.concatenate((called, started_at))
+    change = np.repeat(np.array([1, -1]), [len(called), len(started_at)])
+    queued = np.concatenate((started_at > called, started_at > called))
+    order = np.lexsort((change[queued], times[queued]))
+    return int(np.cumsum(change[queued][order]).max(initial=0))
+
+
+if TYPE_CHECKING:
+    Bools = npt.NDArray[np.bool_]
+
+FULL_QUEUE = 1_000
+"""The driver queues about 1,024 launches of a stream and then blocks the caller."""
+ALLOCATES = r"(?i)(?:malloc|free|hostalloc|hostregister|moduleload)"
+
+QUEUE_FULL = "the launch queue was full: the driver blocked the caller"
+LOADS = "code was loaded at first use during the call"
+PROFILER = "the profiler's own overhead covers most of the call"
+BLOCKS = "a copy that blocks until it completes"
+ALLOCATION = "another thread allocated memory, freed memory or loaded code during most of the call"
+FIRST = "first launch of this kernel in the capture: its code may have been loaded"
+NONE = ""
+
+
+def reasons(
+    slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostLines
+) -> npt.NDArray[np.object_]:
+    """One reason for each slow launch, empty if the trace shows none.
+
+    Args:
+        slow: Some rows of `table`.
+        table: Result of `_latency.launches.launches`.
+        device: The intervals that occupy a device.
+        host: Host rows.
+    """
+    rows = slow[AT].to_numpy()
+    overhead, program = host.of_kind(HostKind.OVERHEAD), host.named(NOT_PROFILER)
+    allocates = host.of_kind(HostKind.RUNTIME) & host.named(ALLOCATES)
+    kernels = table[table[KIND] == DeviceKind.KERNEL]
+    first = kernels.drop_duplicates([*PLACE, C.NAME])[AT]
+    conditions = (
+        (QUEUE_FULL, (slow[DEPTH] >= FULL_QUEUE).to_numpy(bool)),
+        (LOADS, _during(host, rows, overhead & program, least=0.0)),
+        (PROFILER, _during(host, rows, overhead & ~program, least=0.5)),
+        (BLOCKS, np.isin(rows, waits(host, device))),
+        (ALLOCATION, _during(host, rows, allocates, least=0.5)),
+        (FIRST, np.isin(rows, first.to_numpy())),
+    )
+    found: npt.NDArray[np.object_] = np.select(
+        [condition for _, condition in conditions], [np.array(text, object) for text, _ in conditions], NONE
+    )
+    return found
+
+
+def _during(host: HostLines, rows: Ints, marked: Bools, *, least: float) -> Bools:
+    """Whether marked rows of the rank cover more than the given share of each of these rows."""
+    start, end, ranks = host.start[rows], host.end[rows], host.rank[rows]
+    inside = np.zeros(len(rows), np.int64)
+    for rank in np.unique(ranks):
+        chosen = np.flatnonzero(marked & (host.rank == rank))
+        own = ranks == rank
+        inside[own] = covered(intervals.union(host.start[chosen], host.end[chosen]), start[own], end[own])
+    return inside > least * (end - start)
+
 
 SLOWEST = 50
 SLOW_NS = 20_000
@@ -83,16 +218,16 @@ SLOW_CALLS = Rule(
 
 def compute(run: Run) -> Result:
     """Measure each launch of a run."""
-    device = gaps.occupying(run)
+    device = lanes.occupying(run)
     if device.empty:
         return Result(notes=(absent_device_note(run),))
     host = host_lines.read(run)
-    table = launches.launches(device, host)
+    table = launches(device, host)
     if table.empty:
         return Result(notes=(NO_LINKS,))
     tables = {
         "summary": _summary(table),
-        "queue": launches.queue(table, device)[[column.name for column in _QUEUE]],
+        "queue": queue(table, device)[[column.name for column in _QUEUE]],
         "slowest": _slowest(run, table, device, host),
         "histogram": _histogram(table),
     }
@@ -158,7 +293,7 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLine
     first = table.sort_values(order, ascending=[False, True, True])[:SLOWEST].reset_index(drop=True)
     rows = first[AT].to_numpy()
     op = host.at(first[C.OP_ROW])
-    first[WHY] = reasons.reasons(first, table, device, host)
+    first[WHY] = reasons(first, table, device, host)
     first["op"] = host.labels(op, NO_OP)
     first[HOST_ROW] = host.ids(rows).astype(np.int64)
     first[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))

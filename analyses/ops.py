@@ -22,15 +22,15 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import HOST_DEVICE, C
 
-from ._shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from ._shared.host_time import Ops, read_ops, total_by
+from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
+from .shared.hosts import Ops, read_ops, total_by
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"

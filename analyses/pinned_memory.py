@@ -23,22 +23,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind, Memory
 
-from ._copies import pinned_rules
-from ._copies import tables as copy_tables
-from ._copies.hiding import Hiding
-from ._copies.link import CEILING, REACHABLE, ceilings
-from ._copies.reading import BLOCKED_NS, CALL_NS, DIRECTION, MEMORY, WAIT_NS, code_by, host_waits, read
-from ._shared.common import DEVICE, RANK, absent_device_note
+from .copies import groups as copy_tables
+from .copies import rules
+from .copies.groups import Hiding
+from .copies.reading import (
+    BLOCKED_NS,
+    CALL_NS,
+    CEILING,
+    DIRECTION,
+    MEMORY,
+    REACHABLE,
+    WAIT_NS,
+    ceilings,
+    code_by,
+    host_waits,
+    read,
+)
+from .shared.common import DEVICE, RANK, absent_device_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so their rates are unknown"
@@ -64,7 +75,7 @@ def compute(run: Run) -> Result:
     tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], hiding)}
     tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], hiding)
     tables["by_name"] = copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
-    return Result(tables, pinned_rules.findings(run, copies, hiding), _notes(copies))
+    return Result(tables, rules.pinned_findings(run, copies, hiding), _notes(copies))
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
@@ -131,5 +142,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=pinned_rules.RULES,
+    rules=rules.PINNED_RULES,
 )

@@ -32,26 +32,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit import intervals
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.intervals import covered
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import step_windows
 from tracekit.schema import C, HostKind
-from tracekit.windows import step_windows
 
-from ._idle import rows as idle_rows
-from ._idle import sync_advice
-from ._idle.rows import CALL, OP, OUTSIDE, SOURCE
-from ._idle.sync_advice import SAVED_NS
-from ._shared import gaps as shared_gaps
-from ._shared import host_lines
-from ._shared.common import NO_STEPS, RANK, absent_device_note, ints, share, spans
-from ._shared.hosts import host_rows, source_lines
+from .idle import advice
+from .idle import causes as idle_rows
+from .idle.advice import SAVED_NS
+from .idle.causes import CALL, OP, OUTSIDE, SOURCE
+from .shared import host_lines
+from .shared import lanes as shared_gaps
+from .shared.common import NO_STEPS, RANK, absent_device_note, ints, share, spans
+from .shared.hosts import host_rows, source_lines
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
 
-    from ._idle.rows import Idle
+    from .idle.causes import Idle
 
 LONGEST = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
@@ -76,7 +76,7 @@ def compute(run: Run) -> Result:
     waits = _with_idle(_described(run, idle), idle, windows)
     tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
     notes = () if len(windows) else (NO_STEPS,)
-    return Result(tables, sync_advice.findings(run, waits, idle.gaps), notes)
+    return Result(tables, advice.sync_findings(run, waits, idle.gaps), notes)
 
 
 def _described(run: Run, idle: Idle) -> pd.DataFrame:
@@ -227,5 +227,5 @@ ANALYSIS = Analysis(
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,
     compute=compute,
-    rules=sync_advice.RULES,
+    rules=advice.SYNC_RULES,
 )

@@ -1,4 +1,4 @@
-"""Zeroing of gradients: one small fill per parameter, fused fills, or none.
+"""zero_grad ranges: the work they launch on each device, and their ops on the host.
 
 A range is a host interval with zero_grad in its name: the annotation `Optimizer.zero_grad#SGD.zero_grad` of
 torch.optim, an annotation or op of the user, or a Python frame of a function named so. Fills are the kernels
@@ -21,37 +21,154 @@ Example:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from tracekit.analysis import (
-    EVIDENCE_ROWS,
-    Analysis,
-    Basis,
-    Column,
-    Finding,
-    Result,
-    Rule,
-    TableSpec,
-)
-from tracekit.kernel_names import brief
+from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.render import human
-from tracekit.savings import CONFIDENT, budget
-from tracekit.schema import C
-from tracekit.windows import END_NS, HOST_NS, step_windows
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
+from tracekit.runs.run import busy
+from tracekit.schema import C, DeviceKind, HostKind
 
-from ._copies.reading import WORST, per
-from ._shared.common import RANK, UNLINKED, absent_device_note, ints, share, worst_devices
-from ._shared.hosts import source_lines
-from ._shared.ranges import largest
-from ._small import zero_grad
+from .copies.reading import WORST, per
+from .shared import lanes as shared_ranges
+from .shared.common import (
+    NO_PARENT,
+    RANK,
+    UNLINKED,
+    absent_device_note,
+    ints,
+    share,
+    spans,
+    union_by,
+    worst_devices,
+)
+from .shared.hosts import host_rows, source_lines, texts
+from .shared.lanes import largest
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
 
-    from tracekit.run import Run
-    from tracekit.savings import Budget
+
+NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
+"""Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
+FUSED = re.compile(r"(?i)multi_tensor|foreach")
+"""Kernels that process many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
+FIXED_NS = 2_000
+"""Maximum fixed cost per fill, which a fused kernel pays once."""
+
+RANGE, FILLS = "range", "fills"
+_ZERO = re.compile(r"^(?:aten::)?zero(?:_|s)$")
+_NEW = "zeros"
+"""Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
+_FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
+_KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
+
+
+def find(run: Run) -> pd.DataFrame:
+    """Outermost zero_grad ranges, sorted by start."""
+    ranges = shared_ranges.outermost(shared_ranges.named(run, NAMED, _KINDS))
+    return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
+
+
+def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
+    """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
+    counts = {}
+    for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
+        ops = shared_ranges.outermost(shared_ranges.named(run, pattern, (HostKind.OP,)))
+        ops = ops[~ops[C.NAME].astype(str).str.endswith(_NEW)]
+        at = shared_ranges.covering(ranges, ops)
+        counts[name] = np.bincount(at[at != NO_PARENT], minlength=len(ranges)).astype(np.int64)
+    return pd.DataFrame(counts)
+
+
+def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """Kernels and memsets launched by a range, with its position as `RANGE`."""
+    at = shared_ranges.covering(ranges, shared_ranges.launching(run, frame))
+    fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
+    in_range = (at != NO_PARENT) & fills
+    rows = frame[in_range].assign(**{RANGE: at[in_range]}).reset_index(drop=True)
+    names = rows[C.NAME].astype(object)
+    ops = texts(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
+    fused = names.map({name: bool(FUSED.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
+    listed = np.array([bool(_FOREACH.search(name)) for name in ops], bool)
+    result: pd.DataFrame = rows.assign(fused=fused | listed)
+    return result
+
+
+def device_rows(run: Run) -> pd.DataFrame:
+    """Intervals that occupy the devices, with their launches."""
+    return busy(
+        run,
+        [
+            C.ROW_ID,
+            C.KIND,
+            C.NAME,
+            C.RANK,
+            C.DEVICE,
+            C.START_NS,
+            C.DUR_NS,
+            C.LAUNCH_ROW,
+            C.OP_ROW,
+        ],
+    )
+
+
+def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per range and device with launched work.
+
+    Args:
+        fills: Work launched by the ranges.
+        frame: All intervals that occupy the devices.
+    """
+    keys = [RANGE, C.DEVICE]
+    grouped = fills.groupby(keys, sort=True)
+    codes = grouped.ngroup().to_numpy().astype(np.int64)
+    table = grouped.agg(**{C.RANK: (C.RANK, "first"), FILLS: (C.ROW_ID, "size")}).reset_index()
+    size = len(table)
+    start, end = spans(fills)
+    first, last = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
+    np.minimum.at(first, codes, start)
+    np.maximum.at(last, codes, end)
+    kernels = (fills[C.KIND] == DeviceKind.KERNEL).to_numpy()
+    for name, which in (("kernels", kernels), ("memsets", ~kernels), ("fused", fills["fused"].to_numpy())):
+        table[name] = np.bincount(codes[which], minlength=size).astype(np.int64)
+    table["kernel_ns"] = union_by(codes[kernels], size, start[kernels], end[kernels])
+    table["memset_ns"] = union_by(codes[~kernels], size, start[~kernels], end[~kernels])
+    table["span_ns"] = last - first
+    table["idle_ns"] = _idle(table, frame, first, last)
+    table["median_ns"] = shared_ranges.medians(codes, size, end - start)
+    shortest = np.full(size, FIXED_NS, np.int64)
+    np.minimum.at(shortest, codes, end - start)
+    table["fixed_ns"] = shortest
+    return table
+
+
+def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> Ints:
+    """Idle time of the row's device between two instants."""
+    idle = last - first
+    for (rank, device), _ in table.groupby([C.RANK, C.DEVICE], sort=True):
+        where = ((table[C.RANK] == rank) & (table[C.DEVICE] == device)).to_numpy()
+        own = frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
+        occupied: Union = intervals.union(*spans(own))
+        idle[where] -= covered(occupied, first[where], last[where])
+    return idle
+
+
+def linked_ranks(frame: pd.DataFrame) -> list[int]:
+    """Ranks with device work linked to the host."""
+    known = frame[C.LAUNCH_ROW].notna() | frame[C.OP_ROW].notna()
+    return sorted(int(rank) for rank in np.unique(ints(frame[known], C.RANK)))
+
 
 PER_PARAMETER, FOREACH, NONE = "per_parameter", "foreach", "none"
 FEWEST_FILLS = 4
@@ -65,11 +182,11 @@ HOST_ONLY = "so modes are derived from host ops, and launched work is unknown"
 
 def compute(run: Run) -> Result:
     """Measure every zero_grad range."""
-    ranges = zero_grad.find(run)
+    ranges = find(run)
     if ranges.empty:
         return Result(notes=(NO_RANGES,))
-    frame = zero_grad.device_rows(run)
-    fills = zero_grad.launched(run, frame, ranges)
+    frame = device_rows(run)
+    fills = launched(run, frame, ranges)
     table = _measured(run, ranges, frame, fills)
     spent = budget(run)
     tables = {"summary": _summary(table, spent), "ranges": table[[column.name for column in _RANGES]]}
@@ -79,17 +196,17 @@ def compute(run: Run) -> Result:
 def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
     if frame.empty:
         return (f"{absent_device_note(run)}; {HOST_ONLY}",)
-    missing = sorted(set(np.unique(ints(frame, C.RANK)).tolist()) - set(zero_grad.linked_ranks(frame)))
+    missing = sorted(set(np.unique(ints(frame, C.RANK)).tolist()) - set(linked_ranks(frame)))
     return (f"{UNLINKED} on rank {', '.join(map(str, missing))}, {HOST_ONLY}",) if missing else ()
 
 
 def _measured(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
     """One row per range and device, in the order of the ranges."""
-    host = ranges.assign(**{zero_grad.RANGE: np.arange(len(ranges))}).join(zero_grad.zeroing(run, ranges))
-    on_device = zero_grad.per_device(fills, frame).drop(columns=[C.RANK])
-    table = host.merge(on_device, how="left", on=zero_grad.RANGE)
-    known = table[C.RANK].isin(zero_grad.linked_ranks(frame))
-    idle = table[zero_grad.FILLS].isna() & known
+    host = ranges.assign(**{RANGE: np.arange(len(ranges))}).join(zeroing(run, ranges))
+    on_device = per_device(fills, frame).drop(columns=[C.RANK])
+    table = host.merge(on_device, how="left", on=RANGE)
+    known = table[C.RANK].isin(linked_ranks(frame))
+    idle = table[FILLS].isna() & known
     for name in ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "fills", "fused"):
         table[name] = table[name].astype("Int64").mask(idle, 0)
     for name in ("median_ns", "fixed_ns", C.DEVICE):
@@ -148,7 +265,7 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget)
     counted = table[table[C.STEP].notna()] if spent.marked else table
     chosen = counted[(counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= FEWEST_FILLS)]
     found = (
-        _finding(run, str(name), rows, fills[fills[zero_grad.RANGE].isin(rows[zero_grad.RANGE])], spent)
+        _finding(run, str(name), rows, fills[fills[RANGE].isin(rows[RANGE])], spent)
         for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
         if spent.matters(worst_devices(rows, rows["saving_ns"]))
     )
@@ -175,7 +292,7 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         basis=Basis.ESTIMATED,
         how=(
             f"measured idle time between the fills + (fills − 1) × the shortest fill, at most "
-            f"{human(zero_grad.FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the idle time includes profiler "
+            f"{human(FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the idle time includes profiler "
             f"overhead; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
         ),
         confidence=CONFIDENT,

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tracekit.measuring.program import MAIN
+from tracekit.experiments.measure import MAIN
 
 ROUNDS = 20
 CLOCKS = {False: "perf_counter_ns", True: "thread_time_ns"}

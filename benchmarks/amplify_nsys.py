@@ -11,7 +11,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from benchmarks.amplify import command
-from tracekit.ingest.nsys.vendor import TABLES
+from tracekit.ingest.nsys.rows import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ from benchmarks.timeline import RUN_ID, synthetic
 from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.ingest import import_traces
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

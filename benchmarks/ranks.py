@@ -6,7 +6,7 @@ A data-parallel job is simulated, one rank slower than the others; 256 ranks of 
 million events in 0.8 GB of traces. Each command runs as its own process tree, whose memory is the largest sum
 of proportional shares that was seen. The dashboard is asked for the overview and the page of the ranks, and
 every block of them. What analyses that read all ranks at once take grows with the ranks until
-`tracekit.by_rank.ROWS_AT_ONCE` is reached; the others take what a few ranks do in each process.
+`tracekit.analysis.by_rank.ROWS_AT_ONCE` is reached; the others take what a few ranks do in each process.
 
 Figures of single runs of 256 ranks on two cores, which other programs shared (so CPU seconds tell more than
 wall seconds; peaks are of all processes together):
@@ -40,7 +40,7 @@ from benchmarks.runner.measure import Limits, measure
 from samples.simulator import write
 from samples.simulator.large import Shape, one_rank
 from tracekit.analysis import available
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ import numpy as np
 from tracekit.collectors.sampling import INTERVAL_S, SAMPLERS, sampling
 
 from tracekit import registry
-from tracekit.collecting import Request, decide
+from tracekit.recording.workload import Request, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

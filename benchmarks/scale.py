@@ -4,8 +4,8 @@
     python -m benchmarks.scale --costs costs.json      of what `python -m benchmarks.scale_costs` printed
     python -m benchmarks.scale --ranks 256 --workers 8,16,32 --storage 2e9
 
-Simulated is what `tracekit.fleet` and `tracekit.ingest.afar` do: as many tasks handed over as there are
-workers, one at a time by the driver; all ranks decoded, then all written, each on the machine where it is
+Simulated is what `tracekit.executors` and `tracekit.ingest.cluster` do: as many tasks handed over as there
+are workers, one at a time by the driver; all ranks decoded, then all written, each on the machine where it is
 parked; one that was parked on a machine that was lost is decoded again; a task whose worker is lost starts
 anew. Each number is drawn from `random.Random` of the seed: the same arguments print the same table.
 """

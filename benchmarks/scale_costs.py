@@ -3,9 +3,9 @@
     python -m benchmarks.scale_costs TRACE [--tasks 1024] [--ranks 1024] [--repeat 3] > costs.json
 
 TRACE is one rank's trace, such as `benchmarks.amplify` makes; seconds and bytes are given for 1 GB of it.
-Measured are: empty tasks through `tracekit.fleet` on a cluster of this machine; one rank decoded and written,
-each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and a commit
-of so many ranks, whose files are small.
+Measured are: empty tasks through `tracekit.executors` on a cluster of this machine; one rank decoded and
+written, each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and
+a commit of so many ranks, whose files are small.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.inputs import bases
 from benchmarks.runner.memory import highest
-from tracekit.fleet import workers
-from tracekit.ingest import afar
-from tracekit.ingest.crew import Decoded, Place
-from tracekit.ingest.jobs import plan
+from tracekit.executors import workers
+from tracekit.ingest import cluster
+from tracekit.ingest.executor import Decoded, TaskPlace
+from tracekit.ingest.importer import plan
 from tracekit.ingest.sources import Source
-from tracekit.meta import Collector, PartFile, RunMeta
-from tracekit.parts import Delivered, told_of
+from tracekit.runs.meta import Collector, PartFile, RunMeta
+from tracekit.runs.store import Store, new_run_id, timestamp
+from tracekit.runs.tables import Delivered, told_of
 from tracekit.schema import TABLES
-from tracekit.store import Store, new_run_id, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,16 +81,16 @@ def _cpu() -> float:
 def one_rank(trace: Path, folder: Path) -> dict[str, float]:
     """What it costs to decode a trace and to write it, each in a worker of its own."""
     with Store(folder / "store").draft() as draft:
-        spool = afar.Spool(name=f"{afar.PREFIX}measured", address=draft.address)
+        spool = cluster.Spool(name=f"{cluster.PREFIX}measured", address=draft.address)
         source = Source(trace, 0)
-        found, decoding = _elsewhere(afar.decode, afar.Reading(source=source, spool=spool))
+        found, decoding = _elsewhere(cluster.decode, cluster.Reading(source=source, spool=spool))
         (decoded,) = found
         assert isinstance(decoded, Decoded)  # noqa: S101 (a trace that can be measured)
         parked = _bytes(decoded.trace.directory)
-        place = Place(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
-        task = afar.Writing(decoded=decoded, place=place, spool=spool)
-        written, writing = _elsewhere(afar.write_parts, task)
-        afar.clear(spool.name)
+        place = TaskPlace(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
+        task = cluster.Writing(decoded=decoded, place=place, spool=spool)
+        written, writing = _elsewhere(cluster.write_parts, task)
+        cluster.clear(spool.name)
     per_gb = 1e9 / trace.stat().st_size
     found = {
         **{f"decode_{name}": value for name, value in decoding.items()},

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.stats.search import next_step
-from tracekit.stats.steps import Found, Measure, Options
+from tracekit.stats.search import Found, Measure, Options, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

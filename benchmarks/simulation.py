@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.noise_models import MODELS
-from tracekit.stats import effect as effects
-from tracekit.stats.blocks import order
+from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 from tracekit.stats.decide import CODES, classify
-from tracekit.stats.multiple import benjamini_hochberg, holm
-from tracekit.stats.sequential import plan
+from tracekit.stats.samples import order
+from tracekit.stats.tests import benjamini_hochberg, holm, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarks.noise_models import Floats
-    from tracekit.stats.sequential import Look
+    from tracekit.stats.tests import Look
 
 _REGRESSION, _PASS, _OPEN = (
     CODES.index(verdict) for verdict in (Verdict.REGRESSION, Verdict.PASS, Verdict.CANNOT_TELL)

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import searches, simulation
 from benchmarks.noise_models import MODELS
 from tracekit.stats.noise import detectable_effect
-from tracekit.stats.sequential import SCHEDULE, plan
+from tracekit.stats.tests import SCHEDULE, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

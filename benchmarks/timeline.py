@@ -24,16 +24,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.meta import Collector, RunMeta
+from tracekit.runs.meta import Collector, RunMeta
+from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.dashboards.timeline.index import Index
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 ZOOMS = (1.0, 0.1, 0.01, 0.0001)
 RUN_ID = "20261121T000000Z-synthetic-000000"
@@ -155,7 +155,7 @@ def _peak_mb() -> float:
 
 def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds and bytes of an answer at a zoom, over places across the capture."""
-    from tracekit.dashboards.timeline import draw, wire
+    from tracekit.dashboards.timeline import draw, routes
 
     first, last = index.span
     length = int((last - first) * zoom)
@@ -165,7 +165,7 @@ def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, 
         start = first + (last - first - length) * round_ // options.rounds
         began, busy = time.perf_counter(), time.process_time()
         window = draw.Window(start=start, end=start + length, width=options.width)
-        data = wire.pack(window, draw.draw(index, lanes, window), index.names.texts)
+        data = routes.pack(window, draw.draw(index, lanes, window), index.names.texts)
         taken.append((time.perf_counter() - began) * 1e3)
         worked.append((time.process_time() - busy) * 1e3)
         sizes.append(len(data))

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tracekit.measuring.locks import undisturbed
+from tracekit.experiments.checkouts import undisturbed
 
 from . import guard
 

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tracekit.compilation import BACKWARD, WARM_UP
+from tracekit.runs.compilation import BACKWARD, WARM_UP
 from tracekit.schema import C
 from tracekit.workloads.base import COMPILE, EAGER
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.measuring.locks import undisturbed
+from tracekit.experiments.checkouts import undisturbed
 
 from . import foreground_guard
 from .children import end

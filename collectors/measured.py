@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit import environment, registry
-from tracekit.compilation import TIMED, WARM_UP
+from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest import Sample
+from tracekit.runs import environment
+from tracekit.runs.compilation import TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE
 
 from .cuda_events import EventTimer
@@ -21,7 +22,7 @@ from .protocol import MEASURE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.collecting import Request
+    from tracekit.recording.workload import Request
     from tracekit.workloads.base import Program, Workload
 
     from .compilation import Compilations

@@ -1,6 +1,6 @@
 """Samples of NVIDIA's management library: utilization, memory, clocks, power, heat, PCIe, company.
 
-What each metric means is in `tracekit.nvml`. A metric that a device does not answer is left out and said
+What each metric means is in `tracekit.runs.nvml`. A metric that a device does not answer is left out and said
 once; a device that is lost is not asked again. The slow questions (PCIe throughput) are put at every second
 reading, and go round the devices, one at a time.
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tracekit.ingest import Sample
-from tracekit.meta import Diagnostic, Level
-from tracekit.nvml import QUESTIONS, SOURCE, M, Question, processes
+from tracekit.runs.meta import Diagnostic, Level
+from tracekit.runs.nvml import QUESTIONS, SOURCE, M, Question, processes
 
 from . import visible
 

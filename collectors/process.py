@@ -20,7 +20,7 @@ import psutil
 from tracekit.ingest import Sample
 
 if TYPE_CHECKING:
-    from tracekit.meta import Diagnostic
+    from tracekit.runs.meta import Diagnostic
 
 SOURCE: Final = "process"
 RSS, CPU, THREADS, PROCESSES = "rss_bytes", "cpu_percent", "threads", "processes"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError
 from tracekit.ingest import Sample
-from tracekit.meta import Diagnostic, Level, Timings
+from tracekit.runs.meta import Diagnostic, Level, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.collecting import Program
+    from tracekit.recording.workload import Program
 
 _FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
 
@@ -27,7 +27,7 @@ class Rank:
     Attributes:
         number: Its rank.
         first_call: Whether it is a recording of a program's first call alone.
-        facts: What `tracekit.inside.report` wrote.
+        facts: What `tracekit.recording.agent.report` wrote.
     """
 
     number: int

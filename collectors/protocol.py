@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest import Sample
-from tracekit.meta import Timings
+from tracekit.runs.meta import Timings
 
 from .children import child, last_line
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tracekit.collecting import Progress, Request
+    from tracekit.recording.workload import Progress, Request
 
 MEASURE, PROFILE = "measure", "profile"
 """Parts of a recording's progress: the timed steps, and the profiled ones after them."""

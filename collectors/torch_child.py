@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collecting import Request
-from tracekit.compilation import PROFILED
-from tracekit.inside.recorder import profiler_options
+from tracekit.recording.agent.recorder import profiler_options
+from tracekit.recording.workload import Request
+from tracekit.runs.compilation import PROFILED
 
 from .compilation import Compilations
 from .measured import built, found, surroundings, timed

@@ -6,27 +6,26 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from tracekit import inside
-from tracekit.collecting import Recording
 from tracekit.errors import UnusableInputError
+from tracekit.recording import agent
+from tracekit.recording.workload import Recording
 from tracekit.workloads.options import values
 
 from .foreground import exit_code, foreground
-from .gated_sampling import in_window
 from .program_report import diagnostics, failure, recorded, samples, timings
-from .sampling import sampling
+from .sampling import in_window, sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tracekit.collecting import Program
+    from tracekit.recording.workload import Program
 
     from .sampling import Taken
 
 
 def record_program(program: Program, directory: Path) -> Recording:
-    """See `tracekit.collecting.Collector.record_program`."""
+    """See `tracekit.recording.workload.Collector.record_program`."""
     code, taken = run(program, directory)
     ranks = recorded(directory)
     if not ranks:
@@ -68,7 +67,7 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
         "directory": str(directory.resolve()),
         "profiler": "outside" if under else "torch",
     }
-    environment = inside.variables(request, dict(os.environ))
+    environment = agent.variables(request, dict(os.environ))
     with (
         foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
         sampling(pid=process.pid, samplers=in_window(directory)) as taken,

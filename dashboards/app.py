@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
+import logging
+import secrets
+import socket
+import threading
+import webbrowser
 from typing import TYPE_CHECKING
 
+import waitress
 from dash import Dash
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
 
-from tracekit.keeping import Shelf
+from tracekit.analysis.cache import Shelf
+from tracekit.errors import UnusableInputError
 
-from . import ahead, blocks, security
+from . import frame, page, prefetch, security
 from .exports import offers
-from .frame import pickers, shell
-from .grids import long_rows
+from .grids import table
 from .imports import routes
-from .results import Results
-from .site import Site, registered
+from .security import BARE_POLICY, HEADERS, LARGEST_BODY, LOOPBACK
+from .site import Results, Site, registered
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from collections.abc import Callable
+
+    from tracekit.runs.store import Store
+
 
 UPLOAD_LIMIT = 4 << 30
 
@@ -42,7 +56,7 @@ def create_app(
 
     Example:
         >>> from pathlib import Path
-        >>> from tracekit.store import Store
+        >>> from tracekit.runs.store import Store
         >>> create_app(Store(Path("no-such-store"))).title
         'tracekit'
     """
@@ -54,20 +68,127 @@ def create_app(
         compress=False,
         serve_locally=True,
         assets_ignore=r"early\.js$",  # loaded by the frame before first paint
-        index_string=shell.INDEX,
+        index_string=frame.INDEX,
     )
     site = Site(app=app, store=store, pages=registered(), results=Results(analyze=Shelf(store).analyze))
-    app.layout = shell.frame(site.pages)
-    shell.connect(site)
-    pickers.connect(site)
+    app.layout = frame.frame(site.pages)
+    frame.connect(site)
+    frame.connect_pickers(site)
     routes.connect(site, limit=upload_limit)
-    blocks.connect(site)
-    long_rows.connect(site)
+    page.connect(site)
+    table.connect(site)
     offers.connect(site)
-    for page in site.pages.values():
-        if page.connect:
-            page.connect(site)
+    for shown in site.pages.values():
+        if shown.connect:
+            shown.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.protect(app, hosts=hosts, token=token)
-    ahead.connect(site)
+    prefetch.connect(site)
     return app
+
+
+THREADS = 8
+WAKE_SECONDS = 0.5  # a signal that arrives just before the loop waits is noticed this much later
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]
+    """Error response of waitress itself, such as for a malformed or too large request."""
+
+    def execute(self) -> None:
+        policy = {"Content-Security-Policy": BARE_POLICY}
+        self.response_headers.extend((HEADERS | policy).items())
+        super().execute()
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    error_task_class = _Refusal
+
+
+def serve(
+    store: Store,
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[str], None],
+    open_browser: bool = False,
+    upload_limit: int = UPLOAD_LIMIT,
+) -> None:
+    """Serve a store's dashboard until interrupted; KeyboardInterrupt and SystemExit propagate.
+
+    Args:
+        store: The runs.
+        host: Address to listen on; other than loopback requires a token.
+        port: Port to listen on; 0 picks a free one.
+        on_ready: Called with the address once the port is open.
+        open_browser: Whether to open it in the default browser.
+        upload_limit: Maximum bytes of one browser import.
+
+    Raises:
+        UnusableInputError: The address cannot be listened on.
+    """
+    token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
+    hosts = () if token else (*LOOPBACK, host)
+    listening = _bind(host, port)
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
+    app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
+    connections: dict[int, object] = {}
+    server = waitress.create_server(
+        app.server,
+        connections,
+        sockets=[listening],
+        threads=THREADS,
+        ident="tracekit",
+        max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
+    )
+    server.channel_class = _Channel
+    address = f"http://{_url_host(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    on_ready(address)
+    if open_browser:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    try:
+        # Not `server.run`, which swallows KeyboardInterrupt.
+        wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=connections)
+    finally:
+        logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
+        wasyncore.close_all(connections, ignore_all=True)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Bind a socket; prefer IPv4 for a name with addresses of both versions."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise UnusableInputError(
+            f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
+            hint=f"{_already_running(host, port) if error.errno == errno.EADDRINUSE else ''}"
+            "choose another port with --port (0 picks a free one)",
+        ) from error
+    return listening
+
+
+def _already_running(host: str, port: int) -> str:
+    return f"if a dashboard is already running, open http://{_url_host(host)}:{port}/; otherwise "
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _url_host(host: str) -> str:
+    """Return the host for a URL; the machine's name for a wildcard address."""
+    return socket.gethostname() if host in {"0.0.0.0", "::"} else _bracketed(host)  # noqa: S104
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

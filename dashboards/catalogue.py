@@ -11,8 +11,8 @@ import msgspec
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
     Stamp: TypeAlias = tuple[str, int]
 

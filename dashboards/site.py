@@ -1,27 +1,136 @@
-"""The site: the app, its store and its pages; resolves views to runs."""
+"""LRU cache of analysis results, shared by pages and exports."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit import analysis, registry
-from tracekit.errors import TracekitError
+from tracekit.errors import RunNotFoundError, TracekitError
 
-from .answers.analysis_page import of_analysis
+from .answers.pages import of_analysis
 from .catalogue import Catalogue
-from .context import Context
-from .results import Results
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from dash import Dash
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.analysis import Analyze, Result
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
-    from .page import Page
-    from .view import View
+    from .page import Page, View
+
+
+CAPACITY = 64
+"""Default number of cached results."""
+
+
+def _computed(run: Run, name: str) -> Result:
+    return analysis.analyze(run, name)
+
+
+@dataclass
+class Results:
+    """LRU cache of values computed from runs; concurrent requests for one key share one computation.
+
+    Stored runs never change, so entries never expire.
+
+    Attributes:
+        capacity: Maximum number of entries.
+        analyze: Function that runs an analysis.
+    """
+
+    capacity: int = CAPACITY
+    analyze: Analyze = _computed
+    _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
+    _locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, run: Run, name: str) -> Result:
+        """Return the result of one analysis of a run.
+
+        Raises:
+            PluginError: The analysis is unknown or failed.
+        """
+        return self.get((run.path, name), lambda: self.analyze(run, name))
+
+    def between(self, base: Run, head: Run, name: str) -> Result:
+        """Return the comparison of two runs by one analysis.
+
+        Raises:
+            PluginError: The analysis is unknown or failed.
+        """
+        return self.get((base.path, head.path, name), lambda: analysis.compare(base, head, name))
+
+    def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return the cached value of a key, or compute it; errors are not cached."""
+        with self._guard:
+            if key in self._done:
+                self._done.move_to_end(key)
+                return self._done[key]
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            with self._guard:
+                if key in self._done:
+                    return self._done[key]
+            value = compute()
+            with self._guard:
+                self._done[key] = value
+                self._locks.pop(key, None)
+                while len(self._done) > self.capacity:
+                    self._done.popitem(last=False)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The current view with everything needed to compute it.
+
+    Attributes:
+        view: Parsed address, with the id of the latest run filled in if it names none.
+        dark: Whether the dark theme is on.
+        store: The runs.
+        results: Cache of results.
+        chosen: The selected run; None if the store has none.
+        base: The baseline run; None without one.
+    """
+
+    view: View
+    dark: bool
+    store: Store
+    results: Results
+    chosen: Run | None = None
+    base: Run | None = None
+
+    @property
+    def run(self) -> Run:
+        """The selected run.
+
+        Raises:
+            RunNotFoundError: There is none.
+        """
+        if self.chosen is None and self.view.run:
+            raise RunNotFoundError(
+                f"the store has no readable run {self.view.run[:80]}",
+                hint="choose another one at the top of the page",
+            )
+        if self.chosen is None:
+            raise RunNotFoundError("no run selected", hint="choose one at the top of the page")
+        return self.chosen
+
+    def result(self, name: str) -> Result:
+        """Return the result of one analysis of the run.
+
+        Raises:
+            RunNotFoundError: There is no run.
+            PluginError: The analysis is unknown or failed.
+        """
+        return self.results.of(self.run, name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from samples.simulator.planted.regressions import program, synchronizing_bound_c
 from tests.browser.serving import Served, served
 from tests.docs.pages import Page
 from tracekit.ingest import import_traces
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

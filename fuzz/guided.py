@@ -63,7 +63,7 @@ def guide(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingDependencyError("atheris is not installed", hint="pip install atheris") from error
     name, *rest = arguments or ["kineto"]
-    with atheris.instrument_imports(include=["tracekit.ingest", "tracekit.meta", "tracekit.store"]):
+    with atheris.instrument_imports(include=["tracekit.ingest", "tracekit.runs.meta", "tracekit.runs.store"]):
         from fuzz.readers import reader
 
         by = reader(name)

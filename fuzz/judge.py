@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tracekit.errors import TracekitError
-from tracekit.ingest.closing import close
+from tracekit.ingest.decoding import close
 from tracekit.ingest.importer import import_each
-from tracekit.ingest.limits import LATEST_NS
+from tracekit.ingest.texts import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tracekit.ingest.trace import Trace
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.ingest.nesting import Trace
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 FARTHEST = 3 * LATEST_NS
 """Any instant is less than this far from 1970: base, start and duration each less than a third of it."""

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tracekit.collecting import KEPT_TRACE, Request, collect
-from tracekit.store import Store
+from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 RECORDED = Path(__file__).parent / "recorded"
 LIMIT_BYTES = 2_000_000

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.meta import Collector, RunMeta
+from tracekit.runs.meta import Collector, RunMeta
+from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 Row = dict[str, Any]
 

@@ -9,9 +9,9 @@ import pytest
 from tests import environment, tiers
 from tests.object_storage import serving
 from tests.shared_runs import SharedRuns
-from tracekit import places
-from tracekit.places import filesystems
-from tracekit.store import Store
+from tracekit import storage
+from tracekit.runs.store import Store
+from tracekit.storage import filesystems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,4 +94,4 @@ def s3(_s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
 @pytest.fixture
 def remote(s3: Server) -> Store:
     """A store on object storage."""
-    return Store(places.parse("s3://bucket/some runs é"))
+    return Store(storage.parse("s3://bucket/some runs é"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tracekit.collectors.libtorch import build
 
-from tracekit.toolchain import find_toolchain
+from tracekit.runs.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

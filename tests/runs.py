@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit import meta as run_meta
-from tracekit.meta import Collector, RunMeta
-from tracekit.run import Run
+from tracekit.runs import meta as run_meta
+from tracekit.runs.meta import Collector, RunMeta
+from tracekit.runs.run import Run
+from tracekit.runs.store import new_run_id, timestamp
 from tracekit.schema import TABLES, C
-from tracekit.store import new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 START = datetime(2026, 11, 21, 3, 15, tzinfo=UTC)
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import trace
-from tracekit import meta
 from tracekit.ingest import import_traces
-from tracekit.run import Run
+from tracekit.runs import meta
+from tracekit.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
 
     from samples.simulator import Program
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 State = dict["Path", tuple[int, int]]
 """Size and time of the last change of files."""

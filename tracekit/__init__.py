@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis import Result
-    from tracekit.recording import Record
-    from tracekit.run import Run
+    from tracekit.recording.api import Record
+    from tracekit.runs.run import Run
 
 __all__ = ["__version__", "analyze", "compare", "open", "record", "step"]
 __version__ = "0.1.0"
@@ -34,8 +34,8 @@ def open(reference: str = "latest", *, store: str | None = None) -> Run:  # noqa
         >>> import tracekit
         >>> tracekit.open("latest").table("steps")  # doctest: +SKIP
     """
-    from tracekit.references import resolve
-    from tracekit.store import Store, locate
+    from tracekit.runs.references import resolve
+    from tracekit.runs.store import Store, locate
 
     return resolve(Store(locate(store)), reference)
 
@@ -91,7 +91,7 @@ def record(
         ...         rec.step()
         >>> rec.run.table("steps")  # doctest: +SKIP
     """
-    from tracekit.recording import Record
+    from tracekit.recording.api import Record
 
     return Record(
         label=label, start_step=start_step, steps=steps, stacks=stacks, keep_trace=keep_trace, store=store
@@ -105,6 +105,6 @@ def step() -> None:
         >>> import tracekit
         >>> tracekit.step()
     """
-    from tracekit.recording import step as mark
+    from tracekit.recording.api import step as mark
 
     mark()

@@ -15,7 +15,7 @@ from importlib import import_module
 
 import tracekit
 from tracekit import analysis
-from tracekit.run import Run
+from tracekit.runs.run import Run
 
 
 def loaded(run: Run, name: str) -> Callable[[], object] | None:
@@ -26,7 +26,7 @@ def loaded(run: Run, name: str) -> Callable[[], object] | None:
         return None
     if name == "*":
         analysis.available()
-        return partial(import_module("tracekit.findings").advise, run)
+        return partial(import_module("tracekit.analysis.findings").advise, run)
     analysis.get(name)
     return partial(analysis.analyze, run, name)
 

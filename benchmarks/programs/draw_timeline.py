@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.timeline import LANES, ROUNDS, WIDTH, child
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 
 def main() -> None:

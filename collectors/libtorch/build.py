@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import CollectionError
-from tracekit.toolchain import HOW_TO_INSTALL, find_toolchain
+from tracekit.runs.toolchain import HOW_TO_INSTALL, find_toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.toolchain import Toolchain
+    from tracekit.runs.toolchain import Toolchain
 
 SOURCE = Path(__file__).with_name("program")
 NAME = "tracekit_libtorch"

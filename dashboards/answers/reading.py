@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.kernel_names import brief
-from tracekit.render import data, human
-from tracekit.render.cells import clean
-from tracekit.render.headers import header
+from tracekit.analysis.kernel_names import brief
+from tracekit.errors import clean
+from tracekit.render import cells, human
+from tracekit.render.cells import header
 from tracekit.schema import C
 
-from ..parts.aria import aria
+from ..parts.charts import aria
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dash.development.base_component import Component
+    from collections.abc import Mapping, Sequence
 
     from tracekit.analysis import Column, Finding, TableSpec
 
-    from ..context import Context
+    from ..site import Context
+
 
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
 WIDTH = 46
@@ -95,12 +95,12 @@ def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
         by: The column; empty for the first row.
     """
     first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
-    return {str(name): data.plain(first[name].iloc[0]) for name in first.columns}
+    return {str(name): cells.plain(first[name].iloc[0]) for name in first.columns}
 
 
 def some(value: Any, unit: str) -> Component:
     """Format a number inside a sentence."""
-    return html.Strong(human(data.plain(value), unit))
+    return html.Strong(human(cells.plain(value), unit))
 
 
 def named(text: Any) -> Component:
@@ -178,7 +178,7 @@ def short(
     body = [
         html.Tr([*link, *(_cell(record[column.name], column, numbers, width) for column in columns)])
         for record, link in zip(
-            data.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
+            cells.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
     ]
     head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
@@ -219,8 +219,54 @@ def _cell(value: Any, column: Column, numbers: set[str], width: int) -> Componen
 def _link(context: Context, table: str, value: Any, row: str) -> list[Component]:
     if not row:
         return []
-    at = data.plain(value)
+    at = cells.plain(value)
     if at is None:
         return [html.Td("–")]
     href = context.view.elsewhere("timeline", row=f"{table}:{at}")
     return [html.Td(dcc.Link("show", href=href, title=f"Show row {at} of {table} on the timeline"))]
+
+
+WIDEST = 56
+"""Maximum characters of a cell; the tooltip has the full text."""
+
+
+def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, caption: str) -> Component:
+    """Show a table.
+
+    Args:
+        columns: The columns; their units determine the format.
+        records: One mapping per row; values may be components.
+        caption: Accessible caption.
+    """
+    head = html.Tr([_head(column) for column in columns])
+    body = [
+        html.Tr([_short_cell(column, record.get(column.name)) for column in columns]) for record in records
+    ]
+    return html.Div(
+        html.Table(
+            [html.Caption(caption, className="tk-visually-hidden"), html.Thead(head), html.Tbody(body)],
+            className="tk-rows",
+        ),
+        className="tk-rows-frame",
+        tabIndex="0",  # wide tables must scroll by keyboard
+        role="region",
+        **aria(label=caption),
+    )
+
+
+def _head(column: Column) -> Component:
+    return html.Th(header(column), title=column.meaning, scope="col", className=_kind(column))
+
+
+def _kind(column: Column) -> str:
+    return "tk-number" if column.unit in NUMBERS or column.unit == "samples/s" else "tk-text"
+
+
+def _short_cell(column: Column, value: Any) -> Component:
+    if isinstance(value, Component | list):
+        return html.Td(value, className=_kind(column))
+    text = human(value, column.unit)
+    if column.unit == "ns" and isinstance(value, int):
+        return html.Td(text, title=f"{value:,} ns", className=_kind(column))
+    shown = brief(text, WIDEST) if column.unit == "" else text
+    return html.Td(shown, title=text if shown != text else None, className=_kind(column))

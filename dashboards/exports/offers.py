@@ -1,32 +1,78 @@
-"""Export routes and toolbar: tables as CSV, the page as HTML, the run as a trace for Perfetto."""
+"""Tables as CSV with exact values; cells that look like spreadsheet formulas are quoted."""
 
 from __future__ import annotations
 
+import csv
+import io
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 from dash import Input, Output, html
 from flask import Response, abort
 
 from tracekit import analysis, registry
-from tracekit.errors import PluginError, TracekitError
-from tracekit.export.chrome import chrome_trace
-from tracekit.export.packing import gzipped
+from tracekit.errors import PluginError, TracekitError, clean
+from tracekit.export.chrome import chrome_trace, gzipped
+from tracekit.render.cells import records
 
-from ..page import Needs
-from ..parts.aria import aria
-from ..view import View
+from ..page import Needs, View
+from ..parts.charts import aria
 from .report import POLICY, report
-from .sheets import archive, sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.run import Run
+    from tracekit.analysis import Column, TableSpec
+    from tracekit.runs.run import Run
 
     from ..page import Page
     from ..site import Site
+
+
+_FORMULA = ("=", "+", "-", "@")
+_ROWS = 10_000
+
+
+def safe(value: Any) -> Any:
+    """Return a CSV cell; text that a spreadsheet would evaluate is quoted.
+
+    Example:
+        >>> safe("=1+1"), safe(-1), safe(None), safe("aten::mm")
+        ("'=1+1", -1, None, 'aten::mm')
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = clean(str(value))
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def sheet(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the table as CSV in chunks."""
+    yield _lines([[safe(column.name) for column in columns]])
+    for start in range(0, len(frame), _ROWS):
+        rows = records(frame.iloc[start : start + _ROWS], columns)
+        yield _lines([[safe(value) for value in row.values()] for row in rows])
+
+
+def _lines(rows: list[list[Any]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
+
+
+def archive(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
+    """Return a zip with one CSV per table; the keys are the file stems."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as files:
+        for name, (spec, frame) in tables.items():
+            with files.open(f"{name}.csv", "w") as file:
+                for piece in sheet(frame, spec.columns):
+                    file.write(piece.encode())
+    return stream.getvalue()
+
 
 TOOLS = "tools"
 """Id of the export toolbar in a page's heading."""

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from tracekit import __version__
-from tracekit.cli.facts import FACT, sections
+from tracekit.analysis.savings import budget
+from tracekit.cli.show import FACT, sections
+from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.cells import clean
-from tracekit.render.data import first as first_rows
-from tracekit.render.findings import evidence
-from tracekit.render.headers import header, is_text
-from tracekit.render.results import verdict_line
-from tracekit.savings import budget
+from tracekit.render.cells import first as first_rows
+from tracekit.render.cells import header, is_text
+from tracekit.render.results import evidence, verdict_line
 
 from ..figures import bars, shares
 from ..figures.standard import Standard, first
 from ..figures.svg import svg
-from ..parts.looked import places
-from ..parts.prose import sentence
+from ..parts.finding import sentence
+from ..parts.links import places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analysis, Finding, Result, TableSpec
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 LIMIT = 500
 """Maximum number of rows per table."""

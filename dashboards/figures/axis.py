@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tracekit.kernel_names import brief
+import numpy as np
+
+from tracekit.analysis.kernel_names import brief
+from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.cells import SIZES, TIMES, clean
+from tracekit.render.cells import SIZES, TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import pandas as pd
+
 
 _SCALES = {"ns": (TIMES, "ns"), "bytes": (SIZES, "B")}
 LABEL = 48
@@ -62,3 +69,96 @@ def titled(title: str, scale: str) -> str:
     """
     name = label(title)
     return f"{name} ({scale})" if name and scale and scale != "count" else name or scale
+
+
+COLORWAY: Final = (
+    "#3b82c4",  # blue
+    "#e69f00",  # orange
+    "#009e73",  # green
+    "#d55e00",  # vermilion
+    "#cc79a7",  # pink
+    "#56b4e9",  # sky
+    "#9467bd",  # violet
+    "#868e96",  # grey
+)
+"""After Okabe and Ito, with a lighter blue and no yellow, for contrast on white and on dark."""
+UP: Final = "#d55e00"
+"""Increases."""
+DOWN: Final = "#009e73"
+"""Decreases."""
+TOTAL: Final = "#868e96"
+"""Totals."""
+SEQUENTIAL: Final = "Cividis"
+"""Colour scale of heatmaps: perceptually uniform and colour-blind safe."""
+DIVERGING: Final = (
+    (0.0, "#2166ac"),
+    (0.25, "#92c5de"),
+    (0.5, "#f0f0f0"),
+    (0.75, "#fdae61"),
+    (1.0, "#b2510f"),
+)
+"""Diverging colour scale: blue below zero, orange above."""
+
+
+MOST = 32
+"""Maximum number of bars; half from each end."""
+
+
+def ends(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
+    """Keep the rows with the smallest and largest values, in table order; also return a caption.
+
+    Args:
+        frame: The rows.
+        by: The value of each row.
+        what: Name of the value, for the caption.
+
+    Returns:
+        The rows and the caption; the caption is empty if no row was dropped.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"rank": range(256), "idle_ns": range(256)})
+        >>> shown, words = ends(frame, frame["idle_ns"], "idle time")
+        >>> len(shown), words
+        (32, ' Showing the 16 lowest and 16 highest of 256 by idle time.')
+    """
+    if len(frame) <= MOST:
+        return frame, ""
+    half = MOST // 2
+    order = by.reset_index(drop=True).sort_values(kind="stable").index
+    most = by.reset_index(drop=True).iloc[::-1].sort_values(kind="stable").index[-half:]  # ties: first rows
+    least = [place for place in order if place not in set(most)][:half]
+    words = f" Showing the {half} lowest and {half} highest of {len(frame):,} by {what}."
+    return frame.iloc[sorted([*least, *most])].reset_index(drop=True), words
+
+
+SHORT = 200
+"""Maximum length that is sent as a list."""
+
+
+def packed(values: Sequence[float | None]) -> Any:
+    """Encode numbers for a trace; missing values become null or NaN.
+
+    Example:
+        >>> packed([1, None])
+        [1, None]
+        >>> packed([0.0] * 1000)["dtype"]
+        'f8'
+    """
+    if len(values) <= SHORT:
+        return list(values)
+    array = np.array([np.nan if value is None else value for value in values], dtype="<f8")
+    return {"dtype": "f8", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
+
+
+def unpacked(value: Any) -> list[float | None]:
+    """Decode the output of `packed`, for drawing without Plotly.
+
+    Example:
+        >>> unpacked(packed([1.5, None] + [0.0] * 300))[:2]
+        [1.5, None]
+    """
+    if not isinstance(value, dict):
+        return list(value)
+    array = np.frombuffer(base64.b64decode(value["bdata"]), dtype="<f8")
+    return [None if np.isnan(one) else float(one) for one in array]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .axis import label, scaled, texts, titled, whole
-from .palette import TOTAL
+from tracekit.render import human
+
+from .axis import COLORWAY, DOWN, TOTAL, UP, label, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,3 +95,189 @@ def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
             "showgrid": False,
         },
     }
+
+
+if TYPE_CHECKING:
+    Numbers = Sequence[float | None]
+
+UNKNOWN = "unknown"
+FEW = 6
+"""Maximum bins whose ticks show both bounds; with more, ticks show the lower bound."""
+
+
+def histogram(
+    lower: Numbers,
+    upper: Numbers,
+    counts: Mapping[str, Numbers],
+    *,
+    bin_unit: str,
+    unit: str = "count",
+    title: str = "",
+    x_title: str = "",
+) -> dict[str, Any]:
+    """Draw a histogram with columns of equal width, one group per bin.
+
+    Args:
+        lower: Lower bound of each bin; None for unknown sizes.
+        upper: Upper bound of each bin.
+        counts: Count in each bin, by series name.
+        bin_unit: Unit of the bounds.
+        unit: Unit of the counts.
+        title: Title of the vertical axis.
+        x_title: Title of the horizontal axis.
+
+    Example:
+        >>> histogram([0], [1024], {"copies": [3]}, bin_unit="bytes")["layout"]["xaxis"]["ticktext"]
+        ['0 B to 1.00 KiB']
+    """
+    names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
+    many = len(names) > FEW
+    ticks = [_from(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)] if many else names
+    traces = [
+        {
+            "type": "bar",
+            "name": label(each, 30),
+            "x": list(range(len(names))),
+            "y": list(values),
+            "hovertext": [
+                f"{name}<br>{whole(each)}: {text}"
+                for name, text in zip(names, texts(values, unit), strict=True)
+            ],
+            "hoverinfo": "text",
+        }
+        for each, values in counts.items()
+    ]
+    layout = {
+        "xaxis": {
+            "title": {"text": label(f"{x_title} (lower bound)" if many and x_title else x_title)},
+            "tickvals": list(range(len(names))),
+            "ticktext": ticks,
+            "automargin": True,
+        },
+        "yaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
+        "bargap": 0.08,
+        "barmode": "group",
+        "showlegend": len(counts) > 1,
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _from(low: float | None, high: float | None, unit: str) -> str:
+    return UNKNOWN if low is None and high is None else human(low or 0, unit).replace(".00", "")
+
+
+def _bounds(low: float | None, high: float | None, unit: str) -> str:
+    if low is None and high is None:
+        return UNKNOWN
+    if high is None:
+        return f"≥ {human(low, unit)}"
+    return f"{human(low or 0, unit)} to {human(high, unit)}"
+
+
+def waterfall(
+    names: Sequence[str],
+    changes: Sequence[float],
+    unit: str,
+    *,
+    start: tuple[str, float],
+    end: tuple[str, float],
+    title: str = "",
+) -> dict[str, Any]:
+    """Draw a waterfall from one total through its changes to another.
+
+    Both totals are given rather than summed here, so a remainder stays visible.
+
+    Args:
+        names: One label per change; any text.
+        changes: Signed changes.
+        unit: Unit of all values.
+        start: Name and value of the first total.
+        end: Name and value of the last total.
+        title: Axis title.
+
+    Example:
+        >>> figure = waterfall(["idle"], [-2], "count", start=("base", 5), end=("head", 3))
+        >>> figure["data"][0]["measure"]
+        ['absolute', 'relative', 'absolute']
+    """
+    labels = [start[0], *names, end[0]]
+    exact = [start[1], *changes, end[1]]
+    x, name = scaled(exact, unit)
+    written = [human(start[1], unit), *(signed(one, unit) for one in changes), human(end[1], unit)]
+    trace = {
+        "type": "waterfall",
+        "orientation": "h",
+        "measure": ["absolute", *("relative" for _ in changes), "absolute"],
+        "x": x,
+        "y": list(range(len(labels))),
+        "text": written,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertext": [f"{whole(each)}<br>{text}" for each, text in zip(labels, written, strict=True)],
+        "hoverinfo": "text",
+        "increasing": {"marker": {"color": UP}},
+        "decreasing": {"marker": {"color": DOWN}},
+        "totals": {"marker": {"color": TOTAL}},
+        "connector": {"line": {"width": 1, "color": TOTAL, "dash": "dot"}},
+    }
+    layout = {
+        "height": 70 + 28 * len(labels),
+        "showlegend": False,
+        "xaxis": {"title": {"text": titled(title, name)}},
+        "yaxis": {
+            "tickvals": list(range(len(labels))),
+            "ticktext": [label(each) for each in labels],
+            "autorange": "reversed",
+            "automargin": True,
+            "showgrid": False,
+        },
+    }
+    return {"data": [trace], "layout": layout}
+
+
+def signed(value: float, unit: str) -> str:
+    """Format a change with its sign.
+
+    Example:
+        >>> signed(1_500_000, "ns"), signed(-3, "count")
+        ('+1.50 ms', '−3')
+    """
+    text = human(abs(value), unit)
+    return text if not value else f"{'+' if value > 0 else '−'}{text}"
+
+
+FEW_PARTS = 5
+"""Maximum parts with a horizontal legend above the bars; with more it is a column at the right."""
+
+
+def composed(
+    names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
+) -> dict[str, Any]:
+    """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is grey.
+
+    Args:
+        names: One label per bar.
+        parts: Values per bar, by the name of the part, in the order of the bars.
+        unit: Unit of all values.
+        title: Axis title.
+
+    Example:
+        >>> composed(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
+        150
+    """
+    figure = stacked(names, parts, unit, title=title)
+    for at, trace in enumerate(figure["data"]):
+        idle = trace["name"] == "idle" and len(parts) < len(COLORWAY)
+        trace["marker"] = {"color": TOTAL if idle else COLORWAY[at % len(COLORWAY)]}
+        if at >= len(COLORWAY):
+            trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
+    column_legend = len(parts) > FEW_PARTS
+    legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+    least = 100 + 19 * len(parts) if column_legend else 150
+    height = max(least, 110 + 26 * len(names))
+    figure["layout"] |= {
+        "height": height,
+        "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),
+        "legend": (legend if column_legend else {}) | {"traceorder": "normal"},
+    }
+    return figure

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracekit.render import human
+from tracekit.schema import C
 
 from .axis import whole
-from .bins import histogram
-from .points import Dots, Limit, points
+from .bars import histogram
+from .lines import Dots, Limit, lines, points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy.typing as npt
     import pandas as pd
 
 
@@ -108,3 +112,125 @@ def _size_ticks(ends: Sequence[float]) -> tuple[list[float], list[str]]:
     every = max(2, (most - least) // 8 or 1)
     values = [float(1 << exponent) for exponent in range(least - least % 2, most + 1, every)]
     return values, [_least(int(value)) for value in values]
+
+
+if TYPE_CHECKING:
+    Places = npt.NDArray[np.int64]
+
+MOST = 4_000
+"""Maximum points of a line."""
+
+
+def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
+    """Return indices of the first, last, minimum and maximum value of each series in equal chunks.
+
+    Args:
+        series: Values of equal length; NaN where missing.
+        most: Maximum number of indices.
+
+    Example:
+        >>> extremes(np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8]), most=8).tolist()
+        [0, 1, 4, 5, 9]
+    """
+    count = len(series[0])
+    if count <= most:
+        return np.arange(count)
+    parts = max(1, most // (2 + 2 * len(series)))
+    edges = np.linspace(0, count, parts + 1).astype(np.int64)
+    starts = edges[:-1]
+    found = [starts, edges[1:] - 1]
+    for values in series:
+        found += [_place(values, edges, smallest=True), _place(values, edges, smallest=False)]
+    return np.unique(np.concatenate(found))
+
+
+def _place(values: npt.NDArray[np.float64], edges: Places, *, smallest: bool) -> Places:
+    """Return the index of the first minimum or maximum in each chunk."""
+    filled = np.where(np.isnan(values), np.inf if smallest else -np.inf, values)
+    reduce = np.minimum if smallest else np.maximum
+    best = np.repeat(reduce.reduceat(filled, edges[:-1]), np.diff(edges))
+    hits = np.flatnonzero(filled == best)
+    return hits[np.searchsorted(hits, edges[:-1])]
+
+
+def over_time(timeline: pd.DataFrame, *, most: int = MOST) -> dict[str, Any]:
+    """Draw allocated and reserved bytes of one device over time.
+
+    Args:
+        timeline: Rows of `memory`'s `timeline` of one rank and device.
+        most: Maximum points of a line.
+    """
+    values_of = {
+        name: timeline[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        for name in ("allocated", "reserved")
+        if timeline[name].notna().any()
+    }
+    at = extremes(*values_of.values(), most=most)
+    series = {
+        name: [_known_memory(value) for value in values[at].tolist()] for name, values in values_of.items()
+    }
+    moments = timeline[C.T_NS].to_numpy(np.int64)[at].tolist()
+    return lines(moments, series, "bytes", title="memory in use", x_title="time", x_unit="ns", stepped=True)
+
+
+def _known_memory(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
+
+
+BOUNDS = ("compute", "memory", "neither")
+KILO = 1_000
+"""GFLOP/s per TFLOP/s; GB/s times FLOP/byte gives GFLOP/s."""
+
+
+def roofs(ops: pd.DataFrame) -> dict[str, Any]:
+    """Draw ops by what bounds them, with a roof per precision.
+
+    Args:
+        ops: Rows of `roofline`'s `ops` with an intensity and a rate above zero.
+    """
+    longest = float(ops["device_ns"].max()) or 1.0
+    bounds = ops["bound"].fillna("").astype(str)
+    kinds = [
+        _dots(bound or "unknown", ops[bounds == bound], longest)
+        for bound in (*BOUNDS, "")
+        if (bounds == bound).any()
+    ]
+    x = ops["intensity"].astype(float)
+    limits = _limits(ops, float(x.min()) / 2, float(x.max()) * 2)
+    figure = points(kinds, limits, x_title="arithmetic intensity (FLOP/byte)", y_title="TFLOP/s")
+    figure["layout"]["height"] = 440
+    return figure
+
+
+def _dots(bound: str, ops: pd.DataFrame, longest: float) -> Dots:
+    columns = ["op", C.INPUT_SHAPES, "precision", "tflops", "intensity", "utilization", "device_ns"]
+    hover = [_hover(*row) for row in zip(*(ops[column] for column in columns), strict=True)]
+    weight = (ops["device_ns"].astype(float) / longest).tolist()
+    name = f"{bound}-bound" if bound in BOUNDS[:2] else f"bound by {bound}" if bound != "unknown" else bound
+    x, y = ops["intensity"].astype(float).tolist(), ops["tflops"].astype(float).tolist()
+    return Dots(name, x, y, hover, weight)
+
+
+def _hover(
+    op: str, shapes: str, precision: str, tflops: float, intensity: float, used: float, device_ns: int
+) -> str:
+    lines = [
+        whole(str(op)),
+        whole(str(shapes)),
+        f"{whole(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP/byte",
+        f"device time {human(int(device_ns), 'ns')}",
+    ]
+    return "<br>".join(lines if used != used else [*lines, f"{human(float(used), 'share')} of the roof"])
+
+
+def _limits(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
+    known = ops.dropna(subset=["peak_tflops", "peak_gb_per_s"])
+    peaks = known[["precision", "peak_tflops", "peak_gb_per_s"]].drop_duplicates()
+    limits = []
+    for precision, peak, bandwidth in peaks.itertuples(index=False, name=None):
+        ridge = KILO * peak / bandwidth
+        x = sorted({low, min(max(ridge, low), high), high})
+        y = [min(peak, bandwidth * each / KILO) for each in x]
+        lines = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
+        limits.append(Limit(lines, x, y))
+    return limits

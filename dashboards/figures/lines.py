@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .axis import label, scaled, texts, titled, whole
-from .packed import SHORT, packed
+import numpy as np
+
+from tracekit.render.cells import plain
+from tracekit.schema import C
+
+from .axis import COLORWAY, DIVERGING, SEQUENTIAL, SHORT, label, packed, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
+
+if TYPE_CHECKING:
     Numbers = Sequence[float | None]
 
 _MANY = 2_000
@@ -136,3 +146,270 @@ def _whole_ticks(x: Numbers, unit: str) -> dict[str, Any]:
     """Put a tick at each value of a short integer axis, such as steps."""
     few = not unit and 1 < len(x) <= 20 and all(isinstance(value, int) for value in x)
     return {"tickvals": list(x)} if few else {}
+
+
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
+"""Series differ in shape as well as in colour."""
+_SMALL, _LARGE = 7.0, 26.0
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points of one series.
+
+    Attributes:
+        name: Legend entry.
+        x: Horizontal positions, above zero.
+        y: Vertical positions, above zero.
+        hover: Hover text, in Plotly's markup.
+        weight: Relative areas, from 0 to 1; empty for equal areas.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    hover: Sequence[str]
+    weight: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """An upper limit, drawn as a line.
+
+    Attributes:
+        name: Legend entry.
+        x: Horizontal positions of its corners.
+        y: Vertical positions of its corners.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def points(
+    kinds: Sequence[Dots],
+    limits: Sequence[Limit] = (),
+    *,
+    x_title: str,
+    y_title: str,
+    x_ticks: tuple[Sequence[float], Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """Draw a log-log scatter plot.
+
+    Args:
+        kinds: The series.
+        limits: The limit lines.
+        x_title: Title of the horizontal axis, with its unit.
+        y_title: Title of the vertical axis, with its unit.
+        x_ticks: Positions and labels of the horizontal ticks; default: 1-2-5 or decades.
+
+    Example:
+        >>> points([Dots("a", [1], [2], ["a"])], x_title="x", y_title="y")["data"][0]["marker"]["symbol"]
+        'circle'
+    """
+    traces = [_dots(at, kind) for at, kind in enumerate(kinds)]
+    traces += [_limit(at, limit) for at, limit in enumerate(limits)]
+    across = [value for kind in kinds for value in kind.x] + [value for line in limits for value in line.x]
+    up = [value for kind in kinds for value in kind.y] + [value for line in limits for value in line.y]
+    ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
+    return {
+        "data": traces,
+        "layout": {
+            "height": 380,
+            "xaxis": {"type": "log", "title": {"text": label(x_title)}} | ticks,
+            "yaxis": {"type": "log", "title": {"text": label(y_title)}, "automargin": True} | decades(up),
+            "hovermode": "closest",
+            "showlegend": len(traces) > 1,
+        },
+    }
+
+
+def decades(values: Sequence[float]) -> dict[str, Any]:
+    """Return ticks of a logarithmic axis: powers of ten, with 2 and 5 for a short axis.
+
+    Example:
+        >>> decades([4, 60])["ticktext"]
+        ['2', '5', '10', '20', '50', '100']
+    """
+    if not values:
+        return {}
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    every = max(1, (high - low) // 8)
+    narrow = max(values) < 10 * min(values)
+    steps = range(1, 10) if narrow else (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1, every) for step in steps]
+    inside = [tick for tick in ticks if min(values) / 3 <= tick <= max(values) * 3]
+    return {"tickvals": inside, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in inside]}
+
+
+def _dots(at: int, kind: Dots) -> dict[str, Any]:
+    weight = np.asarray(kind.weight or [0.1] * len(kind.x), float)
+    size = _SMALL + (_LARGE - _SMALL) * np.sqrt(np.clip(weight, 0, 1))
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": label(kind.name, 30),
+        "x": packed(list(kind.x)),
+        "y": packed(list(kind.y)),
+        "hovertext": list(kind.hover),
+        "hoverinfo": "text",
+        "marker": {
+            "symbol": SYMBOLS[at % len(SYMBOLS)],
+            "color": COLORWAY[at % len(COLORWAY)],
+            "size": packed(size.tolist()),
+            "opacity": 0.75,
+            "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
+        },
+    }
+
+
+def _limit(at: int, limit: Limit) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(limit.name, 40),
+        "x": list(limit.x),
+        "y": list(limit.y),
+        "hoverinfo": "name",
+        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[at % 4], "width": 1.5, "color": "#868e96"},
+    }
+
+
+def heatmap(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Numbers],
+    unit: str,
+    *,
+    title: str = "",
+    row_title: str = "",
+    column_title: str = "",
+    diverging: bool = False,
+) -> dict[str, Any]:
+    """Draw a heatmap, the first row at the top; small ones show values in the cells.
+
+    Args:
+        rows: Names of the rows; any text.
+        columns: Names of the columns.
+        values: One list per row; None leaves a cell empty.
+        unit: Unit of the values.
+        title: Title of the colour scale.
+        row_title: Title of the row axis.
+        column_title: Title of the column axis.
+        diverging: Whether to use a diverging colour scale around zero, as for differences.
+
+    Example:
+        >>> heatmap(["rank 0"], ["step 1"], [[2_000_000]], "ns")["data"][0]["z"]
+        [[2.0]]
+    """
+    width = len(columns)
+    flat, name = scaled([value for row in values for value in row], unit)
+    human = texts([value for row in values for value in row], unit)
+    cells = [flat[at * width : (at + 1) * width] for at in range(len(rows))]
+    written = [human[at * width : (at + 1) * width] for at in range(len(rows))]
+    trace = {
+        "type": "heatmap",
+        "x": list(range(width)),
+        "y": list(range(len(rows))),
+        "z": cells,
+        "xgap": 1,
+        "ygap": 1,
+        "colorbar": {"title": {"text": titled(title, name)}, "thickness": 12},
+        "hovertext": [
+            [f"{whole(row)}<br>{whole(column)}: {text}" for column, text in zip(columns, line, strict=True)]
+            for row, line in zip(rows, written, strict=True)
+        ],
+        "hoverinfo": "text",
+    } | _colours(diverging=diverging)
+    if width <= 12 and len(rows) <= 30:
+        trace |= {"text": written, "texttemplate": "%{text}"}
+    layout = {
+        "height": max(210, 90 + 26 * min(len(rows), 40)),
+        "xaxis": _named(columns, column_title),
+        "yaxis": _named(rows, row_title) | {"autorange": "reversed"},
+    }
+    return {"data": [trace], "layout": layout}
+
+
+def _colours(*, diverging: bool) -> dict[str, Any]:
+    if diverging:
+        return {"colorscale": [list(stop) for stop in DIVERGING], "zmid": 0}
+    return {"colorscale": SEQUENTIAL}
+
+
+def _named(names: Sequence[str], title: str) -> dict[str, Any]:
+    every = max(1, len(names) // 40)
+    return {
+        "title": {"text": label(title)},
+        "tickvals": list(range(0, len(names), every)),
+        "ticktext": [label(name, 32) for name in names[::every]],
+        "automargin": True,
+        "showgrid": False,
+    }
+
+
+OWN = "own_ns"
+MEASURES = {
+    "after earlier steps": OWN,
+    "on the host": "host_ns",
+    "device busy": "device_busy_ns",
+}
+"""Lines of a single rank: name and column of `steps.steps`."""
+OUTLIER = "warmup_outlier"
+
+
+def durations(frame: pd.DataFrame) -> dict[str, Any]:
+    """Draw step times; warm-up outliers are marked with a cross.
+
+    Args:
+        frame: `steps.steps`, of one rank or several.
+    """
+    ranks = sorted(frame[C.RANK].unique().tolist())
+    steps = sorted(frame[C.STEP].unique().tolist())
+    if len(ranks) == 1:
+        series = {name: _values(frame, column, steps) for name, column in MEASURES.items()}
+        series = _distinct(series)
+    else:
+        series = {f"rank {rank}": _values(frame[frame[C.RANK] == rank], OWN, steps) for rank in ranks}
+    figure = lines(steps, series, "ns", title="step time", x_title="step")
+    figure["data"] += _outlier_marks(frame, [value for values in series.values() for value in values])
+    figure["layout"]["showlegend"] = True
+    return figure
+
+
+def _distinct(series: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """Drop empty measures; draw equal ones once under both names."""
+    distinct: dict[str, list[float | None]] = {}
+    for name, values in series.items():
+        same = next((known for known, others in distinct.items() if others == values), None)
+        if same is not None:
+            distinct = {f"{old} and {name}" if old == same else old: line for old, line in distinct.items()}
+        elif any(values):
+            distinct[name] = values
+    return distinct
+
+
+def _values(frame: pd.DataFrame, column: str, steps: list[int]) -> list[float | None]:
+    known = dict(zip(frame[C.STEP].tolist(), map(plain, frame[column].astype(object)), strict=True))
+    return [known.get(step) for step in steps]
+
+
+def _outlier_marks(frame: pd.DataFrame, every: list[float | None]) -> list[dict[str, Any]]:
+    """Draw the warm-up outliers on the scale of the lines."""
+    outliers = frame[frame[OUTLIER].astype(bool)]
+    if outliers.empty:
+        return []
+    values = outliers[OWN].tolist()
+    at, _ = scaled([*every, *values], "ns")
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "warm-up outlier",
+            "x": outliers[C.STEP].tolist(),
+            "y": at[len(every) :],
+            "marker": {"symbol": "x", "size": 11, "color": "#d55e00"},
+            "hoverinfo": "skip",
+        }
+    ]

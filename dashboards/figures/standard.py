@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render.cells import ID, PROSE
-from tracekit.render.data import records
-from tracekit.render.headers import header
+from tracekit.render.cells import ID, PROSE, header, records
 from tracekit.schema import C
 
-from .bars import bars
-from .bins import histogram
+from .bars import bars, histogram
 from .lines import lines
 
 if TYPE_CHECKING:
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Column, TableSpec
-    from tracekit.render.data import Record
+    from tracekit.render.cells import Record
 
 TOP = 15
 """Maximum number of bars."""

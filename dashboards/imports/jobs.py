@@ -1,4 +1,4 @@
-"""Import jobs. Files dropped together form one import, since the ranks of a job form one run.
+"""Uploaded files: slices are appended in the store's dot folder, under safe names.
 
 Imports run one at a time, each in a worker process, so that pages stay responsive.
 """
@@ -6,17 +6,19 @@ Imports run one at a time, each in a worker process, so that pages stay responsi
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
-from tracekit import owners
 from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.storage import owners
 
 from . import worker
-from .state import OVER, Phase, State, updated
-from .uploads import Upload
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,7 +26,159 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
+
+
+FOLDER = ".uploads"
+_PIECE = 1 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
+
+
+def safe(name: str) -> str:
+    r"""Return a safe file name without folders.
+
+    Example:
+        >>> safe("../../etc/passwd"), safe("C:\\x\\rank 0.json.gz"), safe("..")
+        ('passwd', 'rank_0.json.gz', 'trace')
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    return _UNSAFE.sub("_", last).lstrip(".-_")[-120:] or "trace"
+
+
+@dataclass
+class Upload:
+    """Files of one import.
+
+    Attributes:
+        store: Store whose dot folder temporarily contains them.
+        id: Id of the import; starts with the id of this process.
+        limit: Maximum bytes of all files.
+        received: Bytes received.
+    """
+
+    store: Store
+    id: str
+    limit: int
+    received: int = 0
+    _files: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files, in order of their first slice."""
+        return list(self._files.values())
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the files."""
+        return self.store.beside / FOLDER / self.id
+
+    def append(self, name: str, *, offset: int, size: int, body: BinaryIO) -> None:
+        """Append a slice to a file.
+
+        Args:
+            name: Name of the file.
+            offset: Offset of the slice.
+            size: Size of the complete file.
+            body: The slice.
+
+        Raises:
+            UnusableInputError: It is too large, out of order, or cannot be written.
+        """
+        self._check(self.received + size - offset)
+        with self.store.writing():
+            path = self._file(name)
+            if offset != (path.stat().st_size if path.exists() else 0):
+                raise UnusableInputError(f"part of {name[:200]} is missing", hint="drop the file again")
+            with path.open("ab") as file:
+                while piece := body.read(_PIECE):
+                    self.received += len(piece)
+                    self._check(self.received)  # the declared size may be wrong
+                    file.write(piece)
+
+    def discard(self) -> None:
+        """Delete the files."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def shown(self, message: str) -> str:
+        """Remove the temporary folder from a message."""
+        return re.sub(re.escape(f"{self.folder}{os.sep}") + r"\d+/", "", message)
+
+    def _check(self, wanted: int) -> None:
+        if wanted > self.limit:
+            raise UnusableInputError(
+                f"the traces are larger than the upload limit of {self.limit / (1 << 30):.3g} GiB",
+                hint="use `tracekit import PATH`, or start `tracekit dashboard` with a larger --upload-limit",
+            )
+
+    def _file(self, name: str) -> Path:
+        if name not in self._files:
+            parent = self.store.folder(FOLDER)
+            _sweep(parent)
+            place = self.folder / str(len(self._files))  # two files may have the same name
+            place.mkdir(parents=True)
+            self._files[name] = place / safe(name)
+        return self._files[name]
+
+
+def _sweep(parent: Path) -> None:
+    """Delete uploads of servers that no longer run."""
+    for entry in parent.iterdir():
+        if owners.is_dead(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+class Phase(StrEnum):
+    """Phase of an import."""
+
+    RECEIVING = "receiving"
+    WAITING = "waiting"
+    IMPORTING = "importing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OVER = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
+
+
+@dataclass(frozen=True)
+class State:
+    """State of an import.
+
+    Attributes:
+        id: Id of the import.
+        name: Name for display.
+        phase: Current phase.
+        received: Bytes received.
+        read: Bytes decoded of the current file.
+        size: Size of the current file; 0 if unknown.
+        runs: Names of the created runs.
+        warnings: Number of warnings in those runs.
+        errors: Message and hint of each error.
+    """
+
+    id: str
+    name: str
+    phase: Phase = Phase.RECEIVING
+    received: int = 0
+    read: int = 0
+    size: int = 0
+    runs: tuple[str, ...] = ()
+    warnings: int = 0
+    errors: tuple[tuple[str, str], ...] = ()
+
+
+def updated(state: State, message: dict[str, Any], upload: Upload) -> State:
+    """Return the state after a message from the worker."""
+    if "progress" in message:
+        _, done, size = message["progress"]
+        return replace(state, read=done, size=size)
+    if "run" in message:
+        return replace(
+            state, runs=(*state.runs, message["run"]), warnings=state.warnings + message["warnings"]
+        )
+    return replace(state, errors=(*state.errors, (upload.shown(message["error"]), message["hint"])))
+
 
 ABANDONED_S = 1_800
 """Seconds without a slice after which an upload counts as abandoned."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flask import Response
 
     from ..site import Site
-    from .state import State
+    from .jobs import State
 
 SAMPLES = Path(__file__).parent / "samples"
 """Bundled traces: two recorded on a CPU and one written by the simulator."""

@@ -20,7 +20,7 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracekit.places import Place
+    from tracekit.storage import Place
 
 BOOTSTRAP = """
 import json, sys
@@ -53,16 +53,16 @@ def work(store: str, traces: Sequence[str]) -> None:
     """Import traces into a store; runs in the worker process."""
     import pyarrow as pa
 
-    from tracekit import places
+    from tracekit import storage
     from tracekit.ingest.importer import import_each
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
     signal.signal(signal.SIGTERM, _unwind)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
         for outcome in import_each(
-            Store(places.parse(store)), [Path(trace) for trace in traces], progress=_progress()
+            Store(storage.parse(store)), [Path(trace) for trace in traces], progress=_progress()
         ):
             if isinstance(outcome, TracekitError):
                 _send({"error": outcome.message, "hint": outcome.hint})

@@ -8,7 +8,7 @@ from dash import html
 
 from tracekit.schema import C, CopyKind
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, nothing, short, some
 from ..figures.copies import rates, sizes
 from ..page import Section

@@ -12,11 +12,11 @@ from dash import ClientsideFunction, Input, Output, dcc, html
 from tracekit.analysis import Column
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, chosen_of, largest, named, nothing, short, some, switch
-from ..figures.flame import SIDES, flame
+from ..figures.svg import SIDES, flame
 from ..page import Section
-from ..parts.aria import aria, data
+from ..parts.charts import aria, data
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

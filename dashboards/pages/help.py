@@ -8,17 +8,16 @@ from dash import html
 
 from tracekit import analysis
 
-from ..frame import shortcuts
+from .. import frame
 from ..page import Needs, Page, Section
-from ._runs.empty import command
+from .runs import command
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from tracekit.analysis import Analysis
 
-    from ..context import Context
-    from ..site import Site
+    from ..site import Context, Site
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"
@@ -115,7 +114,7 @@ def connect(site: Site) -> None:
     from dash import Input, Output
 
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
-        lambda _: shortcuts.lists(site.pages)
+        lambda _: frame.lists(site.pages)
     )
 
 

@@ -1,34 +1,196 @@
-"""History page: a metric over commits, with significant changes."""
+"""Parts of the History page: metrics of each commit, tested by `tracekit.stats`."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 
 from tracekit.analysis import Column
-from tracekit.checking import configuration
-from tracekit.measuring.metrics import METRICS, OF_RUNS, STEP_TIME
+from tracekit.diff.noise import fingerprint_id
+from tracekit.errors import TracekitError
+from tracekit.experiments import gate_baseline
+from tracekit.experiments.gate_baseline import code
+from tracekit.experiments.gate_model import MIB
+from tracekit.runs import revisions
+from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, of_run
+from tracekit.stats import samples
+from tracekit.stats.compare import compare
 from tracekit.stats.comparison import THRESHOLD, Verdict
+from tracekit.stats.noise import estimate_noise
+from tracekit.stats.tests import compare_exact, gate
 
-from ..blocks import block
-from ..figures import commits
-from ..page import Needs, Page, Section
+from ..answers.reading import rows
+from ..figures import sweep
+from ..page import Needs, Page, Section, block
 from ..parts.charts import chart, connect_clicks
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
-from ..parts.rows import rows
-from ._history.commands import bisect, ends
-from ._history.series import configurations, states, subjects
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
     from dash.development.base_component import Component
 
-    from tracekit.run import Run
+    from tracekit.runs.meta import Git
+    from tracekit.runs.run import Run
+    from tracekit.stats.comparison import Comparison
+    from tracekit.stats.noise import Noise
+    from tracekit.storage import Place
 
-    from ..context import Context
-    from ._history.series import State as Code
+    from ..site import Context
+
+
+_SHA = re.compile(r"[0-9a-f]{40,64}")
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class State:
+    """Runs of one commit, or of uncommitted changes on top of it.
+
+    Attributes:
+        git: Metadata recorded by the first run.
+        runs: Runs with the metric, oldest first.
+        values: Value of each run.
+        change: Comparison with the previous commit; None for the first and for uncommitted changes.
+        before: The previous commit.
+    """
+
+    git: Git
+    runs: tuple[Run, ...]
+    values: tuple[float, ...]
+    change: Comparison | None = None
+    before: State | None = None
+
+    @property
+    def median_value(self) -> float:
+        """Median of the values."""
+        return float(median(self.values))
+
+    @property
+    def typical(self) -> Run:
+        """The run with the median value; the lower of two."""
+        order = sorted(range(len(self.values)), key=self.values.__getitem__)
+        return self.runs[order[(len(order) - 1) // 2]]
+
+    @property
+    def name(self) -> str:
+        """Short SHA, with + for uncommitted changes."""
+        return f"{self.git.sha[:8]}{'+' * self.git.dirty}"
+
+    @property
+    def when(self) -> str:
+        """Commit time in UTC; empty if unknown."""
+        when = _when(self.git)
+        return "" if when == _NEVER else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@lru_cache(maxsize=4096)
+def measured(run: Run) -> dict[str, float]:
+    """Return the metrics of a run; cached, since runs never change."""
+    return of_run(run)
+
+
+def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Group runs with a commit and a metric by fingerprint; most commits first."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.meta.git and (run.meta.timings or run.rows("counters")):
+            found.setdefault(fingerprint_id(run), []).append(run)
+    return dict(sorted(found.items(), key=lambda item: -len({code(run.meta.git) for run in item[1]})))
+
+
+def states(runs: Sequence[Run], metric: str) -> list[State]:
+    """Return the commits with a metric by commit time, each compared with the previous one.
+
+    Args:
+        runs: Runs of one configuration, oldest first.
+        metric: One of `tracekit.runs.metrics.OF_RUNS`.
+    """
+    groups: dict[object, list[Run]] = {}
+    for run in runs:
+        if measured(run).get(metric):
+            groups.setdefault(code(run.meta.git), []).append(run)
+    found = [
+        State(own[0].meta.git, tuple(own), tuple(measured(run)[metric] for run in own))
+        for own in groups.values()
+        if own[0].meta.git
+    ]
+    found.sort(key=lambda state: (_when(state.git), state.git.dirty))
+    return _compared(found, metric, {run.path: at for at, run in enumerate(runs)})
+
+
+def _when(git: Git) -> datetime:
+    try:
+        when = datetime.fromisoformat(git.commit_time)
+    except ValueError:
+        return _NEVER
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _compared(found: list[State], metric: str, place: dict[Place, int]) -> list[State]:
+    """Compare neighbouring commits, corrected for multiple testing."""
+    noise = estimate_noise([sorted(state.values) for state in found])
+    clean = [state for state in found if not state.git.dirty]
+    pairs = list(pairwise(clean))
+    changes = gate([_change(a, b, metric, noise, place) for a, b in pairs])
+    changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
+    return [State(one.git, one.runs, one.values, *changes_of.get(id(one), (None, None))) for one in found]
+
+
+def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, int]) -> Comparison:
+    if metric in EXACT:
+        return compare_exact(METRICS[metric], a.values, b.values, tolerance=MIB)
+    times = [[float(place[run.path]) for run in state.runs] for state in (a, b)]
+    order = samples.pairs(*times)
+    values = [
+        [state.values[at] for at in (order[side] if order else range(len(state.values)))]
+        for side, state in enumerate((a, b))
+    ]
+    known = noise if min(map(len, values)) == 1 else None
+    return compare(METRICS[metric], values[0], values[1], paired=bool(order), noise=known)
+
+
+def subjects(found: Sequence[State], where: Path) -> dict[str, str]:
+    """Return subject lines of the commits that the repository has."""
+    shas = [sha for sha in dict.fromkeys(state.git.sha for state in found) if _SHA.fullmatch(sha)]
+    try:
+        return {one.sha: one.subject for one in revisions.describe(shas, cwd=where)}
+    except TracekitError:
+        return {}  # the store was copied from another machine
+
+
+_COLLECT = ["tracekit", "collect"]
+
+
+def bisect(good: State, bad: State, metric: str) -> str:
+    """Return the command that bisects between two commits; empty if the recorded command is unknown.
+
+    Only `tracekit collect` commands are repeated; others may come from an imported file.
+    """
+    command = bad.typical.meta.command
+    shas = (good.git.sha, bad.git.sha)
+    if command[:2] != _COLLECT or shas[0] == shas[1] or not all(_SHA.fullmatch(sha) for sha in shas):
+        return ""
+    between = f"{shas[0][:12]}..{shas[1][:12]}"
+    return shlex.join(["tracekit", "bisect", between, "--metric", metric, "--", *command])
+
+
+def ends(found: Sequence[State]) -> tuple[State, State] | None:
+    """Return the oldest and the newest commit; None without two."""
+    clean = [state for state in found if not state.git.dirty]
+    return (clean[0], clean[-1]) if len(clean) > 1 else None
+
 
 NAME, CHART = "history", "commits"
 LISTED = 200
@@ -59,7 +221,7 @@ def _history(context: Context) -> list[Component]:
     metric = options["metric"] if options.get("metric") in OF_RUNS else STEP_TIME
     own = known[chosen]
     key = (NAME, metric, tuple(run.path for run in own))
-    found: list[Code] = context.results.get(key, lambda: states(own, metric))
+    found: list[State] = context.results.get(key, lambda: states(own, metric))
     shown = _choices(context, known, chosen, metric)
     if not found:
         summary = f"No run of this configuration has {_TITLES[metric]}."
@@ -83,7 +245,7 @@ def _none(count: int) -> str:
 
 def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
     view = context.view
-    names = configuration.names([tuple(own) for own in known.values()])
+    names = gate_baseline.names([tuple(own) for own in known.values()])
     offered = [
         Choice(
             f"{name} · {len(own)} runs",
@@ -116,9 +278,9 @@ def _commits(runs: list[Run]) -> int:
     return len({run.meta.git.sha for run in runs if run.meta.git})
 
 
-def _chart(context: Context, found: list[Code], metric: str) -> Component:
+def _chart(context: Context, found: list[State], metric: str) -> Component:
     drawn = [
-        commits.Commit(
+        sweep.Commit(
             state.name,
             _hover_text(state),
             state.values,
@@ -129,7 +291,7 @@ def _chart(context: Context, found: list[Code], metric: str) -> Component:
         )
         for state in found
     ]
-    figure = commits.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
+    figure = sweep.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
     changed = [state for state in found if _mark(state)]
     summary = (
         f"{len(changed)} of the commits changed it significantly (▲ worse, ▼ better)"
@@ -144,13 +306,13 @@ def _chart(context: Context, found: list[Code], metric: str) -> Component:
     return chart(context, CHART, figure, caption=caption)
 
 
-def _hover_text(state: Code) -> str:
+def _hover_text(state: State) -> str:
     git = state.git
     changes = ", uncommitted changes" if git.dirty else ""
     return f"{git.sha[:12]}{changes}, {git.branch or 'no branch'}, {git.commit_time}"
 
 
-def _mark(state: Code) -> str:
+def _mark(state: State) -> str:
     change = state.change
     if change is None or change.verdict not in _CHANGES or change.ratio is None:
         return ""
@@ -173,7 +335,7 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
     )
 
 
-def _table(context: Context, found: list[Code], metric: str) -> Component:
+def _table(context: Context, found: list[State], metric: str) -> Component:
     place = context.store.beside.resolve().parent
     known = context.results.get(
         (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
@@ -191,7 +353,7 @@ def _table(context: Context, found: list[Code], metric: str) -> Component:
     )
 
 
-def _record(context: Context, state: Code, known: dict[str, str]) -> dict[str, Any]:
+def _record(context: Context, state: State, known: dict[str, str]) -> dict[str, Any]:
     change = state.change
     statistics = {
         "change": _signed(change.ratio) if change and change.ratio is not None else None,
@@ -227,7 +389,7 @@ def _interval(ends: tuple[float, float]) -> str:
     return f"{100 * (ends[0] - 1):+.1f}% to {100 * (ends[1] - 1):+.1f}%"
 
 
-def _search(found: list[Code], metric: str) -> list[Component]:
+def _search(found: list[State], metric: str) -> list[Component]:
     """Show bisect commands for each significant change, or for the whole range."""
     pairs = [(state.before, state) for state in found if _mark(state) and state.before]
     full_range = ends(found)

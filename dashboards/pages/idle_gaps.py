@@ -8,21 +8,19 @@ from dash import html
 
 from tracekit import analysis
 
-from ..blocks import block
 from ..figures import gaps as figures
 from ..grids.table import MOST, table
-from ..page import Page, Section
-from ..parts import looked, notes
-from ..parts.aria import aria
-from ..parts.charts import chart
-from ._shared import gap_numbers
-from ._shared.baseline import tiles_with_baseline
+from ..page import Page, Section, block
+from ..parts import finding, links
+from ..parts.charts import aria, chart
+from . import _shared
+from ._shared import tiles_with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..context import Context
+    from ..site import Context
 
 NAME, WAITS = "idle_gaps", "sync_points"
 _OPS = 15
@@ -48,21 +46,21 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        notes.definition(analysis.get(NAME), named=True),
-        notes.definition(analysis.get(WAITS), named=True),
+        finding.definition(analysis.get(NAME), named=True),
+        finding.definition(analysis.get(WAITS), named=True),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = tiles_with_baseline(context, lambda result: gap_numbers.idle(result(NAME), context.view))
-    return shown or [notes.note(note) for note in context.result(NAME).notes]
+    shown = tiles_with_baseline(context, lambda result: _shared.idle(result(NAME), context.view))
+    return shown or [finding.note(note) for note in context.result(NAME).notes]
 
 
 def _causes(context: Context) -> list[Component]:
-    frame = looked.rows(context.result(NAME), "by_cause", context.view)
+    frame = links.rows(context.result(NAME), "by_cause", context.view)
     if frame is None:
         return []
-    places = looked.places(frame)
+    places = links.places(frame)
     what = "Idle time by cause" if len(set(places)) > 1 else "Idle time and share by cause"
     caption = (
         f"{what}. Launch-bound, synchronization, waiting for data: caused by the host. "
@@ -73,7 +71,7 @@ def _causes(context: Context) -> list[Component]:
 
 
 def _lengths(context: Context) -> list[Component]:
-    frame = looked.rows(context.result(NAME), "gaps", context.view)
+    frame = links.rows(context.result(NAME), "gaps", context.view)
     if frame is None:
         return []
     caption = f"Idle time by gap length: {len(frame):,} gaps of at least 1 µs."
@@ -84,7 +82,7 @@ def _lengths(context: Context) -> list[Component]:
 
 
 def _ops(context: Context) -> list[Component]:
-    frame = looked.rows(context.result(NAME), "by_op", context.view)
+    frame = links.rows(context.result(NAME), "by_op", context.view)
     if frame is None:
         return []
     top = frame.head(_OPS)
@@ -100,7 +98,7 @@ def _ops(context: Context) -> list[Component]:
 def _named(frame: pd.DataFrame) -> list[str]:
     """Return the op of each row, with its device if there are several."""
     ops = [str(op) or "(no op)" for op in frame["op"].tolist()]
-    places = looked.places(frame)
+    places = links.places(frame)
     several = len(set(places)) > 1
     return [f"{op} · {place}" if several else op for op, place in zip(ops, places, strict=True)]
 
@@ -108,19 +106,19 @@ def _named(frame: pd.DataFrame) -> list[str]:
 def _advice(context: Context) -> list[Component]:
     pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
     pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
-    found = [notes.finding(context, one, analysis=name) for name, one in pairs]
+    found = [finding.finding(context, one, analysis=name) for name, one in pairs]
     return [_title("Findings"), *found] if found else []
 
 
 def _longest(context: Context) -> list[Component]:
     result = context.result(NAME)
-    frame = looked.rows(result, "gaps", context.view)
+    frame = links.rows(result, "gaps", context.view)
     if frame is None:
         return []
     everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MOST
     shown = frame if everything or len(frame) <= _LISTED else frame.head(_LISTED)
     title = "Longest gaps" if len(shown) == len(frame) else f"{_LISTED:,} longest of {len(frame):,} gaps"
-    return [table(context, NAME, looked.spec(analysis.get(NAME), "gaps"), shown, title=title)]
+    return [table(context, NAME, links.spec(analysis.get(NAME), "gaps"), shown, title=title)]
 
 
 def _waits(context: Context) -> list[Component]:
@@ -128,12 +126,12 @@ def _waits(context: Context) -> list[Component]:
     one = analysis.get(WAITS)
     shown: list[Component] = []
     for name, title in (("waits", "Host waits"), ("calls", "Longest waits")):
-        frame = looked.rows(result, name, context.view)
+        frame = links.rows(result, name, context.view)
         if frame is not None:
-            shown.append(table(context, WAITS, looked.spec(one, name), frame, title=title))
+            shown.append(table(context, WAITS, links.spec(one, name), frame, title=title))
     if shown:
         return shown
-    further = [notes.note(note) for note in result.notes if note not in context.result(NAME).notes]
+    further = [finding.note(note) for note in result.notes if note not in context.result(NAME).notes]
     return [_title("Host waits"), *further] if further else []
 
 

@@ -8,14 +8,13 @@ import dash_mantine_components as dmc
 from dash import html
 
 from tracekit.analysis import Column
-from tracekit.render import data
+from tracekit.render import cells
 
-from ..answers.answer_page import answer_page
-from ..answers.reading import answer, largest
+from ..answers.pages import answer_page
+from ..answers.reading import answer, largest, rows
 from ..page import Section
 from ..parts.finding import coded
-from ..parts.rows import rows
-from ._overview.verdict import WORDS
+from .overview import WORDS
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -64,8 +63,8 @@ def _record(row: dict[Any, Any]) -> dict[str, Any]:
         "result": html.Span(_LEVELS[row["level"]], className=f"tk-level-{row['level']}"),
         "check": str(row["check"]).replace("_", " "),
         "found": html.Span(coded(str(row["detail"])), className="tk-wrapped"),
-        "count": data.plain(row["count"]),
-        "share": data.plain(row["share"]),
+        "count": cells.plain(row["count"]),
+        "share": cells.plain(row["share"]),
     }
 
 

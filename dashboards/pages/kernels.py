@@ -8,10 +8,10 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, chosen_of, largest, named, short, some, switch
-from ..figures.pareto import cumulative, grouped
-from ..frame.devices import present
+from ..figures.sweep import cumulative, grouped
+from ..frame import present
 from ..page import Section
 from ..parts.charts import chart
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ..answers.reading import Reading
-    from ..context import Context
+    from ..site import Context
 
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]

@@ -10,9 +10,9 @@ from dash import html
 from tracekit.analysis import Column
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, named, nothing, short, some
-from ..figures.launches import launch_map, waves
+from ..figures.gaps import launch_map, waves
 from ..page import Section
 from ..parts.charts import chart
 

@@ -9,11 +9,11 @@ from dash import html
 
 from tracekit.schema import HOST_DEVICE, C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, named, nothing, short, some
 from ..figures.bars import bars
+from ..figures.copies import over_time
 from ..figures.lines import lines
-from ..figures.memory import over_time
 from ..page import Section
 from ..parts.charts import chart
 

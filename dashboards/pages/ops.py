@@ -9,11 +9,11 @@ from dash import html
 from tracekit.render import human
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, chosen_of, largest, named, nothing, some, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
-from ..figures.points import Dots, points
+from ..figures.lines import Dots, points
 from ..page import Section
 from ..parts.charts import chart
 

@@ -8,10 +8,9 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, some
-from ..figures.bars import bars
-from ..figures.composed import composed
+from ..figures.bars import bars, composed
 from ..page import Section
 from ..parts.charts import chart
 

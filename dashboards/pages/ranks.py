@@ -8,12 +8,11 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, nothing, short, some
-from ..figures.bars import bars
-from ..figures.composed import composed
-from ..figures.ends import ends
-from ..figures.waits import matrix
+from ..figures.axis import ends
+from ..figures.bars import bars, composed
+from ..figures.gaps import matrix
 from ..page import Section
 from ..parts.charts import chart
 

@@ -9,10 +9,10 @@ from dash import html
 
 from tracekit.schema import C
 
-from ..answers.answer_page import answer_page
+from ..answers.pages import answer_page
 from ..answers.reading import answer, largest, named, nothing, short, some
 from ..figures.bars import bars, upright
-from ..figures.roofs import roofs
+from ..figures.copies import roofs
 from ..page import Section
 from ..parts.charts import chart
 

@@ -10,17 +10,14 @@ from tracekit import analysis
 from tracekit.render import human
 from tracekit.schema import C
 
-from ..blocks import block
-from ..figures import bars, durations
+from ..figures import bars, lines
 from ..grids.table import table
-from ..page import Page, Section
-from ..parts import looked, notes, tiles
-from ..parts.aria import aria
-from ..parts.charts import chart
-from ..parts.evidence import TIMELINE
-from ._shared import numbers
-from ._shared.baseline import tiles_with_baseline
-from ._shared.breakdown import in_steps, per_step
+from ..page import Page, Section, block
+from ..parts import charts, finding, links
+from ..parts.charts import aria, chart
+from ..parts.finding import TIMELINE
+from . import _shared
+from ._shared import in_steps, per_step, tiles_with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +25,9 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Result
 
-    from ..context import Context
-    from ..parts.tiles import Tile
-    from ..view import View
+    from ..page import View
+    from ..parts.charts import Tile
+    from ..site import Context
 
 NAME = "steps"
 _SLOWEST = 5
@@ -49,38 +46,38 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "made_of", height=360),
         block(NAME, "advice", height=60),
         block(NAME, "tables", height=420),
-        notes.definition(analysis.get(NAME)),
+        finding.definition(analysis.get(NAME)),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
     shown = tiles_with_baseline(context, lambda result: _tiles(result(NAME), context.view))
-    return shown or [notes.note(note) for note in context.result(NAME).notes]
+    return shown or [finding.note(note) for note in context.result(NAME).notes]
 
 
 def _tiles(result: Result, view: View) -> list[Tile]:
-    return [*numbers.step_times(result, view), *_spread(result, view)]
+    return [*_shared.step_times(result, view), *_spread(result, view)]
 
 
 def _spread(result: Result, view: View) -> list[Tile]:
     """Tiles of minimum, maximum and p95, for the same measure as the step time."""
-    summary = looked.rows(result, "summary", view)
+    summary = links.rows(result, "summary", view)
     if summary is None:
         return []
     measures = set(summary["measure"].tolist())
-    measure = numbers.OWN if numbers.OWN in measures else numbers.HOST
+    measure = _shared.OWN if _shared.OWN in measures else _shared.HOST
     own = summary[summary["measure"] == measure]
     if own["steps"].max() < 2:
         return []
     found = [
-        tiles.of(own[column].tolist(), label=label, unit="ns", note="without warm-up outliers")
+        charts.of(own[column].tolist(), label=label, unit="ns", note="without warm-up outliers")
         for label, column in _SPREAD
     ]
     return [tile for tile in found if tile]
 
 
 def _times(context: Context) -> list[Component]:
-    frame = looked.rows(context.result(NAME), "steps", context.view)
+    frame = links.rows(context.result(NAME), "steps", context.view)
     if frame is None or len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
@@ -92,7 +89,7 @@ def _times(context: Context) -> list[Component]:
         if ranks == 1
         else "Per rank, the part of the step's window after all earlier windows."
     )
-    figure = durations.durations(frame)
+    figure = lines.durations(frame)
     return [
         _title("Step times"),
         chart(context, "times", figure, caption=what),
@@ -102,20 +99,20 @@ def _times(context: Context) -> list[Component]:
 
 def _each_rank(context: Context, frame: pd.DataFrame) -> Component:
     names = [f"rank {rank}" for rank in frame[C.RANK].tolist()]
-    figure = bars.bars(names, frame[durations.OWN].tolist(), "ns", title="step time")
+    figure = bars.bars(names, frame[lines.OWN].tolist(), "ns", title="step time")
     return chart(context, "times", figure, caption="The single profiled step on each rank.")
 
 
 def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
     """Link to the longest steps."""
-    top = frame.sort_values(durations.OWN, ascending=False, kind="stable").head(_SLOWEST)
+    top = frame.sort_values(lines.OWN, ascending=False, kind="stable").head(_SLOWEST)
     several = frame[C.RANK].nunique() > 1
     links: list[Component | str] = []
     for _, row in top.iterrows():
         start, length = int(row[C.START_NS]), int(row["window_ns"])
         rank = f" on rank {row[C.RANK]}" if several else ""
         href = context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
-        text = f"step {row[C.STEP]}{rank}, {human(int(row[durations.OWN]), 'ns')}"
+        text = f"step {row[C.STEP]}{rank}, {human(int(row[lines.OWN]), 'ns')}"
         links += [dcc.Link(text, href=href), " · "]
     return [html.P(["Longest steps on the timeline: ", *links[:-1]], className="tk-dim")]
 
@@ -127,7 +124,7 @@ def _made_of(context: Context) -> list[Component]:
 
 
 def _advice(context: Context) -> list[Component]:
-    found = [notes.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
+    found = [finding.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
     return [_title("Findings"), *found] if found else []
 
 
@@ -135,21 +132,21 @@ def _tables(context: Context) -> list[Component]:
     one, result = analysis.get(NAME), context.result(NAME)
     shown: list[Component] = []
     for spec in one.tables:
-        frame = looked.rows(result, spec.name, context.view)
+        frame = links.rows(result, spec.name, context.view)
         if frame is not None:
             shown.append(table(context, NAME, spec, frame, title=spec.title))
-    return [*shown, *_ranks(context), *([notes.note(note) for note in result.notes] if shown else [])]
+    return [*shown, *_ranks(context), *([finding.note(note) for note in result.notes] if shown else [])]
 
 
 def _ranks(context: Context) -> list[Component]:
     """Show the steps of all ranks side by side."""
-    frame = looked.rows(context.result(NAME), "steps", context.view)
+    frame = links.rows(context.result(NAME), "steps", context.view)
     if frame is None or frame[C.RANK].nunique() < 2:
         return []
-    ranks = looked.rows(context.result("ranks"), "steps", context.view)
+    ranks = links.rows(context.result("ranks"), "steps", context.view)
     if ranks is None:
         return []
-    spec = looked.spec(analysis.get("ranks"), "steps")
+    spec = links.spec(analysis.get("ranks"), "steps")
     return [table(context, "ranks", spec, ranks, title=spec.title)]
 
 

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
+from tracekit.experiments.suite import figures, report
+from tracekit.experiments.sweep import find, listed
+from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
-from tracekit.suite import report
-from tracekit.suite.figures import figures
-from tracekit.sweeping import find, listed
-from tracekit.sweeping.model import SUITE
 
-from ..blocks import block
-from ..page import Needs, Page, Section
+from ..answers.reading import rows
+from ..page import Needs, Page, Section, block
 from ..parts.charts import chart
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
-from ..parts.rows import rows
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.suite.figures import Figure
-    from tracekit.suite.model import Table
-    from tracekit.sweeping import Folder
+    from tracekit.experiments.suite import Figure
+    from tracekit.experiments.suite_plan import Table
+    from tracekit.experiments.sweep import Folder
 
-    from ..context import Context
+    from ..site import Context
 
 NAME, OPTION = "suite", "suite"
 OFFERED = 12

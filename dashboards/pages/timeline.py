@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, dcc, html
 
-from ..page import Page, Section
-from ..parts.aria import aria
+from ..page import Page, Section, View
+from ..parts.charts import aria
 from ..timeline import routes
-from ..view import View
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..context import Context
-    from ..site import Site
+    from ..site import Context, Site
 
 NAME = "timeline"
 SOURCE = "timeline-source"

@@ -9,15 +9,13 @@ from dash import html
 from tracekit import analysis
 from tracekit.schema import C
 
-from ..blocks import block
-from ..figures import bars, bins
+from ..figures import bars
 from ..grids.table import table
-from ..page import Page, Section
-from ..parts import looked, notes
-from ..parts.aria import aria
-from ..parts.charts import chart
-from ._shared import gap_numbers
-from ._shared.baseline import tiles_with_baseline
+from ..page import Page, Section, block
+from ..parts import finding, links
+from ..parts.charts import aria, chart
+from . import _shared
+from ._shared import tiles_with_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Result
 
-    from ..context import Context
-    from ..parts.tiles import Tile
-    from ..view import View
+    from ..page import View
+    from ..parts.charts import Tile
+    from ..site import Context
 
     Read = Callable[[Result, View], list[Tile]]
 
@@ -40,9 +38,9 @@ _TABLES = {
     LAUNCH: ("summary", "queue", "slowest"),
 }
 _NUMBERS: dict[str, Read] = {
-    ZERO: gap_numbers.zeroing,
-    SMALL: gap_numbers.small,
-    LAUNCH: gap_numbers.queue,
+    ZERO: _shared.zeroing,
+    SMALL: _shared.small,
+    LAUNCH: _shared.queue,
 }
 
 
@@ -60,7 +58,7 @@ def _layout(_: Context) -> list[Component]:
                 **aria(label=f"Key numbers: {one.title}"),
             ),
             block(NAME, name, height=300),
-            notes.definition(one, named=True),
+            finding.definition(one, named=True),
         ]
     return placed
 
@@ -76,14 +74,14 @@ def _body(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
         result, one = context.result(name), analysis.get(name)
         ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
-        shown = [notes.finding(context, found, analysis=name) for found in ranked]
+        shown = [finding.finding(context, found, analysis=name) for found in ranked]
         shown += _chart(context, name, result)
         for table_name in _TABLES[name]:
-            frame = looked.rows(result, table_name, context.view)
+            frame = links.rows(result, table_name, context.view)
             if frame is not None:
-                spec = looked.spec(one, table_name)
+                spec = links.spec(one, table_name)
                 shown.append(table(context, name, spec, frame, title=spec.title))
-        shown += [notes.note(note) for note in result.notes]
+        shown += [finding.note(note) for note in result.notes]
         return shown or [html.P(_NOTHING[name], className="tk-dim")]
 
     return fill
@@ -98,10 +96,10 @@ _NOTHING = {
 
 def _chart(context: Context, name: str, result: Result) -> list[Component]:
     if name == SMALL:
-        frame = looked.rows(result, "ranges", context.view)
+        frame = links.rows(result, "ranges", context.view)
         return [] if frame is None else [_ranges(context, frame)]
     if name == LAUNCH:
-        frame = looked.rows(result, "histogram", context.view)
+        frame = links.rows(result, "histogram", context.view)
         return [] if frame is None else [_histogram(context, frame)]
     return []
 
@@ -109,10 +107,10 @@ def _chart(context: Context, name: str, result: Result) -> list[Component]:
 def _ranges(context: Context, frame: pd.DataFrame) -> Component:
     """Chart idle time between small kernels, by launching range."""
     top = frame.sort_values("gap_ns", ascending=False, kind="stable").head(12)
-    several = len(set(looked.places(frame))) > 1
+    several = len(set(links.places(frame))) > 1
     names = [
         f"{name} · {place}" if several else str(name)
-        for name, place in zip(top[C.NAME].tolist(), looked.places(top), strict=True)
+        for name, place in zip(top[C.NAME].tolist(), links.places(top), strict=True)
     ]
     figure = bars.bars(names, top["gap_ns"].tolist(), "ns", title="idle time between small kernels")
     return chart(
@@ -126,7 +124,7 @@ def _ranges(context: Context, frame: pd.DataFrame) -> Component:
 def _histogram(context: Context, frame: pd.DataFrame) -> Component:
     """Chart durations of launch calls and launch delays, summed over devices."""
     both = frame.groupby(["from_ns", "to_ns"], as_index=False)[["calls", "delays"]].sum()
-    figure = bins.histogram(
+    figure = bars.histogram(
         both["from_ns"].tolist(),
         both["to_ns"].tolist(),
         {"launch calls": both["calls"].tolist(), "delays until kernel start": both["delays"].tolist()},

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from .aria import aria
+from tracekit.errors import clean
+from tracekit.render.cells import shorten
+from tracekit.schema import C
+
+from .charts import aria
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Result, TableSpec
+    from tracekit.runs.run import Run
+
+    from ..page import View
 
 
 @dataclass(frozen=True)
@@ -62,3 +72,82 @@ def copyable(text: str, label: str) -> Component:
         ],
         className="tk-copyable",
     )
+
+
+WIDTH = 52
+_ID = 24
+
+
+def display_name(run: Run, *, width: int = WIDTH) -> str:
+    """Return label and id of a run within a width."""
+    return joined(clean(run.meta.label or ""), run.path.name, width=width)
+
+
+def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
+    """Join label and run id within a width; the label gets more room.
+
+    Example:
+        >>> joined("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
+        'baseline · 20261121T0315…train-1f3a9c'
+        >>> joined("", "20261121T031500Z-resnet50-train-1f3a9c", width=52)
+        '20261121T031500Z-resnet50-train-1f3a9c'
+    """
+    if not label:
+        return shorten(run_id, width)
+    room = max(width - min(len(run_id), _ID) - 3, 8)
+    short_label = shorten(label, room)
+    return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"
+
+
+def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
+    """Return a table's rows for the view's rank and device.
+
+    Args:
+        result: Result of an analysis.
+        name: Name of the table.
+        view: The current view.
+
+    Returns:
+        The rows; None if the table is missing or no row matches.
+    """
+    frame = result.tables.get(name)
+    if frame is None:
+        return None
+    for column, chosen in ((C.RANK, view.rank), (C.DEVICE, view.device)):
+        if chosen is not None and column in frame:
+            frame = frame[frame[column] == chosen]
+    return frame if len(frame) else None
+
+
+def spec(analysis: Analysis, name: str) -> TableSpec:
+    """Return the specification of a table.
+
+    Raises:
+        KeyError: There is no such table.
+    """
+    return {one.name: one for one in analysis.tables}[name]
+
+
+def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
+    """Format a device, with its rank if several are shown.
+
+    Example:
+        >>> place(3, 0, ranks=True), place(0, 1, ranks=False)
+        ('rank 3, device 0', 'device 1')
+    """
+    parts = [f"rank {rank}"] if ranks else []
+    parts += [f"device {device}"] if devices else []
+    return ", ".join(parts)
+
+
+def places(frame: pd.DataFrame) -> list[str]:
+    """Format the device of each row.
+
+    Args:
+        frame: A table with rank and device columns.
+    """
+    several = frame[C.RANK].nunique() > 1
+    return [
+        place(rank, device, ranks=several)
+        for rank, device in zip(frame[C.RANK].tolist(), frame[C.DEVICE].tolist(), strict=True)
+    ]

@@ -1,7 +1,12 @@
-"""Build the index of a run from its Parquet tables, a few columns at a time to limit memory."""
+"""Nesting depth on host threads; annotations are counted separately, since they have separate lanes.
+
+Kernels of one stream can overlap (programmatic dependent launch, graphs), as can siblings on a thread in a
+skewed trace. Drawing relies on starts and ends being sorted alike.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,28 +14,176 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind, HostKind
 
-from . import labels, lanes, peaks, reading, split, tracks
+from . import draw, lanes, reading
 from .causes import Causes
 from .index import Index, Names
-from .lanes import IDLE, Lane, Track
+from .lanes import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
+from .reading import NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
 
+
+_TABLE = "host_intervals"
+
+if TYPE_CHECKING:
+    Bools = npt.NDArray[np.bool_]
+    Depths = npt.NDArray[np.int32]
+
+
+def depths(run: Run) -> tuple[Bools, Depths]:
+    """Return for each host row whether it is an annotation, and how many rows of its sort enclose it."""
+    depth = reading.integers(run, _TABLE, C.DEPTH, dtype=np.int32)
+    kind = reading.text(run, _TABLE, C.KIND)
+    if HostKind.ANNOTATION not in kind.values:
+        return np.zeros(len(depth), np.bool_), depth
+    annotation = kind.codes == kind.values.index(HostKind.ANNOTATION)
+    inside = _inside(_parents(run), depth, annotation)
+    return annotation, np.where(annotation, inside, depth - inside)
+
+
+def _parents(run: Run) -> npt.NDArray[np.int32]:
+    """Return the position of each row's parent; `NULL` for top-level rows."""
+    row = reading.integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
+    position = np.full(int(row.max()) + 2, NULL, np.int32)
+    position[row] = np.arange(len(row), dtype=np.int32)
+    parent = reading.integers(run, _TABLE, C.PARENT_ROW, dtype=np.int32)
+    np.clip(parent, NULL, len(position) - 2, out=parent)
+    return position[parent]  # NULL (-1) selects the last element, which is NULL
+
+
+def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:
+    """Return how many annotations enclose each row; computed from the outermost rows inwards."""
+    inside = np.zeros(len(depth), np.int32)
+    by_depth = reading.order(np.minimum(depth, 65_535), 1 << 16)
+    bounds = np.searchsorted(depth[by_depth], np.arange(1, int(depth.max()) + 2))
+    for first, last in itertools.pairwise(bounds):
+        rows = by_depth[first:last]
+        rows = rows[parent[rows] != NULL]
+        inside[rows] = inside[parent[rows]] + annotation[parent[rows]]
+    return inside
+
+
+if TYPE_CHECKING:
+    Codes = npt.NDArray[np.int32]
+
+_WORK, _WAITS, _IDLE = range(3)
+
+
+def of_steps(run: Run) -> tuple[Codes, list[Track]]:
+    """Return the track number of each row of `steps`, and the tracks."""
+    codes, keys = reading.grouped(reading.integers(run, "steps", C.RANK, dtype=np.int32))
+    return codes, [Track(kind=STEPS, rank=rank) for (rank,) in keys]
+
+
+def of_device(run: Run) -> tuple[Codes, list[Track]]:
+    """Return the track number of each device interval, and the tracks: streams, waits and idle time."""
+    table = "device_intervals"
+    kind = reading.text(run, table, C.KIND)
+    sorts: dict[str, int] = {DeviceKind.SYNC: _WAITS, DeviceKind.IDLE: _IDLE}
+    sort = np.array([sorts.get(value, _WORK) for value in kind.values], np.int8)[kind.codes]
+    stream = reading.integers(run, table, C.STREAM)
+    stream[sort != _WORK] = ABSENT
+    rank, device = (reading.integers(run, table, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
+    codes, keys = reading.grouped(sort, rank, device, stream)
+    return codes, [
+        Track(
+            kind=IDLE if sort == _IDLE else DEVICE,
+            rank=rank,
+            device=device,
+            stream=stream,
+            waits=sort == _WAITS,
+        )
+        for sort, rank, device, stream in keys
+    ]
+
+
+def of_host(run: Run) -> tuple[Codes, list[Track]]:
+    """Return the track number of each host interval, and the tracks: annotations and threads by depth."""
+    threads, keys = _threads(run)
+    annotation, depth = depths(run)
+    codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
+    return codes, [
+        Track(
+            kind=ANNOTATION if marked else HOST,
+            rank=keys[thread][0],
+            pid=keys[thread][1],
+            tid=keys[thread][2],
+            depth=depth,
+        )
+        for thread, marked, depth in pairs
+    ]
+
+
+def _threads(run: Run) -> tuple[Codes, list[tuple[int, ...]]]:
+    """Return the thread number of each host row, and rank, process and thread id by number."""
+    codes, keys = reading.grouped(reading.integers(run, "host_intervals", C.RANK))
+    for name in (C.PID, C.TID):
+        codes, pairs = reading.grouped(codes, reading.integers(run, "host_intervals", name))
+        keys = [(*keys[before], value) for before, value in pairs]
+    return codes, keys
+
+
+LEVELS = 64
+"""Maximum lanes per track; further overlapping intervals are dropped."""
+
+
+def levels(start: Ints, end: Ints) -> list[Ints]:
+    """Return the positions of each lane's intervals; assigned greedily to the first free lane.
+
+    Intervals are half-open. Those that fit in none of `LEVELS` lanes are dropped.
+
+    Args:
+        start: Sorted starts.
+        end: Their ends.
+
+    Example:
+        >>> [lane.tolist() for lane in levels(np.array([0, 1, 2, 4]), np.array([2, 3, 4, 5]))]
+        [[0, 2, 3], [1]]
+    """
+    found: list[Ints] = []
+    left = np.arange(len(start))
+    while len(left) and len(found) < LEVELS:
+        if _disjoint(start[left], end[left]):
+            return [*found, left]
+        taken = _greedy(start[left], end[left])
+        found.append(left[taken])
+        left = left[~taken]
+    return found
+
+
+def _disjoint(start: Ints, end: Ints) -> bool:
+    return bool((start[1:] >= end[:-1]).all())
+
+
+def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return a mask of the intervals that one lane takes greedily."""
+    count = len(start)
+    after = np.maximum(np.searchsorted(start, end), np.arange(1, count + 1)).tolist()
+    taken = np.zeros(count, np.bool_)
+    place, places = 0, []
+    while place < count:
+        places.append(place)
+        place = after[place]
+    taken[places] = True
+    return taken
+
+
+if TYPE_CHECKING:
     Places: TypeAlias = npt.NDArray[np.int32]
     Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
     Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 
 VERSION = 1
 _TABLES = (
-    ("steps", tracks.of_steps, labels.of_steps),
-    ("device_intervals", tracks.of_device, labels.of_device),
-    ("host_intervals", tracks.of_host, labels.of_host),
+    ("steps", of_steps, draw.of_steps),
+    ("device_intervals", of_device, draw.of_device),
+    ("host_intervals", of_host, draw.of_host),
 )
 """Tables in storage order; idle intervals are the first device intervals."""
 
@@ -80,7 +233,7 @@ def build(run: Run) -> tuple[Outline, Arrays]:
         np.empty(rows, np.uint32),
         np.empty(rows, np.uint32),
     )
-    names = labels.Names()
+    names = draw.Names()
     idle = names.idle()
     for table, tracks_of, labels_of in _TABLES:
         if run.rows(table):
@@ -118,7 +271,7 @@ def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
     for number in sorted(range(len(known)), key=lambda one: known[one].kind != IDLE):
         rows = _by_start(by_track[bounds[number] : bounds[number + 1]], start)
         starts = start[rows]
-        for level in split.levels(starts, starts + duration[rows]):
+        for level in levels(starts, starts + duration[rows]):
             pieces.append(rows[level])
             draft.found.append((known[number], at, len(level)))
             draft.start[at : at + len(level)] = starts[level]
@@ -142,7 +295,7 @@ def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
 
 def _finalize(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
     count = draft.count
-    found = peaks.build(draft.total[1 : count + 1])
+    found = draw.build(draft.total[1 : count + 1])
     np.cumsum(draft.total, out=draft.total)
     arrays: Arrays = {
         "start": draft.start[:count],
@@ -165,7 +318,7 @@ def assemble(outline: Outline, arrays: Arrays) -> Index:
         idle=outline.idle,
     )
     plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # slicing a memmap is slow
-    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
+    pyramid = draw.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
     return Index(
         lanes=outline.lanes,
         names=names,

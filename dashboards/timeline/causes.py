@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from tracekit.intervals import Ints
+    from tracekit.runs.intervals import Ints
 
     from .index import Index, Numbers
 

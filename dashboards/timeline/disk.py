@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import shutil
+import subprocess
+import sys
+import threading
 import zipfile
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from tracekit import owners
 from tracekit.errors import UnusableInputError
+from tracekit.storage import owners
 
-from .build import VERSION, Outline
+from ..site import Results
+from . import causes, reading
+from .build import VERSION, Outline, assemble, build, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
     from .build import Arrays
+    from .index import Index
+    from .reading import Levels
+
 
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
@@ -140,3 +151,98 @@ def _is_leftover(path: Path) -> bool:
     """Return whether it is a temporary file of a process that no longer runs."""
     temporary = _TEMPORARY.fullmatch(path.name)
     return temporary is not None and owners.is_dead(temporary[1])
+
+
+_LOG = logging.getLogger(__name__)
+KEPT = 6
+"""Maximum open indexes; one of 5 million intervals takes 140 MB if it could not be saved to disk."""
+
+
+LARGE = 200_000
+"""Runs with more intervals compute causes in a subprocess."""
+WORKER = "causes of idle time"
+"""Prefix of the names of the threads that compute them."""
+
+
+@dataclass
+class Opened:
+    """Open indexes of a store.
+
+    Attributes:
+        store: The store.
+        results: Cache of analysis results, shared with the pages.
+    """
+
+    store: Store
+    results: Results
+    _indexes: Results = field(default_factory=lambda: Results(capacity=KEPT))
+    _levels: Results = field(default_factory=lambda: Results(capacity=KEPT))
+
+    def of(self, run: Run) -> Index:
+        """Return the index of a run; concurrent requests share one build.
+
+        Raises:
+            UnusableInputError: A table cannot be read.
+        """
+        index: Index = self._indexes.get(run.path, lambda: self._open(run))
+        return index
+
+    def levels(self, run: Run) -> tuple[Levels, ...]:
+        """Return the memory lanes of a run, numbered after those of its index.
+
+        Raises:
+            UnusableInputError: The table cannot be read.
+        """
+        found: tuple[Levels, ...] = self._levels.get(run.path, lambda: reading.levels(run))
+        return found
+
+    def _open(self, run: Run) -> Index:
+        folder = place(self.store, run.path.name)
+        found = load(folder, seal(run))
+        if found is None:
+            found = build(run)
+            if save(self.store, run.path.name, *found):
+                found = load(folder, seal(run)) or found
+        index = assemble(*found)
+        self._explain(run, index)
+        return index
+
+    def _explain(self, run: Run, index: Index) -> None:
+        """Load the causes of idle time from disk, or start a thread that computes them."""
+        folder = place(self.store, run.path.name)
+        if not len(index.idle):
+            index.causes.set_final(None)
+        elif (saved := load_causes(folder)) is not None:
+            index.causes.set_final(causes.restored(index, saved))
+        else:
+            name = f"{WORKER} {run.path.name}"
+            threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
+
+    def _compute_causes(self, run: Run, index: Index) -> None:
+        folder = place(self.store, run.path.name)
+        try:
+            if len(index.start) > LARGE and folder.is_dir():
+                index.causes.set_final(self._in_subprocess(run, index))
+                return
+            found = causes.of_result(index, self.results.of(run, causes.ANALYSIS).tables)
+        except Exception:
+            _LOG.exception("computing the causes of idle time of run %s failed", run.path.name)
+            index.causes.set_final(None)
+            return
+        save_causes(folder, found.arrays())
+        index.causes.set_final(found)
+
+    def _in_subprocess(self, run: Run, index: Index) -> causes.Explained:
+        """Compute the causes of a large run in a subprocess, to keep this process responsive and small."""
+        command = [sys.executable, "-m", f"{__package__}.explain", str(self.store.path), run.path.name]
+        subprocess.run(  # noqa: S603 (own module, with the id of a stored run)
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        saved = load_causes(place(self.store, run.path.name))
+        if saved is None:
+            raise UnusableInputError("the causes could not be saved", hint="free disk space in the store")
+        return causes.restored(index, saved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,20 @@ import numpy as np
 from tracekit.errors import RunNotFoundError
 from tracekit.schema import C, DeviceKind
 
-from . import family, fields
-from .categories import CATEGORIES, IDLE, NUMBER
+from . import lanes
 from .causes import NONE
+from .lanes import IDLE, STEPS
+from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
 
     from .index import Index
+    from .lanes import Lane
+
 
 DEVICES, HOSTS = "device_intervals", "host_intervals"
 _FRAMES = re.compile(r"[;\n]")
@@ -31,7 +36,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     Raises:
         RunNotFoundError: The run has no such row.
     """
-    values = fields.row(run, table, row)
+    values = lanes.read_row(run, table, row)
     if values is None:
         raise RunNotFoundError(f"{table} has no row {row}", hint=f"it has {run.rows(table):,} rows")
     at = int(index.position(table, np.array([row]))[0])
@@ -40,7 +45,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
         "row": row,
         "lane": int(index.lane_at(np.array([at]))[0]) if at >= 0 else None,
         "category": _category(index, at),
-        "fields": fields.described(table, values),
+        "fields": lanes.described(table, values),
         **_EMPTY,
     }
     if table == HOSTS:
@@ -84,8 +89,8 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
     from_row = launch if launch is not None else op
     parents: list[int] = []
     if from_row is not None:
-        record = fields.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
-        parents = family.chain(run, index, from_row, record.get(C.PARENT_ROW))
+        record = lanes.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
+        parents = lanes.chain(run, index, from_row, record.get(C.PARENT_ROW))
     related = [row for row in (launch, op, *parents) if row is not None]
     return {
         "launch": refer(index, launch),
@@ -97,8 +102,8 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
 
 def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
     row = values[C.ROW_ID]
-    parents = family.chain(run, index, row, values[C.PARENT_ROW])
-    details, total = family.launched(run, index, row)
+    parents = lanes.chain(run, index, row, values[C.PARENT_ROW])
+    details, total = lanes.launched(run, index, row)
     known = _known(index, parents)
     ops = [one for one in known if one["category"] == NUMBER["op"]]
     return {
@@ -119,7 +124,7 @@ def _of_idle(index: Index, at: int) -> dict[str, Any]:
     op = int(explained.op[place])
     host = refer(index, int(explained.host[place]))
     return {
-        "cause": category.removeprefix(f"{IDLE}: ") if category != IDLE else None,
+        "cause": category.removeprefix(f"{IDLE_CATEGORIES}: ") if category != IDLE_CATEGORIES else None,
         "launch": refer(index, int(explained.launch[place])),
         "op": host,
         "idle_op": explained.ops[op] if op != NONE else None,
@@ -134,9 +139,195 @@ def _stack(run: Run, index: Index, rows: Sequence[int]) -> list[str]:
     """Return the stack, innermost first: the nearest recorded one, else the enclosing Python frames."""
     if not rows:
         return []
-    found = fields.some(run, rows, [C.STACK])
+    found = lanes.some(run, rows, [C.STACK])
     recorded = next((text for row in rows if (text := found.get(row, {}).get(C.STACK))), None)
     if recorded:
         return [frame.strip() for frame in _FRAMES.split(recorded) if frame.strip()]
     frames = [one for one in _known(index, rows) if one["category"] == NUMBER["python"]]
     return [str(frame["name"]) for frame in frames]
+
+
+NOWHERE = -1
+_STRIPE = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Per label: number of intervals, and sum and maximum of their parts in the range.
+
+    Attributes:
+        longest: Position of the interval with the longest part; `NOWHERE` without any.
+        first: Position of the first interval; `NOWHERE` without any.
+    """
+
+    count: Ints
+    sum_ns: Ints
+    max_ns: Ints
+    longest: Ints
+    first: Ints
+
+
+def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:
+    """Compute the totals of lanes in a time range."""
+    size = len(index.names.name_of)
+    found = Totals(
+        count=np.zeros(size, np.int64),
+        sum_ns=np.zeros(size, np.int64),
+        max_ns=np.full(size, -1),
+        longest=np.full(size, NOWHERE),
+        first=np.full(size, NOWHERE),
+    )
+    for at, label, part in _stripes(index, lanes, start, end):
+        found.count[:] += np.bincount(label, minlength=size)
+        np.add.at(found.sum_ns, label, part)
+        _longest(found, at, label, part)
+        _first(index, found, at, label)
+    return found
+
+
+def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield positions, labels and lengths within the range, in chunks."""
+    for lane in lanes:
+        first, after = index.within(lane, start, end)
+        for low in range(first, after, _STRIPE):
+            high = min(low + _STRIPE, after)
+            at = np.arange(low, high)
+            label = index.labels(at) if lane.track.kind == IDLE else index.label[low:high]
+            starts = index.start[low:high]
+            ends = starts + np.diff(index.total[low : high + 1])
+            part = np.minimum(ends, end) - np.maximum(starts, start)
+            yield at, label.astype(np.int64), part
+
+
+def _longest(found: Totals, at: Ints, label: Ints, part: Ints) -> None:
+    before = found.max_ns.copy()
+    np.maximum.at(found.max_ns, label, part)
+    most = found.max_ns[label]
+    hit = np.flatnonzero((part == most) & (most > before[label]))[::-1]
+    found.longest[label[hit]] = at[hit]  # in reverse, so that the first wins a tie
+
+
+def _first(index: Index, found: Totals, at: Ints, label: Ints) -> None:
+    own = np.full(len(found.first), NOWHERE)
+    own[label[::-1]] = at[::-1]
+    present = np.flatnonzero(own != NOWHERE)
+    known = found.first[present]
+    earlier = (known == NOWHERE) | (index.start[own[present]] < index.start[known])
+    found.first[present[earlier]] = own[present[earlier]]
+
+
+def rows(index: Index, found: Totals, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of totals, largest sums first, and their total number."""
+    labels = np.flatnonzero(found.count)
+    order = np.lexsort((labels, -found.count[labels], -found.sum_ns[labels]))
+    ranked = labels[order]
+    return [_row(index, found, label) for label in ranked[:limit].tolist()], len(ranked)
+
+
+def _row(index: Index, found: Totals, label: int) -> dict[str, Any]:
+    count, total = int(found.count[label]), int(found.sum_ns[label])
+    return {
+        "name": index.names.texts[int(index.names.name_of[label])],
+        "category": CATEGORIES[int(index.names.category_of[label])],
+        "count": count,
+        "sum_ns": total,
+        "mean_ns": total / count,
+        "max_ns": int(found.max_ns[label]),
+        "max": index.reference(int(found.longest[label])),
+    }
+
+
+LONGEST = 500
+"""Maximum characters of a query."""
+
+
+def searched(index: Index) -> list[Lane]:
+    """Return the searchable lanes: all but idle time and steps, which are also annotations."""
+    return [lane for lane in index.lanes if lane.track.kind not in {STEPS, IDLE}]
+
+
+def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any]:
+    """Find names that contain a text, ignoring case; largest sums first.
+
+    Args:
+        index: The index.
+        found: Totals of the searched lanes.
+        query: The text.
+        limit: Maximum number of names.
+    """
+    wanted = query.casefold()[:LONGEST]
+    matching = np.array([wanted in text for text in index.names.lowered], np.bool_)
+    labels = np.flatnonzero((found.count > 0) & matching[index.names.name_of])
+    names, place = np.unique(index.names.name_of[labels], return_inverse=True)
+    count, total = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+    np.add.at(count, place, found.count[labels])
+    np.add.at(total, place, found.sum_ns[labels])
+    ranked = np.lexsort((names, -count, -total))
+    matches = [
+        {
+            "name": index.names.texts[int(names[one])],
+            "count": int(count[one]),
+            "sum_ns": int(total[one]),
+            "first": index.reference(_earliest(index, found.first[labels[place == one]])),
+        }
+        for one in ranked[:limit].tolist()
+    ]
+    return {"total": len(names), "names": matches}
+
+
+def _earliest(index: Index, at: Ints) -> int:
+    return int(at[np.argmin(index.start[at])])
+
+
+def step(
+    index: Index,
+    lanes: Sequence[Lane],
+    *,
+    name: str = "",
+    after: int | None = None,
+    before: int | None = None,
+) -> dict[str, Any] | None:
+    """Return the first interval that starts after an instant, or the last before one; None without any.
+
+    Args:
+        index: The index.
+        lanes: The lanes to search.
+        name: Only intervals with exactly this name; default: any.
+        after: The instant after which it starts.
+        before: The instant before which it starts; used without `after`.
+    """
+    labels = _named(index, name) if name else None
+    found = [_next(index, lane, labels, after=after, before=before) for lane in lanes]
+    places = np.array([at for at in found if at != NOWHERE], np.int64)
+    if not len(places):
+        return None
+    starts = index.start[places]
+    return index.reference(int(places[np.argmin(starts) if after is not None else np.argmax(starts)]))
+
+
+def _named(index: Index, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return a mask of the labels with a name."""
+    if name not in index.names.texts:
+        return np.zeros(len(index.names.name_of), np.bool_)
+    return index.names.name_of == index.names.texts.index(name)
+
+
+def _next(
+    index: Index,
+    lane: Lane,
+    labels: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+    *,
+    after: int | None,
+    before: int | None,
+) -> int:
+    own = index.start[lane.at : lane.at + lane.rows]
+    if after is not None:
+        low, high = lane.at + int(np.searchsorted(own, after, side="right")), lane.at + lane.rows
+    else:
+        low, high = lane.at, lane.at + int(np.searchsorted(own, before or 0))
+    if low >= high:
+        return NOWHERE
+    if labels is None:
+        return low if after is not None else high - 1
+    hits = np.flatnonzero(labels[index.label[low:high]])
+    return low + int(hits[0 if after is not None else -1]) if len(hits) else NOWHERE

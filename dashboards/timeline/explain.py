@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-from tracekit import places
-from tracekit.keeping import Shelf
-from tracekit.run import Run
-from tracekit.store import Store
+from tracekit import storage
+from tracekit.analysis.cache import Shelf
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
 from . import causes, disk
 from .build import assemble, seal
@@ -23,7 +23,7 @@ NICE = 10
 
 def main(store_path: str, run_id: str) -> int:
     """Compute and save the causes; return 1 if there is no index on disk."""
-    store = Store(places.parse(store_path))
+    store = Store(storage.parse(store_path))
     run = Run(store.path / run_id)
     folder = disk.place(store, run_id)
     loaded = disk.load(folder, seal(run))

@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from tracekit.schema import C
 
-from .lanes import IDLE, TABLES, Lane
+from .lanes import IDLE, LANE_TABLES, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.intervals import Ints
+    from tracekit.runs.intervals import Ints
 
     from .causes import Causes
-    from .peaks import Peaks
+    from .draw import Peaks
 
     Numbers = npt.NDArray[np.uint32]
 
@@ -137,7 +137,7 @@ class Index:
     @cached_property
     def _positions(self) -> dict[str, Numbers]:
         found: dict[str, Numbers] = {}
-        for table in set(TABLES.values()):
+        for table in set(LANE_TABLES.values()):
             parts = [range(lane.at, lane.at + lane.rows) for lane in self.stored(table)]
             if not parts:
                 continue
@@ -160,5 +160,5 @@ class Index:
     @property
     def idle(self) -> range:
         """Positions of the idle intervals, which are contiguous."""
-        found = [lane for lane in self.stored(TABLES[IDLE]) if lane.track.kind == IDLE]
+        found = [lane for lane in self.stored(LANE_TABLES[IDLE]) if lane.track.kind == IDLE]
         return range(found[0].at, found[-1].at + found[-1].rows) if found else range(0)

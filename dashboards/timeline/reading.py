@@ -1,20 +1,35 @@
-"""Read table columns as compact arrays in a consistent row order."""
+"""Read table columns as compact arrays in a consistent row order.
+
+Kernels are classified by name with `tracekit.diff.naming`, other intervals by kind, copies by direction. Idle
+intervals have the cause found by the `idle_gaps` analysis; without one (shorter than 1 µs, or not computed
+yet) the category is `idle`.
+
+If every event of a device has the allocator's running total, that is used; otherwise the sum of the events
+since the start of the capture, which can be negative. A level holds until the next event.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from tracekit.schema import C
+from tracekit.diff.naming import Role, role
+from tracekit.render import human
+from tracekit.schema import HOST_DEVICE, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .draw import Window
+
 
 NULL = -1
 STRIPE = 1 << 18
@@ -94,3 +109,195 @@ def order(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.in
     """Return positions sorted by group (stable)."""
     small = np.uint16 if groups <= 1 << 16 else np.int64  # 16-bit keys use a radix sort
     return np.argsort(codes.astype(small), kind="stable").astype(np.int32)
+
+
+if TYPE_CHECKING:
+    CategoryCodes = npt.NDArray[np.uint8]
+
+CAUSES: Final = (
+    "launch_bound",
+    "sync",
+    "dataload",
+    "kernel_to_kernel",
+    "stream_dependency",
+    "profiler",
+    "unknown",
+)
+"""Causes of idle time in `idle_gaps`."""
+IDLE_CATEGORIES: Final = "idle"
+CATEGORIES: Final = (
+    *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
+    *("copy H2D", "copy D2H", "copy D2D/other", "memset", "communication", "other kernel", "graph"),
+    *("op", "runtime call", "annotation", "python", "overhead", "sync"),
+    *(f"{IDLE_CATEGORIES}: {cause}" for cause in CAUSES),
+    IDLE_CATEGORIES,
+)
+"""Names by number. Append new ones at the end, since clients use the numbers."""
+NUMBER: Final = {name: number for number, name in enumerate(CATEGORIES)}
+_OTHER_COPY = "copy D2D/other"
+_OF_ROLE = {
+    Role.GEMM: "gemm",
+    Role.CONV: "conv",
+    Role.ATTENTION: "attention",
+    Role.NORM: "normalization",
+    Role.ELEMENTWISE: "elementwise",
+    Role.FILL: "elementwise",
+    Role.COPY: "elementwise",
+    Role.OPTIMIZER: "elementwise",
+    Role.REDUCTION: "reduction",
+    Role.SOFTMAX: "reduction",
+    Role.POOL: "reduction",
+    Role.COLLECTIVE: "communication",
+}
+"""Kernels that copy or fill are elementwise; the copy categories are for memcpy intervals."""
+_OF_KIND: dict[str, str] = {
+    DeviceKind.MEMSET: "memset",
+    DeviceKind.GRAPH: "graph",
+    DeviceKind.SYNC: "sync",
+    DeviceKind.IDLE: IDLE_CATEGORIES,
+    HostKind.OP: "op",
+    HostKind.RUNTIME: "runtime call",
+    HostKind.ANNOTATION: "annotation",
+    HostKind.PYTHON: "python",
+    HostKind.OVERHEAD: "overhead",
+}
+_OF_COPY: dict[str, str] = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
+
+
+def of_kernel(name: str) -> int:
+    """Return the category of a kernel by its name.
+
+    Example:
+        >>> [CATEGORIES[of_kernel(name)] for name in ("ampere_sgemm_128x64_tn", "softmax_warp", "k")]
+        ['gemm', 'reduction', 'other kernel']
+    """
+    return NUMBER[_OF_ROLE.get(role(name), "other kernel")]
+
+
+def of_cause(cause: str) -> int:
+    """Return the category of an idle interval by its cause.
+
+    Example:
+        >>> CATEGORIES[of_cause("sync")], CATEGORIES[of_cause("")]
+        ('idle: sync', 'idle')
+    """
+    return NUMBER.get(f"{IDLE_CATEGORIES}: {cause}", NUMBER[IDLE_CATEGORIES])
+
+
+def of_kinds(kinds: Sequence[str]) -> CategoryCodes:
+    """Return the category of each kind; for kernels and copies a placeholder."""
+    return np.array([NUMBER[_OF_KIND.get(kind, "sync")] for kind in kinds], np.uint8)
+
+
+def of_copies(kinds: Sequence[str]) -> CategoryCodes:
+    """Return the category of each copy kind, followed by that of copies of unknown kind."""
+    return np.array([NUMBER[_OF_COPY.get(kind, _OTHER_COPY)] for kind in (*kinds, "")], np.uint8)
+
+
+Array: TypeAlias = npt.NDArray[np.generic]
+KIND = "memory"
+_TABLE = "allocations"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """Bytes allocated over time on a device.
+
+    Attributes:
+        rank: The rank.
+        device: The device; `HOST_DEVICE` for the host.
+        t_ns: Sorted event times.
+        bytes: Bytes allocated before the first event, and after each event.
+        total: Whether these are the allocator's running totals, not changes since the capture's start.
+    """
+
+    rank: int
+    device: int
+    t_ns: Ints
+    bytes: Ints
+    total: bool
+
+    @property
+    def group(self) -> str:
+        """Heading of the lane's group."""
+        where = "host" if self.device == HOST_DEVICE else f"GPU {self.device}"
+        return f"rank {self.rank} · {where}"
+
+    def described(self, number: int) -> dict[str, Any]:
+        """Return the lane as sent to clients."""
+        most = int(self.bytes.max())
+        peak = f"peak {human(most, 'bytes')}" if self.total else f"up to +{human(most, 'bytes')}"
+        device = None if self.device == HOST_DEVICE else self.device
+        head = {"id": number, "group": self.group, "title": f"memory · {peak}", C.KIND: KIND}
+        place = {C.RANK: self.rank, C.DEVICE: device, C.STREAM: None, C.PID: None, C.TID: None, C.DEPTH: 0}
+        levels = {"low": int(self.bytes.min()), "high": most, "total": self.total}
+        return {**head, **place, "rows": len(self.t_ns), **levels}
+
+
+def levels(run: Run) -> tuple[Levels, ...]:
+    """Return the levels of each rank's devices, the host last; empty without allocator events.
+
+    Raises:
+        UnusableInputError: The table cannot be read.
+    """
+    if not run.rows(_TABLE):
+        return ()
+    size, t_ns = (integers(run, _TABLE, name) for name in (C.BYTES, C.T_NS))
+    rank, device = (integers(run, _TABLE, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
+    recorded = integers(run, _TABLE, C.TOTAL_ALLOCATED)
+    codes, keys = grouped(rank, device)
+    found = []
+    for number, (of_rank, of_device) in enumerate(keys):
+        own = np.flatnonzero((codes == number) & (size != 0))
+        if len(own):
+            level, total = _known(recorded[own], size[own])
+            found.append(Levels(rank=of_rank, device=of_device, t_ns=t_ns[own], bytes=level, total=total))
+    return tuple(sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device)))
+
+
+def _known(recorded: Ints, size: Ints) -> tuple[Ints, bool]:
+    """Return the levels before the first and after each event, and whether they are running totals."""
+    if (recorded != NULL).all():
+        return np.concatenate(([recorded[0] - size[0]], recorded)), True
+    return np.concatenate(([0], np.cumsum(size))), False
+
+
+def drawn(found: Levels, window: Window) -> dict[str, Array]:
+    """Return lowest, highest and last level in the first column and in each column with an event.
+
+    The result is exact. The level before a column's first event counts for the column, unless it is at
+    the start of the column. Sums of bytes are below 2⁵³, so f64 represents them exactly.
+    """
+    edges = window.edges
+    event_index = np.searchsorted(found.t_ns, edges)
+    column = np.flatnonzero((event_index[1:] > event_index[:-1]) | (np.arange(window.width) == 0))
+    first, after = event_index[column], event_index[column + 1]
+    before, last = found.bytes[first], found.bytes[after]
+    some = after > first
+    includes_previous = np.ones(len(column), np.bool_)
+    includes_previous[some] = found.t_ns[first[some]] > edges[column[some]]
+    low, high = before.copy(), before.copy()
+    for extreme, of in ((low, np.minimum), (high, np.maximum)):
+        own = _within(found.bytes, first[some] + 1, after[some] + 1, of)
+        extreme[some] = np.where(includes_previous[some], of(before[some], own), own)
+    levels = {"low": low, "high": high, "last": last}
+    sent = {name: array.astype(np.float64) for name, array in levels.items()}
+    return {"column": column.astype(np.uint16), **sent}
+
+
+def _within(values: Ints, first: Ints, after: Ints, of: np.ufunc) -> Ints:
+    """Reduce each range of positions; no range is empty."""
+    if not len(first):
+        return np.empty(0, np.int64)
+    padded = np.append(values[: after[-1]], values[-1])
+    found: Ints = of.reduceat(padded, np.ravel(np.column_stack((first, after))))[::2]
+    return found
+
+
+def placed(lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Insert memory lanes below the other lanes of their group; those without a group come last."""
+    merged = list(lanes)
+    for one in more:
+        same = [place for place, lane in enumerate(merged) if lane["group"] == one["group"]]
+        merged.insert(same[-1] + 1 if same else len(merged), one)
+    return merged

@@ -1,34 +1,198 @@
-"""HTTP routes of the timeline; see the package docstring for the protocol."""
+"""Parse and validate query parameters."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import re
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 from flask import Blueprint, Response, request
 
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
+from tracekit.runs.rank_view import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
-from tracekit.windows import END_NS
 
-from ..results import Results
-from . import ask, disk, drawer, export, finding, memory, totals, wire
-from .categories import CATEGORIES
+from ..site import Results
+from . import disk, drawer, reading
+from .disk import Opened
 from .draw import Window, drawing
 from .lanes import ABSENT
-from .opened import Opened
+from .reading import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from tracekit.run import Run
+    import numpy.typing as npt
+
+    from tracekit.runs.run import Run
 
     from ..site import Site
+    from .draw import Drawn
+    from .drawer import Totals
     from .index import Index
     from .lanes import Lane
-    from .memory import Levels
-    from .totals import Totals
+    from .reading import Levels
+
+
+MAX_WIDTH = 8_192
+MAX_LANES = 512
+_NUMBER = re.compile(r"-?\d{1,18}")
+_PARTS = 10_000
+_LANES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def read_number(words: Mapping[str, str], name: str, default: int) -> int:
+    """Return an integer parameter, or the default if it is missing.
+
+    Raises:
+        UnusableInputError: It is not an integer of up to 18 digits.
+    """
+    text = words.get(name, "")
+    if not text:
+        return default
+    if not _NUMBER.fullmatch(text):
+        raise UnusableInputError(f"{name} is not an integer", hint=f"use a value such as {name}=100")
+    return int(text)
+
+
+def clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
+    """Return an integer parameter, clamped to bounds."""
+    return min(max(read_number(words, name, default), low), high)
+
+
+def read_window(words: Mapping[str, str], index: Index) -> tuple[int, int]:
+    """Return the time range; missing bounds default to the capture.
+
+    Raises:
+        UnusableInputError: The range is empty.
+    """
+    first, last = index.span
+    start, end = read_number(words, "from", first), read_number(words, "to", max(last, first + 1))
+    if end <= start:
+        raise UnusableInputError("the time range is empty", hint="from must be less than to")
+    return start, end
+
+
+def read_lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
+    """Return the lanes in a list such as `1,2,5-9`, without duplicates; all lanes without a list.
+
+    Raises:
+        UnusableInputError: The list is malformed or contains an unknown lane.
+    """
+    return [index.lanes[one] for one in numbers(words, len(index.lanes))]
+
+
+def numbers(words: Mapping[str, str], count: int) -> list[int]:
+    """Parse a list such as `1,2,5-9` of lane numbers below a count.
+
+    Raises:
+        UnusableInputError: The list is malformed or contains an unknown lane.
+    """
+    text = words.get("lanes", "")
+    if not text:
+        return list(range(count))
+    found: dict[int, None] = {}
+    for part in text.split(",", _PARTS):
+        match = _LANES.fullmatch(part)  # fails on the rest of a list that is too long
+        if match is None:
+            raise UnusableInputError("lanes is not a list of numbers", hint="use for example lanes=1,2,5-9")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last >= count:
+            raise UnusableInputError(
+                f"there is no lane {last}", hint=f"this run has {count} lanes, numbered from 0"
+            )
+        found |= dict.fromkeys(range(first, last + 1))
+    return list(found)
+
+
+def check_count(found: Sequence[int]) -> Sequence[int]:
+    """Check that one response can have this many lanes.
+
+    Raises:
+        UnusableInputError: There are too many.
+    """
+    if len(found) > MAX_LANES:
+        raise UnusableInputError(f"{len(found)} lanes requested", hint=f"request at most {MAX_LANES} at once")
+    return found
+
+
+COLUMNS = ("name", "category", "count", "sum_ns", "mean_ns", "max_ns")
+_MAX = ("table", "row")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(rows: Iterable[dict[str, Any]]) -> str:
+    """Return rows of totals as CSV with a header."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(f"max_{name}" for name in _MAX)])
+    for row in rows:
+        values = [row[name] for name in COLUMNS] + [row["max"][name] for name in _MAX]
+        writer.writerow([cell(value) for value in values])
+    return stream.getvalue()
+
+
+def cell(value: Any) -> Any:
+    """Quote text that a spreadsheet would evaluate.
+
+    Example:
+        >>> cell("=1+1"), cell("aten::add"), cell(-3)
+        ("'=1+1", 'aten::add', -3)
+    """
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+MAGIC = b"TKT1"
+_ALIGNED = 8
+_NAME = "name"
+
+
+def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: Any) -> bytes:
+    """Encode lanes as little-endian bytes, with the names they use."""
+    used, renumbered = _used(drawn, len(names))
+    body: list[bytes] = []
+    size = 0
+    lanes = []
+    for one in drawn:
+        at = {}
+        arrays = dict(one.arrays)
+        if _NAME in arrays:
+            arrays[_NAME] = renumbered[arrays[_NAME]]
+        for name, array in arrays.items():
+            at[name] = size
+            data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            body += [data, bytes(-len(data) % _ALIGNED)]
+            size += len(data) + len(body[-1])
+        length = len(next(iter(arrays.values())))
+        lanes.append({"id": one.lane, "mode": one.mode, "n": length, "at": at})
+    head = {"from": window.start, "to": window.end, "width": window.width, **more}
+    head |= {"names": [names[number] for number in used], "lanes": lanes}
+    return b"".join([*_header(head), *body])
+
+
+def _header(head: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
+    text = json.dumps(head, ensure_ascii=False).encode()
+    text += b" " * (-(len(MAGIC) + 4 + len(text)) % _ALIGNED)
+    return MAGIC, struct.pack("<I", len(text)), text
+
+
+def _used(drawn: Sequence[Drawn], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
+    """Return the used names, and their new numbers."""
+    used = np.zeros(count, np.bool_)
+    for one in drawn:
+        if _NAME in one.arrays:
+            used[one.arrays[_NAME]] = True
+    numbers: npt.NDArray[np.int64] = np.cumsum(used) - 1
+    return np.flatnonzero(used).tolist(), numbers.astype(np.uint32)
+
 
 SCHEMA = "tracekit.timeline/1"
 SHOWN = 500
@@ -70,13 +234,13 @@ class _Routes:
     def draw(self, run: str) -> Response:
         requested = self.requested(run)
         index, levels = requested.index, self.opened.levels(requested.run)
-        wanted = ask.check_count(ask.numbers(request.args, len(index.lanes) + len(levels)))
-        start, end = ask.window(request.args, index)
-        width = ask.clamped(request.args, "width", default=1_000, low=1, high=ask.MAX_WIDTH)
+        wanted = check_count(numbers(request.args, len(index.lanes) + len(levels)))
+        start, end = read_window(request.args, index)
+        width = clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
         window = Window(start=start, end=end, width=width)
         settled = index.causes.final.is_set()  # read before drawing, so that cached responses are final
         found = drawing(index, levels, wanted, window)
-        data = wire.pack(window, found, index.names.texts, causes=settled)
+        data = pack(window, found, index.names.texts, causes=settled)
         headers = _CACHEABLE if settled else _NO_STORE
         return Response(data, mimetype="application/octet-stream", headers=headers)
 
@@ -84,50 +248,48 @@ class _Routes:
         requested = self.requested(run)
         if table not in _ROW_TABLES or table not in TABLES:
             raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
-        known = ask.number({"row": number}, "row", 0)
+        known = read_number({"row": number}, "row", 0)
         return _json(drawer.open_row(requested.run, requested.index, table, known), requested.index)
 
     def search(self, run: str) -> Response:
         requested = self.requested(run)
-        limit = ask.clamped(request.args, "limit", default=50, low=1, high=SHOWN)
-        start, end = ask.window(request.args, requested.index)
-        found = self._totals(requested, finding.searched(requested.index), start, end)
-        return _json(
-            finding.search(requested.index, found, request.args.get("q", ""), limit), requested.index
-        )
+        limit = clamped(request.args, "limit", default=50, low=1, high=SHOWN)
+        start, end = read_window(request.args, requested.index)
+        found = self._totals(requested, drawer.searched(requested.index), start, end)
+        return _json(drawer.search(requested.index, found, request.args.get("q", ""), limit), requested.index)
 
     def step(self, run: str) -> Response:
         index = self.requested(run).index
         name, lane = request.args.get("name", ""), request.args.get("lane", "")
         if not name and not lane:
             raise UnusableInputError("name or lane is required", hint="use for example lane=3&after=100")
-        lanes = ask.lanes({"lanes": lane}, index) if lane else finding.searched(index)
+        lanes = read_lanes({"lanes": lane}, index) if lane else drawer.searched(index)
         after, before = (_optional(word) for word in ("after", "before"))
         if after is None and before is None:
             raise UnusableInputError("after or before is required", hint="use for example lane=3&after=100")
-        return _json(finding.step(index, lanes, name=name, after=after, before=before), index)
+        return _json(drawer.step(index, lanes, name=name, after=after, before=before), index)
 
     def summary(self, run: str) -> Response:
         requested, found = self._summed(run)
-        rows, total = totals.rows(requested.index, found, limit=SHOWN)
+        rows, total = drawer.rows(requested.index, found, limit=SHOWN)
         return _json({"rows": rows, "total": total}, requested.index)
 
     def summary_csv(self, run: str) -> Response:
         requested, found = self._summed(run)
-        text = export.csv_text(totals.rows(requested.index, found)[0])
+        text = csv_text(drawer.rows(requested.index, found)[0])
         named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
         return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
 
     def _summed(self, run: str) -> tuple[_Request, Totals]:
         requested = self.requested(run)
-        start, end = ask.window(request.args, requested.index)
-        return requested, self._totals(requested, ask.lanes(request.args, requested.index), start, end)
+        start, end = read_window(request.args, requested.index)
+        return requested, self._totals(requested, read_lanes(request.args, requested.index), start, end)
 
     def _totals(self, requested: _Request, lanes: Sequence[Lane], start: int, end: int) -> Totals:
         """Return totals; cached for the next keystroke of a search, or the CSV of a table."""
         settled = requested.index.causes.final.is_set()
         key = (requested.run.path, tuple(lane.id for lane in lanes), start, end, settled)
-        found: Totals = self.totals.get(key, lambda: totals.totals(requested.index, lanes, start, end))
+        found: Totals = self.totals.get(key, lambda: drawer.totals(requested.index, lanes, start, end))
         return found
 
 
@@ -159,7 +321,7 @@ def _json(content: Any, index: Index) -> Response:
 
 
 def _optional(name: str) -> int | None:
-    return ask.number(request.args, name, 0) if request.args.get(name) else None
+    return read_number(request.args, name, 0) if request.args.get(name) else None
 
 
 def _described(
@@ -184,7 +346,7 @@ def _described(
         END_NS: end,
         "steps": [_step(step) for step in steps if rank in {None, step[C.RANK]}],
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
-        "lanes": memory.placed(interval_lanes, memory_lanes),
+        "lanes": reading.placed(interval_lanes, memory_lanes),
         "left_out": index.left_out,
         "causes": index.causes.final.is_set(),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tracekit.analysis import Analysis, available
-from tracekit.render.plain import escape_prose
+from tracekit.render.cells import escape_prose
 from tracekit.render.reference import grid, section
 
 INDEX = "analyses.md"

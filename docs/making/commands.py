@@ -11,7 +11,7 @@ import click
 
 from tracekit.cli.main import cli
 from tracekit.errors import ExitCode
-from tracekit.render.plain import escape_prose
+from tracekit.render.cells import escape_prose
 from tracekit.render.reference import grid
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tracekit import meta, schema
-from tracekit.render.plain import escape_prose
+from tracekit import schema
+from tracekit.render.cells import escape_prose
 from tracekit.render.reference import grid
+from tracekit.runs import meta
 
 if TYPE_CHECKING:
     from enum import StrEnum

@@ -18,7 +18,7 @@ from samples.simulator.examples import training
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.pool import open_pool
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

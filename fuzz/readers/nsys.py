@@ -20,7 +20,7 @@ from fuzz.odd import SQL
 from samples.simulator import nsys
 from samples.simulator.examples import training
 from tracekit.ingest.nsys import reader
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from random import Random

@@ -22,9 +22,9 @@ from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.cli.main import run
 from tracekit.ingest import import_traces
-from tracekit.meta import FILE_NAME, Diagnostic, Git, Level, Timings
-from tracekit.meta import write as write_meta
-from tracekit.store import Store
+from tracekit.runs.meta import FILE_NAME, Diagnostic, Git, Level, Timings
+from tracekit.runs.meta import write as write_meta
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from playwright.sync_api import expect, sync_playwright
 from tests.browser.serving import Served, served
 from tests.browser.stores import filled
 from tests.browser.watch import WIDE, Watch
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @dataclass(frozen=True)

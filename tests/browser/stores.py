@@ -10,7 +10,7 @@ from samples.simulator.examples import training
 from samples.simulator.planted import memory_ranks
 from tests.browser import hostile
 from tracekit.ingest import import_traces
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from samples.simulator import Program

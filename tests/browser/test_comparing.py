@@ -15,7 +15,7 @@ from tests.browser.watch import leave
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tests.unit.dashboards.test_history_page import recorded
 from tests.unit.dashboards.test_sweeps_page import swept
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     import socket

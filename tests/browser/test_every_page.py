@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
-from tracekit.dashboards.answers.analysis_page import FIRST
+from tracekit.dashboards.answers.pages import FIRST
 from tracekit.dashboards.site import registered
 
 from tests.browser.axe import serious

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 from tests.browser.serving import served
 from tests.browser.watch import leave
 from tests.builders import host, kernel, make_run
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     import socket

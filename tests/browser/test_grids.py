@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
-from tracekit.dashboards.grids.formats import number_format
+from tracekit.dashboards.grids.columns import number_format
 
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served
@@ -15,8 +15,8 @@ from tests.builders import host, kernel, make_run, step
 from tests.tiers import thinned
 from tracekit.render import human
 from tracekit.render.cells import SCALES
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     import socket

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 LONG_MS = 90_000
 _DROP = """([name, content]) => {

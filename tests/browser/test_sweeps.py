@@ -13,10 +13,10 @@ from tests.browser.serving import served
 from tests.browser.watch import NARROW
 from tests.tiers import thinned
 from tests.unit.sweeping.made import bad, cell, ok, plan
-from tracekit.store import Store
-from tracekit.suite import plan as suite_plan
-from tracekit.sweeping import folder
-from tracekit.sweeping.model import Outcome
+from tracekit.experiments import sweep_folder
+from tracekit.experiments.suite import plan as suite_plan
+from tracekit.experiments.sweep_model import Outcome
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     import socket
@@ -32,11 +32,11 @@ SAID = {"suite": "Speedups of single changes", "sweeps": "it asked for too much"
 def swept(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
     store = Store(tmp_path_factory.mktemp("swept") / "store")
     wanted = suite_plan(only=["resnet50", "mnist_cnn", "sac"])
-    suite = folder.begin(store, wanted)
+    suite = sweep_folder.begin(store, wanted)
     for number, one in enumerate(wanted.cells):
         suite.keep(bad(one, Outcome.FAILED) if number % 5 == 4 else ok(one, 1_500_000 + number))
     fits, large = cell(batch_size=8), cell(batch_size=16)
-    sweep = folder.begin(store, plan(fits, large))
+    sweep = sweep_folder.begin(store, plan(fits, large))
     sweep.keep(ok(fits, 1_500_000))
     sweep.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
     with served(store, {"sweep": sweep.id}, port=port) as found:

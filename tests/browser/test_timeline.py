@@ -17,8 +17,8 @@ from tests.browser.serving import served
 from tests.browser.watch import leave
 from tests.builders import device, host, kernel, step
 from tests.runs import make_run
+from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     import socket

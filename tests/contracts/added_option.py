@@ -37,7 +37,7 @@ def main() -> None:
     from samples.simulator import Program, write
     from tracekit import registry
     from tracekit.cli.main import run
-    from tracekit.collecting import Recording
+    from tracekit.recording.workload import Recording
 
     handed: list[Any] = []
 

@@ -15,12 +15,12 @@ from tests.builders import make_run
 from tracekit import registry
 from tracekit.analysis import analyze, available, compare, get
 from tracekit.ingest import import_traces
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NAMES = registry.names(registry.ANALYSES)
 PHYSICAL = {"W", "J", "MHz", "°C"}

@@ -23,12 +23,11 @@ OF_OTHERS = {
     "rich_click",
     "sqlite3",
     "tracekit.cli.help_pages",
-    "tracekit.fleet",
-    "tracekit.ingest.afar",
+    "tracekit.executors",
+    "tracekit.ingest.cluster",
     "tracekit.ingest.folders",
-    "tracekit.ingest.nsys.opening",
     "tracekit.ingest.nsys.reader",
-    "tracekit.storing.remote",
+    "tracekit.runs.backends.remote",
 }
 """What exports, folders, clusters, object storage, terminals and who asks for help need."""
 

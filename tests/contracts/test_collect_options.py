@@ -16,12 +16,13 @@ from samples.simulator import Program as Trace
 from samples.simulator import write
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
-from tracekit.collecting import Program, Recording, Request, collect, collect_program
-from tracekit.fingerprint import WORKLOAD_FIELDS
+from tracekit.recording.program import collect_program
+from tracekit.recording.workload import Program, Recording, Request, collect
+from tracekit.runs.meta import WORKLOAD_FIELDS
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, Scope, WorkloadOptions, declared
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 PANELS = {
     "Options": RecordingOptions,

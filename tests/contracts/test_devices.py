@@ -6,14 +6,14 @@ import re
 from importlib import resources
 
 import pytest
-from tracekit.analyses._roofline.devices import entries, known
+from tracekit.analyses.roofline.devices import entries, known
 
 PRECISIONS = {"fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "int8"}
 each = pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["name"]) for entry in entries()])
 
 
 def test_the_data_file_is_part_of_the_package() -> None:
-    assert resources.files("tracekit.analyses._roofline").joinpath("devices.json").is_file()
+    assert resources.files("tracekit.analyses.roofline").joinpath("devices.json").is_file()
 
 
 @each

@@ -21,23 +21,21 @@ from tracekit import registry
 from tracekit.analysis import available, get
 from tracekit.cli import main
 from tracekit.ingest import import_traces
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
 from dash_ag_grid import AgGrid
-from tracekit.dashboards import blocks
-from tracekit.dashboards.answers.analysis_page import of_analysis
+from tracekit.dashboards import page as page_module
+from tracekit.dashboards.answers.pages import of_analysis
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.page import Section
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
+from tracekit.dashboards.page import Section, View
+from tracekit.dashboards.site import Results, Site, registered
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
@@ -116,7 +114,8 @@ def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
 def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, site: Site) -> None:
     printed = told(run, name)["results"][name]["tables"]
     shown = {
-        grid.id["name"]: grid for grid in grids(blocks.content(site, View(page=name), "result", dark=False))
+        grid.id["name"]: grid
+        for grid in grids(page_module.content(site, View(page=name), "result", dark=False))
     }
     assert set(shown) == {table for table, rows in printed.items() if rows}
     for table, grid in shown.items():
@@ -159,4 +158,4 @@ def grids(body: Any) -> list[AgGrid]:
 
 def places(body: Any) -> list[dict[str, str]]:
     found = [getattr(one, "id", None) for one in every(body)]
-    return [one for one in found if isinstance(one, dict) and one.get("type") == blocks.KIND]
+    return [one for one in found if isinstance(one, dict) and one.get("type") == page_module.KIND]

@@ -17,14 +17,14 @@ from tests import tiers
 from tests.traces import table
 from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.ingest.nsys.vendor import copy
+from tracekit.ingest.nsys.rows import copy
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
 REFERENCE = EXPORTS / "GOLDEN.json"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from samples.simulator import Program
     from tracekit.analysis import Result
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "training": examples.training,
@@ -53,7 +53,7 @@ ANALYSES = [name for name in registry.names(registry.ANALYSES) if name not in ("
 
 @pytest.fixture(scope="module", params=tiers.thinned(PROGRAMS, default=REPRESENTATIVE))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
     program, folder = PROGRAMS[request.param](), tmp_path_factory.mktemp("both")
     return _imported(Store(folder / "store"), kineto.write(program, folder / "trace.json")), _imported(

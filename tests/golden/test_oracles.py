@@ -21,7 +21,7 @@ from tracekit.schema import C
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
 NAMES = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses._compile.pairs import geomeans
+from tracekit.analyses.compile.compare import geomeans
 
 from samples.simulator import Program
 from samples.simulator.planted.compiled import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
     Load = Callable[[Compilation], Run]
 

@@ -11,8 +11,8 @@ from samples.simulator import Kind, Program
 from samples.simulator.planted import copies
 from tests.shared_runs import copy_of
 from tracekit.analysis import Basis, Finding, analyze, compare, get
+from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.render import human
-from tracekit.savings import CONFIDENT, budget
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
     Simulate = Callable[[Program], Run]
     Settings = Callable[..., Run]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses._roofline import devices
+from tracekit.analyses.roofline import devices
 
 from samples.simulator.planted.devices import A100, ADD_NS, H100, LINEAR_NS, STEPS, TINY, Machine, program
 from tracekit.analysis import Result, analyze, compare
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
     Load = Callable[[Machine], Run]
 

@@ -13,7 +13,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from samples.simulator import Program
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NAMES = ("idle_gaps", "sync_points", "launch_latency")
 each = pytest.mark.parametrize("name", PLANTED)

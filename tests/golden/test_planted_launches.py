@@ -10,7 +10,7 @@ import pytest
 from samples.simulator.planted import launches
 from tests.shared_runs import copy_of
 from tracekit.analysis import analyze, compare
-from tracekit.savings import budget
+from tracekit.analysis.savings import budget
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from samples.simulator import Program
     from tests.shared_runs import SharedRuns
     from tracekit.analysis import Finding
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 WAVE = 16 * 132
 """Blocks of 128 threads and 32 registers in one wave of the simulated device."""

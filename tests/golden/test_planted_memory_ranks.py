@@ -15,7 +15,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from samples.simulator import Program
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 @pytest.fixture

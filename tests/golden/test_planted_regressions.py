@@ -41,9 +41,9 @@ from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.ledgers import Terms
 from tracekit.diff.model import Verdict
-from tracekit.meta import Timings
+from tracekit.runs.meta import Timings
+from tracekit.runs.store import Store, new_run_id, timestamp
 from tracekit.schema import C
-from tracekit.store import Store, new_run_id, timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from samples.simulator import Program
     from tests.conftest import Git
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 K = 5
 ORDER = "ABBAABBAAB"

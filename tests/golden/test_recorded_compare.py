@@ -14,7 +14,7 @@ from tracekit.analysis import analyze, compare
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NANOGPT = "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0"
 SEGMENT = "pytorch-labs__segment-anything-fast/amg_compile_a100_pinned"

@@ -12,7 +12,7 @@ import pytest
 from tests.golden.test_truth import TRACES
 from tracekit.diff import Options, diff
 from tracekit.diff.model import Status, Verdict
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import C
 
 if TYPE_CHECKING:

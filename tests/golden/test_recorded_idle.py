@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses._idle import rows
-from tracekit.analyses._latency import launches
-from tracekit.analyses._shared import gaps, host_lines
-from tracekit.analyses._shared.common import ints
+from tracekit.analyses import launch_latency
+from tracekit.analyses.idle import causes
+from tracekit.analyses.shared import host_lines, lanes
+from tracekit.analyses.shared.common import ints
 
 from tests.golden.test_truth import TRACES, TRUTH
 from tracekit.analysis import analyze
@@ -37,7 +37,7 @@ def test_hta_host_wait_is_a_part_of_the_time_the_host_was_late(shared_runs: Shar
     returned when more than half of the gap was over: 3,499 µs that HTA takes for kernel wait.
     """
     run = shared_runs.of(TRACES / HTA_CASE)
-    idle = rows.read(run)
+    idle = causes.read(run)
     length = ints(idle.gaps, C.DUR_NS)
     waits_for_host = idle.host.start[idle.gaps["launch"]] > ints(idle.gaps, C.START_NS)
     short = ~waits_for_host & (length < 30_000)
@@ -55,7 +55,7 @@ def test_hta_queue_length_is_a_mean_over_changes_and_ours_over_time(shared_runs:
     Changes at one µs come in no fixed order, so that its mean is only near; over time it is 0.3155.
     """
     run = shared_runs.of(TRACES / HTA_CASE)
-    table = launches.launches(gaps.occupying(run), host_lines.read(run))
+    table = launch_latency.launches(lanes.occupying(run), host_lines.read(run))
     assert round(float(table["delay_ns"].mean()) / 1_000, 3) == 13.899
     times = np.concatenate([ints(table, name) for name in ("called_ns", "begun_ns")])
     depth = np.cumsum(np.repeat([1, -1], len(table))[np.argsort(times, kind="stable")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses._launch_config import configs
+from tracekit.analyses.launch_config import configs
 
 from tests.golden.test_truth import TRACES, TRUTH
 from tracekit.analysis import analyze

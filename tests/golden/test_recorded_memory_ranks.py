@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 DLRM = "facebookresearch__param/v100_dlrm_8rank"
 PREFETCH = "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 import pytest
-from tracekit.analyses._launch_config import activations, configs
+from tracekit.analyses.launch_config import configs
 
 from tests.traces import table
 from tracekit.analysis import analyze
@@ -24,8 +24,8 @@ from tracekit.schema import TABLES, C, DeviceKind
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
 REFERENCE = TRACES / "TRUTH.json"
@@ -113,7 +113,7 @@ def test_relu_grids_and_zero_grad_ranges_equal_the_reference(name: str, shared_r
     run = shared_runs.of(TRACES / name)
     grids: Counter[str] = Counter()
     table = analyze(run, "launch_config").tables.get("relu", pd.DataFrame(columns=["told_by"]))
-    for row in table[table["told_by"] != activations.BY_OP].to_dict("records"):
+    for row in table[table["told_by"] != configs.BY_OP].to_dict("records"):
         sides = [
             [None if pd.isna(row[axis]) else int(row[axis]) for axis in axes]
             for axes in (configs.GRID, configs.BLOCK)

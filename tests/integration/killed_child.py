@@ -49,7 +49,7 @@ LATE = (
     "tracekit.cli.import_",
     "tracekit.collectors.torch_program",
     "tracekit.collectors.torch_profiler",
-    "tracekit.ingest.closing",
+    "tracekit.ingest.decoding",
     "tracekit.ingest.kineto.reader",
     "tracekit.ingest.kineto.scan.native",
     "tracekit.ingest.nsys.reader",

@@ -31,9 +31,9 @@ from samples.simulator import nsys
 from samples.simulator.examples import training
 from tests.integration.killed_child import ROOM
 from tests.traces import kernels_text
-from tracekit.freeing import free, leftovers
-from tracekit.store import Store
-from tracekit.verifying import verify
+from tracekit.cli.gc import free, leftovers
+from tracekit.runs.store import Store
+from tracekit.runs.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,13 +16,13 @@ import pytest
 from tests.repositories import add_submodule
 from tests.tiers import thinned
 from tests.unit.measuring.test_worktrees import everything
-from tracekit.ab.sides import commit
 from tracekit.cli.main import run
 from tracekit.errors import UnusableInputError
+from tracekit.experiments.ab import commit
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from tracekit.cli.main import main; main()"
@@ -44,9 +44,9 @@ import os, sys
 sys.path.insert(0, {!r})
 from pathlib import Path
 from tests.runs import make_run, step_rows
-from tracekit import gitinfo
-from tracekit.meta import Timings
-from tracekit.store import Store
+from tracekit.runs import revisions as gitinfo
+from tracekit.runs.meta import Timings
+from tracekit.runs.store import Store
 
 peak = dict(t_ns=0, source="process", metric="host_peak_bytes", unit="bytes", value=60e6)
 make_run(
@@ -415,7 +415,7 @@ def test_collections_are_judged_by_their_unprofiled_steps_and_one_profile_a_side
 ) -> None:
     pytest.importorskip("torch")
     if not real:
-        monkeypatch.setattr("tracekit.measuring.program.MAIN", RECORD.format(str(ROOT)))
+        monkeypatch.setattr("tracekit.experiments.measure.MAIN", RECORD.format(str(ROOT)))
     words = ["--workload", "mnist_cnn", "--device", "cpu", "--threads", "1", "--batch-size", "4"]
     program = ["tracekit", "collect", *words, "--steps", "2", "--warmup", "1"]
     options = ["-k", "2", "--max-k", "2", "--warmup", "0"]

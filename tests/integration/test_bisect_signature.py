@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit.cli.main import run
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from tests.conftest import Git

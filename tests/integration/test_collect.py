@@ -16,17 +16,17 @@ from tests.tiers import thinned
 from tests.traces import table
 from tracekit import analyze
 from tracekit.cli.main import run as tracekit
-from tracekit.collecting import KEPT_TRACE, Request, collect
 from tracekit.errors import CollectionError, MissingDependencyError, PluginError, UnusableInputError
+from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.runs.store import Store
 from tracekit.schema import C, Phase
-from tracekit.store import Store
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 SMALL: dict[str, Any] = {
     "workload": "mnist_cnn",

@@ -14,9 +14,9 @@ import pytest
 from tests.cluster import cluster
 from tests.unit.fleet import deeds
 from tracekit.errors import UnusableInputError
-from tracekit.fleet import cluster as connection
-from tracekit.fleet import workers
-from tracekit.fleet.remote import ClusterWorkers
+from tracekit.executors import cluster as connection
+from tracekit.executors import workers
+from tracekit.executors.cluster import ClusterWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

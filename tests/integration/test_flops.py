@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 torch: Any = pytest.importorskip("torch")
 SIZES = (9, 11, 7)

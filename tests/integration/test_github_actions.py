@@ -53,7 +53,7 @@ RECORD = """
 import os, pathlib, subprocess
 from level import TIMES
 from tests.unit.checking.gates import record
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 store = Store(pathlib.Path(os.environ["TRACEKIT_STORE"]))
 sha = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()

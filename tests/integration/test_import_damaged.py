@@ -16,7 +16,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 GOOD = kernels_text()
 EVENTS = json.dumps([kernel_event(i) for i in range(COUNT)])

@@ -17,7 +17,7 @@ from tracekit.ingest.kineto.scan import native
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 IMPORT = """
 import sys

@@ -17,16 +17,16 @@ from tests.traces import imported, kernel_event, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import texts
-from tracekit.ingest.kineto.times import nanoseconds
-from tracekit.ingest.kineto.toplevel import top_level
-from tracekit.meta import Diagnostic, Level
+from tracekit.ingest.kineto.columns import nanoseconds
+from tracekit.ingest.kineto.events import top_level
+from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 MOST_MIB = 700
 """What a process may have had at most: 150 MiB of libraries, and pieces of 16 MiB in all their forms."""

@@ -22,8 +22,8 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 GOOD = kernels_text()
 Capture = pytest.CaptureFixture[str]

@@ -14,10 +14,10 @@ import pytest
 from samples.simulator import kineto
 from tests.cluster import cluster
 from tests.traces import busy_program
-from tracekit import places
+from tracekit import storage
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import TracekitError
-from tracekit.fleet import workers
+from tracekit.executors import workers
 from tracekit.ingest import import_traces
 from tracekit.ingest.importer import import_each
 from tracekit.schema import TABLES
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tests.cluster import Cluster
     from tests.object_storage import Server
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 Capture = pytest.CaptureFixture[str]
 
@@ -235,10 +235,10 @@ def test_workers_send_to_object_storage_themselves(
     folder = job(tmp_path / "job", 6)
     (here,) = import_traces(store, [folder])
     for trace in sorted(folder.iterdir()):
-        places.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
+        storage.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
     sent = len(s3.noting.asked)
     with workers(three.address) as fleet:
-        (there,) = import_each(remote, [places.parse("s3://bucket/traces")], workers=fleet)
+        (there,) = import_each(remote, [storage.parse("s3://bucket/traces")], workers=fleet)
     assert not isinstance(there, TracekitError)
     assert [run.id for run in remote.runs()] == [there.id]
     for name in TABLES:

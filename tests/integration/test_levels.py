@@ -10,17 +10,17 @@ from tracekit.collectors.compilation import LEAST
 
 from tracekit import analyze, compare
 from tracekit.cli.main import run as tracekit
-from tracekit.collecting import Request, collect
-from tracekit.compilation import read
+from tracekit.recording.workload import Request, collect
+from tracekit.runs.compilation import read
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 SMALL: dict[str, Any] = {"size": "test", "steps": 2, "warmup": 0, "threads": 1, "device": "cpu"}
 BROKEN: dict[str, Any] = SMALL | {"workload": "lennard_jones", "mode": "train"}

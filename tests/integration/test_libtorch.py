@@ -16,10 +16,10 @@ from tracekit.collectors.libtorch.build import built as built_program
 from tests.cpp import cache, needs_toolchain
 from tests.traces import table
 from tests.unit.workloads.building import BUILT_INS, built
-from tracekit.collecting import KEPT_TRACE, Request, collect
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 from tracekit.workloads.base import LIBTORCH
 
 torch = pytest.importorskip("torch")
@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 __all__ = ["cache"]
 SMALL = {"workload": "mnist_cnn", "batch_size": 4, "steps": 2, "warmup": 2, "threads": 1, "device": "cpu"}

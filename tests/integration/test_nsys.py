@@ -12,14 +12,14 @@ import pytest
 from tracekit.collectors.nsys import collector
 
 from tests.nsys import HELP, KIND, calls, install, write_export
-from tracekit.collecting import Request, silent
 from tracekit.errors import CollectionError
+from tracekit.recording.workload import Request, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.collecting import Recording
-    from tracekit.store import Store
+    from tracekit.recording.workload import Recording
+    from tracekit.runs.store import Store
 
 NEW, OLD = HELP
 PLAYED = Path(__file__).with_name("nsys_measured.py")

@@ -11,11 +11,11 @@ import pytest
 
 from tests.nsys import calls, install
 from tracekit.cli.main import run as tracekit
-from tracekit.nsight import find_nsys
-from tracekit.run import Run
+from tracekit.runs.run import Run
+from tracekit.runs.toolchain import find_nsys
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"

@@ -20,7 +20,7 @@ from tests.tiers import thinned
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 PLAYED = Path(__file__).with_name("nsys_measured.py")
 COLLECT = """

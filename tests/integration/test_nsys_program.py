@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.collectors.nsys import program as own
+from tracekit.collectors.nsys import collector as own
 from tracekit.collectors.nsys.collector import NsysCollector
 
 from tests.nsys import KIND, calls, install, write_export
-from tracekit.collecting import Program, silent
 from tracekit.errors import CollectionError, ProgramFailedError
+from tracekit.recording.workload import Program, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.collecting import Recording
+    from tracekit.recording.workload import Recording
 
     Record = Callable[..., Recording]
 

@@ -18,7 +18,7 @@ from tests.tiers import thinned
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 SCRIPT = """

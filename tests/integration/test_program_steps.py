@@ -13,8 +13,8 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 torch = pytest.importorskip("torch")
 PYTHON = sys.executable

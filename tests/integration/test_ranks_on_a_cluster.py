@@ -13,15 +13,15 @@ from tests.cluster import cluster
 from tests.jobs import imported
 from tracekit.analysis import analyze
 from tracekit.cli.main import run as tracekit
-from tracekit.fleet import Workers, workers
-from tracekit.store import Store
+from tracekit.executors import Workers, workers
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.cluster import Cluster
-    from tracekit.fleet import Outcome
-    from tracekit.run import Run
+    from tracekit.executors import Outcome
+    from tracekit.runs.run import Run
 
 
 class Killing(Workers):

@@ -14,9 +14,9 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.recording import Record
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.recording.api import Record
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 torch = pytest.importorskip("torch")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.object_storage import Server
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture

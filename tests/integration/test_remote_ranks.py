@@ -12,14 +12,14 @@ from samples.simulator.large import Shape
 from tests.jobs import imported
 from tracekit import analysis
 from tracekit.analysis import analyze
-from tracekit.rank_view import pieces
+from tracekit.runs.rank_view import pieces
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture

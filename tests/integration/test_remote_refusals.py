@@ -9,7 +9,7 @@ import pytest
 
 from tests.traces import kernels_text
 from tracekit.cli.main import run as tracekit
-from tracekit.places import filesystems
+from tracekit.storage import filesystems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,16 +17,16 @@ import pytest
 
 from tests.runs import make_meta, make_run, step_rows, write_table
 from tests.traces import kernels_text
-from tracekit import analysis, places
+from tracekit import analysis, storage
+from tracekit.analysis.cache import Shelf
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
 from tracekit.ingest import import_traces
 from tracekit.ingest.write import write_table as write_rows
-from tracekit.keeping import Shelf
-from tracekit.parts import deliver
-from tracekit.references import resolve
+from tracekit.runs.references import resolve
+from tracekit.runs.store import Store
+from tracekit.runs.tables import deliver
 from tracekit.schema import DEVICE_INTERVALS, TABLES, C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def names(store: Store) -> list[str]:
     """What the store's place holds, folders' marks left out."""
-    found = places.inside(store.path, deep=True)
+    found = storage.inside(store.path, deep=True)
     return ["/".join(one.parts[len(store.path.parts) :]) for one in found if one.is_file()]
 
 
@@ -92,8 +92,8 @@ def test_references(remote: Store) -> None:
 
 
 def test_a_trace_there_is_imported_once(s3: Server, remote: Store, trace: Path) -> None:
-    place = places.parse("s3://bucket/traces/rank 0.json")
-    with places.put(place) as file:
+    place = storage.parse("s3://bucket/traces/rank 0.json")
+    with storage.put(place) as file:
         file.write_bytes(trace.read_bytes())
     run = resolve(remote, str(place))
     assert resolve(remote, str(place)).id == run.id
@@ -123,7 +123,7 @@ def test_files_are_delivered_by_other_processes(remote: Store, store: Store, tmp
         meta = make_meta()
         with at.draft(meta.run_id) as draft:
             address = pickle.loads(pickle.dumps(draft.address))  # noqa: S301 (our own)
-            assert places.parse(str(address)) == address
+            assert storage.parse(str(address)) == address
             told = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
             _delivered(tmp_path, address, 2)  # of a task that nobody waited for
             told += _delivered(tmp_path, address, 1)  # a task that was done twice
@@ -138,13 +138,13 @@ def test_files_are_delivered_by_other_processes(remote: Store, store: Store, tmp
 DELIVER = """
 import pickle, sys
 from pathlib import Path
-from tracekit import places
-from tracekit.parts import deliver
+from tracekit import storage as places
+from tracekit.runs.tables import deliver
 sys.stdout.buffer.write(pickle.dumps(deliver(Path(sys.argv[1]), places.parse(sys.argv[2]))))
 """
 
 
-def _delivered(folder: Path, address: places.Place, rank: int) -> list:
+def _delivered(folder: Path, address: storage.Place, rank: int) -> list:
     own = folder / f"rank{rank}"
     own.mkdir(exist_ok=True)
     write_table(own, "steps", step_rows(rank, 10 + rank), part=f"part-{rank:05d}.parquet")
@@ -157,9 +157,9 @@ def _delivered(folder: Path, address: places.Place, rank: int) -> list:
 KILLED = """
 import os, signal, sys
 from tests.runs import make_meta, step_rows, write_table
-from tracekit import places
-from tracekit.parts import deliver
-from tracekit.store import Store
+from tracekit import storage as places
+from tracekit.runs.tables import deliver
+from tracekit.runs.store import Store
 with Store(places.parse(sys.argv[1])).draft(sys.argv[2]) as draft:
     write_table(draft.path, "steps", step_rows(0))
     deliver(draft.path, draft.address)
@@ -186,7 +186,7 @@ def test_a_killed_writer_leaves_no_run_but_a_leftover(remote: Store) -> None:
 
 def test_what_is_being_written_is_said_to_be(remote: Store) -> None:
     with remote.draft("20261121T031500Z-mine-abcdef"):
-        (own,) = [one for one in remote.leftovers() if isinstance(one.place, places.RemotePath)]
+        (own,) = [one for one in remote.leftovers() if isinstance(one.place, storage.RemotePath)]
         assert own.alive
         assert own.age_s < 3600
 
@@ -215,8 +215,8 @@ def test_two_writers_at_once(remote: Store) -> None:
 
 def test_a_store_that_another_tool_copied(store: Store, remote: Store) -> None:
     run = make_run(store, label="copied")
-    for file in places.inside(run.path, deep=True):
-        with places.put(remote.path / run.id / file.name) as target:
+    for file in storage.inside(run.path, deep=True):
+        with storage.put(remote.path / run.id / file.name) as target:
             target.write_bytes(file.read_bytes())
     assert remote.resolve("copied").arrow("steps").equals(run.arrow("steps"))
 

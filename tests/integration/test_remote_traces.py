@@ -10,7 +10,7 @@ import pytest
 
 from samples.simulator import kineto, nsys
 from tests.traces import busy_program, kernels_text
-from tracekit import places
+from tracekit import storage
 from tracekit.cli.main import run as tracekit
 from tracekit.ingest import import_traces
 from tracekit.schema import TABLES
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.object_storage import Server
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 def sent(folder: Path, address: str) -> None:
     """Put a folder's files where an address says."""
-    for file in places.inside(folder, deep=True):
+    for file in storage.inside(folder, deep=True):
         if file.is_file():
-            with places.put(places.parse(address) / file.relative_to(folder)) as target:
+            with storage.put(storage.parse(address) / file.relative_to(folder)) as target:
                 shutil.copyfile(file, target)
 
 
@@ -73,7 +73,7 @@ def test_an_export_of_nsight_systems(s3: Server, store: Store, remote: Store, tm
     nsys.write(busy_program(), export)
     sent(export.parent, "s3://bucket/exports")
     (here,) = import_traces(store, [export])
-    (there,) = import_traces(remote, [places.parse("s3://bucket/exports")])
+    (there,) = import_traces(remote, [storage.parse("s3://bucket/exports")])
     assert same(here, there)
 
 
@@ -82,13 +82,13 @@ def test_a_long_trace_is_not_held(s3: Server, store: Store, tmp_path: Path) -> N
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "trace.json").write_bytes(text)
     sent(tmp_path / "in", "s3://bucket/in")
-    with places.parse("s3://bucket/in/trace.json").open() as stream:
+    with storage.parse("s3://bucket/in/trace.json").open() as stream:
         assert stream.read(100) == text[:100]
         assert stream.read() == text[100:]
         stream.seek(-5, 2)
         assert stream.read() == text[-5:]
     with s3.counting() as asked:
-        (run,) = import_traces(store, [places.parse("s3://bucket/in/trace.json")])
+        (run,) = import_traces(store, [storage.parse("s3://bucket/in/trace.json")])
     assert run.rows("device_intervals") >= 60_000
     assert max(one.bytes for one in asked) <= 1 << 20
     looks = 12 << 20  # at the head, the middle and the tail, before
@@ -99,7 +99,7 @@ def test_a_look_brings_only_a_part(s3: Server, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "large").write_bytes(bytes(8 << 20))
     sent(tmp_path / "in", "s3://bucket/in")
-    with s3.counting() as asked, places.parse("s3://bucket/in/large").open() as stream:
+    with s3.counting() as asked, storage.parse("s3://bucket/in/large").open() as stream:
         stream.read(16)
         stream.seek(-100, 2)
         stream.read()
@@ -127,6 +127,6 @@ def test_one_that_is_not_there_keeps_nothing_back(
 
 
 def test_a_file_address_is_a_path(store: Store, job: Path, tmp_path: Path) -> None:
-    (run,) = import_traces(store, places.expand((job / "rank0.pt.trace.json").as_uri()))
+    (run,) = import_traces(store, storage.expand((job / "rank0.pt.trace.json").as_uri()))
     assert run.rows("device_intervals")
-    assert places.parse(tmp_path.as_uri()) == tmp_path
+    assert storage.parse(tmp_path.as_uri()) == tmp_path

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Git
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 WORD = "correct-horse-" + "battery"
 HUB = "hf_" + "QwErTyUiOp" * 3

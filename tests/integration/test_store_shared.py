@@ -15,12 +15,12 @@ from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analysis
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.verifying import verify
+from tracekit.runs.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 TIMES = 4

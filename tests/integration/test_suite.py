@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @pytest.mark.slow

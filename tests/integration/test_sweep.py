@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tracekit.cli.main import run as tracekit
-from tracekit.sweeping import find
+from tracekit.experiments.sweep import find
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 MAIN = "from tracekit.cli.main import main; main()"
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); " + MAIN

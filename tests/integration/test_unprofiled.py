@@ -9,16 +9,16 @@ import pytest
 
 from tracekit.analysis import NOT_PROFILED, analyze, available
 from tracekit.cli.main import run as tracekit
-from tracekit.collecting import Request, collect, command
 from tracekit.errors import UnusableInputError
+from tracekit.experiments.sweep import find, rows
+from tracekit.recording.workload import Request, collect, command
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
-from tracekit.sweeping import find, rows
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 SMALL = Request(
     workload="lennard_jones", batch_size=4, steps=3, warmup=1, threads=1, device="cpu", no_profile=True

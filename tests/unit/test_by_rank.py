@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from samples.simulator.large import Shape
 from tests.jobs import imported
 from tests.tiers import examples
-from tracekit import by_rank, rank_view
-from tracekit.analysis import Result, analyze, available
+from tracekit.analysis import Result, analyze, available, by_rank
+from tracekit.analysis.cache import Shelf
 from tracekit.errors import UnusableInputError
-from tracekit.fleet import workers
-from tracekit.fleet.local import Here
-from tracekit.keeping import Shelf
-from tracekit.store import Store
+from tracekit.executors import workers
+from tracekit.executors.local import Here
+from tracekit.runs import rank_view
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 SPREAD = sorted(one.name for one in available() if one.by_rank)
 

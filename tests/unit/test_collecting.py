@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from samples.simulator import Program, write
-from tracekit import environment, registry
-from tracekit.collecting import Recording, Request, collect, command, decide
+from tracekit import registry
 from tracekit.errors import PluginError, UnusableInputError
-from tracekit.fingerprint import fingerprint
+from tracekit.recording.workload import Recording, Request, collect, command, decide
+from tracekit.runs import environment
+from tracekit.runs.meta import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 MNIST = Request(workload="mnist_cnn")
 GPU = {"index": 0, "name": "H100", "sm_count": 132, "compute_capability": "9.0"}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import llvmlite.binding as llvm
 import pytest
 
-from tracekit import doctor
 from tracekit.cli.main import run
-from tracekit.doctor import Check, Status
 from tracekit.errors import TracekitError
 from tracekit.ingest.kineto.scan import native
-from tracekit.toolchain import find_toolchain
+from tracekit.recording import doctor
+from tracekit.recording.doctor import Check, Status
+from tracekit.runs.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,15 +9,15 @@ import pytest
 from tests.builders import kernel, make_run, step
 from tracekit import analysis, registry
 from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
+from tracekit.analysis.findings import advise
+from tracekit.analysis.savings import budget
 from tracekit.errors import PluginError, UnusableInputError
-from tracekit.findings import advise
-from tracekit.savings import budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 RULES = tuple(Rule(code, "always", "a test") for code in "abcd")
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.repositories import add_submodule
-from tracekit import gitinfo
 from tracekit.errors import RunNotFoundError
+from tracekit.runs import revisions
 
 if TYPE_CHECKING:
     from tests.conftest import Git
 
 
 def test_a_clean_commit(git: Git) -> None:
-    state = gitinfo.state()
+    state = revisions.state()
     assert state is not None
     assert (state.sha, state.tree) == (git("rev-parse", "HEAD"), git("rev-parse", "HEAD^{tree}"))
     assert (state.branch, state.dirty, state.diff_sha256) == ("main", False, None)
@@ -25,39 +25,39 @@ def test_uncommitted_changes_are_told_apart(git: Git) -> None:
     states = []
     for text in ("two\n", "three\n"):
         Path("file.txt").write_text(text)
-        states.append(gitinfo.state())
+        states.append(revisions.state())
     assert [state is not None and state.dirty for state in states] == [True, True]
     assert len({state.diff_sha256 for state in states if state}) == 2
 
 
 def test_a_detached_head_has_no_branch(git: Git) -> None:
     git("checkout", "--quiet", "--detach")
-    state = gitinfo.state()
+    state = revisions.state()
     assert state is not None
     assert state.branch is None
 
 
 def test_a_revision_is_a_full_sha(git: Git) -> None:
-    assert gitinfo.commit("main") == git("rev-parse", "main")
+    assert revisions.commit("main") == git("rev-parse", "main")
     with pytest.raises(RunNotFoundError, match="--help"):
-        gitinfo.commit("--help")
+        revisions.commit("--help")
 
 
 def test_outside_a_repository_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert (gitinfo.root(tmp_path), gitinfo.state(tmp_path)) == (None, None)
+    assert (revisions.root(tmp_path), revisions.state(tmp_path)) == (None, None)
 
 
 def test_without_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gitinfo.state() is None
+    assert revisions.state() is None
 
 
 def test_reading_the_state_leaves_the_index_as_it_is(git: Git) -> None:
     index = Path(".git/index")
     Path("file.txt").touch()
     before = (index.stat().st_mtime_ns, index.read_bytes())
-    assert gitinfo.state() is not None
+    assert revisions.state() is not None
     assert (index.stat().st_mtime_ns, index.read_bytes()) == before
 
 
@@ -67,14 +67,14 @@ def test_reading_the_state_leaves_the_index_as_it_is(git: Git) -> None:
 )
 def test_the_hash_of_changes_is_the_same_under_every_configuration(git: Git, name: str, value: str) -> None:
     Path("file.txt").write_text("two\n")
-    before = gitinfo.state()
+    before = revisions.state()
     git("config", name, value)
-    assert gitinfo.state() == before
+    assert revisions.state() == before
 
 
 def test_submodules_are_part_of_the_state(git: Git, tmp_path: Path) -> None:
     sha = add_submodule(git, tmp_path, "deep")
-    clean = gitinfo.state()
+    clean = revisions.state()
     assert clean is not None
     assert (clean.dirty, clean.submodules) == (False, {"deep lib": sha})
     git("config", "--file", ".gitmodules", "submodule.deep lib.ignore", "all")
@@ -82,7 +82,7 @@ def test_submodules_are_part_of_the_state(git: Git, tmp_path: Path) -> None:
     hashes = set()
     for text in ("two\n", "three\n"):
         Path("deep lib/inner.py").write_text(text)
-        state = gitinfo.state()
+        state = revisions.state()
         assert state is not None
         assert state.dirty
         hashes.add(state.diff_sha256)
@@ -92,6 +92,6 @@ def test_submodules_are_part_of_the_state(git: Git, tmp_path: Path) -> None:
 def test_a_submodule_that_is_not_checked_out_has_no_commit(git: Git, tmp_path: Path) -> None:
     add_submodule(git, tmp_path, "deep")
     git("submodule", "--quiet", "deinit", "--all", "--force")
-    state = gitinfo.state()
+    state = revisions.state()
     assert state is not None
     assert state.submodules == {}

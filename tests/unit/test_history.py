@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.checking.gates import commit
-from tracekit import history
 from tracekit.errors import UnusableInputError
+from tracekit.runs import revisions
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -34,7 +34,7 @@ def test_distances_of_a_history_of_merges_are_those_that_git_counts(git: Git) ->
         made.append(git("commit-tree", tree, *words, "-m", f"commit {number}"))
     wanted = {*made[::3], "0" * 40}
     for head in made[-4:]:
-        found = history.nearest(wanted, head)
+        found = revisions.nearest(wanted, head)
         assert dict(found) == counted(git, wanted, head)
         assert [far for _, far in found] == sorted(far for _, far in found)
 
@@ -58,16 +58,16 @@ def _described(git: Git, count: int) -> None:
     )
     subprocess.run(["git", "fast-import", "--quiet"], input=stream.encode(), check=True)
     first, last = git("rev-list", "--max-parents=0", "long"), git("rev-parse", "long")
-    found = history.between(first, last)
+    found = revisions.between(first, last)
     assert (len(found), found[-1].sha) == (count - 1, last)
     assert found[0].author_date.startswith("1970-01-01T00:00:02")
-    assert history.nearest([first], last) == [(first, count - 1)]
+    assert revisions.nearest([first], last) == [(first, count - 1)]
 
 
 @pytest.mark.parametrize("subject", ["a\x1fb", "a\x0cb", "a\x85b", "a\u2028b", "ä ö", "a | b `c` <d>"])
 def test_a_subject_may_hold_any_character(git: Git, subject: str) -> None:
     sha = commit(git, subject)
-    assert history.describe([sha])[0].subject == subject
+    assert revisions.describe([sha])[0].subject == subject
 
 
 def test_what_a_user_wants_of_git_log_does_not_enter(
@@ -78,17 +78,17 @@ def test_what_a_user_wants_of_git_log_does_not_enter(
         "[log]\nshowSignature = true\n[i18n]\nlogOutputEncoding = latin1\n[color]\nui = always\n"
     )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    assert history.describe([commit(git, "Ä")])[0].subject == "Ä"
+    assert revisions.describe([commit(git, "Ä")])[0].subject == "Ä"
 
 
 def test_a_commit_that_was_rebased_away_is_not_a_matter_of_ancestors(git: Git) -> None:
     with pytest.raises(UnusableInputError, match="commit 111111111111 is not in this repository"):
-        history.merge_base(git("rev-parse", "HEAD"), "1" * 40)
+        revisions.merge_base(git("rev-parse", "HEAD"), "1" * 40)
 
 
 def test_a_shallow_clone_is_known_as_one(git: Git, tmp_path: Path) -> None:
     commit(git, "second")
     clone = tmp_path / "clone"
     git("clone", "--quiet", "--depth=1", f"file://{Path.cwd()}", str(clone))
-    assert not history.is_shallow()
-    assert history.is_shallow(cwd=clone)
+    assert not revisions.is_shallow()
+    assert revisions.is_shallow(cwd=clone)

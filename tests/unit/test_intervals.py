@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit import intervals
+from tracekit.runs import intervals
 
 if TYPE_CHECKING:
     import pytest
 
-    from tracekit.intervals import Ints, Union
+    from tracekit.runs.intervals import Ints, Union
 
 Pairs = list[tuple[int, int]]
 pairs = st.lists(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_meta
-from tracekit import meta as run_meta
 from tracekit.errors import UnusableInputError
-from tracekit.meta import Diagnostic, Git, Level, TableFile, Timings
+from tracekit.runs import meta as run_meta
+from tracekit.runs.meta import Diagnostic, Git, Level, TableFile, Timings
 from tracekit.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pytest
 
 from tests.runs import make_run
 from tracekit.cli.main import run as command
-from tracekit.meta import Git, Timings
-from tracekit.noise import history
+from tracekit.diff.noise import history
+from tracekit.runs.meta import Git, Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 COLLECT = ["tracekit", "collect", "--workload", "resnet50"]
 FINGERPRINT = {"workload": "resnet50", "mode": "train", "device": "cpu", "batch_size": 4, "gpu": None}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from tracekit import owners
+from tracekit.storage import owners
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys
 from pathlib import Path
-from tracekit import owners
+from tracekit.storage import owners
 with owners.holding(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.runs import make_meta
-from tracekit import pruning
 from tracekit.errors import UnusableInputError
+from tracekit.runs import run as run_module
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 GROUP = 100
 GROUPS = 8
@@ -164,5 +164,5 @@ def test_samples_of_a_window_are_those_from_its_start_until_before_its_end(store
 def test_row_groups_without_statistics_are_kept(store: Store, tmp_path: Path) -> None:
     pq.write_table(rows(0), tmp_path / "plain.parquet", row_group_size=GROUP, write_statistics=False)
     dataset = ds.dataset(tmp_path / "plain.parquet", format="parquet")
-    (part,) = pruning.row_groups_in(dataset, (0, 1)).get_fragments()
+    (part,) = run_module.row_groups_in(dataset, (0, 1)).get_fragments()
     assert part.num_row_groups == GROUPS

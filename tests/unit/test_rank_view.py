@@ -9,16 +9,16 @@ import pytest
 from samples.simulator.large import Shape
 from tests.builders import kernel, make_run
 from tests.jobs import imported
-from tracekit import rank_view
 from tracekit.errors import UnusableInputError
-from tracekit.rank_view import RankView
+from tracekit.runs import rank_view
+from tracekit.runs.rank_view import RankView
+from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 RANKED = [name for name, table in TABLES.items() if C.RANK in table.arrow.names]
 

@@ -10,10 +10,10 @@ import pytest
 from tests.runs import make_run
 from tests.traces import kernels_text
 from tracekit.errors import RunNotFoundError
-from tracekit.references import resolve
+from tracekit.runs.references import resolve
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def trace(path: Path, count: int = 3) -> str:

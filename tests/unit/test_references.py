@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.runs import make_meta, make_run
 from tests.tiers import UNTIMED, examples
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.meta import FILE_NAME
-from tracekit.run import Run
-from tracekit.store import Store
+from tracekit.runs.meta import FILE_NAME
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
     Install = Callable[..., None]
 

@@ -11,7 +11,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 BEYOND_FLOAT = 2**53 + 1
 

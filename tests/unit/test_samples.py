@@ -19,13 +19,13 @@ from tests import tiers
 from tracekit import registry
 from tracekit.analysis import analyze, available
 from tracekit.cli.collect import command
-from tracekit.collecting import Request, decide
+from tracekit.recording.workload import Request, decide
 from tracekit.schema import C, Phase
 from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 RECORDED = sorted(path.parent for path in SAMPLES.glob("recorded/*/trace.json.gz"))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs import make_meta
-from tracekit import scrubbing
-from tracekit.meta import Collector, Diagnostic, Git, Level
+from tracekit.runs import scrubbing
+from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
 HF = "hf_" + "AbCdEfGhIj" * 3
 SECRET = "s3cr3t-" + "V4lue"

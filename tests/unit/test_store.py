@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run, write_table
-from tracekit import gitinfo, owners
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.store import Store, locate
+from tracekit.runs import revisions
+from tracekit.runs.store import Store, locate
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -67,7 +68,7 @@ def test_a_process_killed_while_writing_leaves_no_run(store: Store) -> None:
         import sys
         from pathlib import Path
         from tests.runs import step_rows, write_table
-        from tracekit.store import Store
+        from tracekit.runs.store import Store
         with Store(Path({str(store.path)!r})).draft() as draft:
             write_table(draft.path, "steps", step_rows(0))
             print("written", flush=True)
@@ -135,8 +136,8 @@ def test_a_reference_that_names_no_single_run_is_refused(store: Store, reference
 
 
 def test_a_git_revision_names_the_newest_run_recorded_there(store: Store, git: Git) -> None:
-    make_run(store, git=gitinfo.state())
-    newest = make_run(store, after_s=1, git=gitinfo.state())
+    make_run(store, git=revisions.state())
+    newest = make_run(store, after_s=1, git=revisions.state())
     git("commit", "--quiet", "--allow-empty", "--message=second")
     assert store.resolve("git:HEAD~1") == newest
     with pytest.raises(RunNotFoundError, match="no runs at HEAD"):
@@ -185,7 +186,7 @@ def test_the_store_lies_where_it_is_named_else_in_the_repository(
 
 
 def test_a_run_that_cannot_be_read_blocks_no_other(store: Store, git: Git) -> None:
-    good = make_run(store, label="mine", git=gitinfo.state())
+    good = make_run(store, label="mine", git=revisions.state())
     for second, text in ((1, "{"), (2, '{"schema_version": 0}'), (3, '{"schema_version": "\xff"}')):
         (make_run(store, after_s=second, label="mine").path / "run.json").write_text(text)
     for reference in ("mine", good.id[:16], "git:HEAD"):
@@ -218,7 +219,7 @@ def test_a_full_disk_at_the_end_leaves_nothing(store: Store, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "")
 
-    monkeypatch.setattr("tracekit.store.run_meta.write", full)
+    monkeypatch.setattr("tracekit.runs.store.run_meta.write", full)
     with pytest.raises(UnusableInputError, match="cannot be written: No space left"):
         make_run(store)
     assert (store.runs(), temporary(store)) == ([], [])

@@ -13,16 +13,16 @@ import pytest
 from tests.runs import make_run, of_old, step_rows
 from tracekit.analysis import Analysis, Result, _guarded
 from tracekit.errors import PluginError, UnusableInputError
-from tracekit.export.reading import Source
-from tracekit.query import ask, read
-from tracekit.query.views import KNOWN
+from tracekit.export.query import ask, read
+from tracekit.export.tables import Source
+from tracekit.export.views import KNOWN
 from tracekit.schema import STEPS, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 ROWS = 2
 READERS: dict[str, Callable[[Run], Any]] = {

@@ -21,11 +21,11 @@ from tracekit.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ab.engine import Moment, Watcher
-    from tracekit.ab.report import Question, Report
-    from tracekit.measuring.program import Reading
+    from tracekit.experiments.ab import Moment, Watcher
+    from tracekit.experiments.ab_state import Question, Report
+    from tracekit.experiments.measure import Reading
     from tracekit.stats.comparison import Comparison
-    from tracekit.stats.sequential import Look
+    from tracekit.stats.tests import Look
 
 
 @click.command("ab")
@@ -89,8 +89,8 @@ def command(
     tracekit ab HEAD~1 HEAD -k 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
-    from tracekit.ab.design import Design
-    from tracekit.ab.report import Question
+    from tracekit.experiments.ab import Design
+    from tracekit.experiments.ab_state import Question
 
     design = Design(
         k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup
@@ -114,7 +114,7 @@ def command(
 
 
 def _reading(pattern: str | None, unit: str) -> Reading | None:
-    from tracekit.measuring.program import Reading
+    from tracekit.experiments.measure import Reading
 
     if pattern is None:
         return None
@@ -128,8 +128,8 @@ def _reading(pattern: str | None, unit: str) -> Reading | None:
 
 
 def _answer(question: Question, store: str | None) -> Report:
-    from tracekit.ab.engine import compare_commits
-    from tracekit.measuring.process import ProgramError
+    from tracekit.experiments.ab import compare_commits
+    from tracekit.experiments.process import ProgramError
 
     try:
         return compare_commits(open_store(store), question, watcher=_watcher())
@@ -143,7 +143,7 @@ def _answer(question: Question, store: str | None) -> Report:
 
 
 def _watcher() -> Watcher:
-    from tracekit.ab.engine import Watcher
+    from tracekit.experiments.ab import Watcher
 
     return Watcher(say=lambda text: click.echo(f"tracekit: {text}", err=True), measuring=_begin, looked=_look)
 

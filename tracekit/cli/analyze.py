@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, fresh_option, open_store, scheduler_option, store_option
-from tracekit.cli.some_ranks import narrowed, rank_option, reading
+from tracekit.cli.options import (
+    format_option,
+    fresh_option,
+    narrowed,
+    open_store,
+    rank_option,
+    reading,
+    scheduler_option,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
     from tracekit.render.results import Results
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 _WITH_INTEGRITY = ("table", "markdown")
 """Formats that begin with the integrity verdict."""
@@ -73,8 +81,8 @@ def command(
 
         click.echo(listing(available(), output_format), nl=False)
         return
-    from tracekit.keeping import Shelf
-    from tracekit.references import resolve
+    from tracekit.analysis.cache import Shelf
+    from tracekit.runs.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)
@@ -126,7 +134,7 @@ def _rendered(
     against: str,
 ) -> str:
     from tracekit.render import results as render
-    from tracekit.render.terminal import DEFAULT_LIMIT
+    from tracekit.render.layout import DEFAULT_LIMIT
 
     shown = render.only_table(results, table) if table else results
     if output_format == "json":

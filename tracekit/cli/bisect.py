@@ -22,9 +22,8 @@ from tracekit.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.bisecting import Bisection, Search
-    from tracekit.bisecting.asking import Question
-    from tracekit.bisecting.model import Subject
+    from tracekit.experiments.bisect import Bisection, Question, Search
+    from tracekit.experiments.bisect_model import Subject
 
 
 @click.command("bisect")
@@ -104,8 +103,7 @@ def command(
 
 
 def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
-    from tracekit.bisecting import bisect
-    from tracekit.bisecting.asking import asked
+    from tracekit.experiments.bisect import asked, bisect
 
     store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)

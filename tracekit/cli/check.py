@@ -11,7 +11,7 @@ from tracekit.cli.options import format_of, open_store, store_option, threshold_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.checking import Gate
+    from tracekit.experiments.gate import Gate
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")
 _WITH_CAUSES = ("table", "json", "markdown", "html")
@@ -106,7 +106,7 @@ def command(
     tracekit check --against origin/main --threshold 5% --format markdown > comment.md
     tracekit check --against before --label after --varying torch
     """  # noqa: D301 (click reads the \b)
-    from tracekit.checking import Options, check
+    from tracekit.experiments.gate import Options, check
 
     options = Options(
         metrics=metrics,
@@ -127,13 +127,13 @@ def command(
 
 
 def _writer(output_format: str) -> Callable[[Gate], str]:
-    from tracekit.render import check_ci, check_html, check_json, check_markdown, check_text
+    from tracekit.render import check, check_ci
 
     return {
-        "json": check_json.as_json,
-        "html": check_html.as_html,
-        "markdown": check_markdown.as_markdown,
+        "json": check.as_json,
+        "html": check_ci.as_html,
+        "markdown": check_ci.as_markdown,
         "junit": check_ci.as_junit,
         "github": check_ci.as_github,
-        "table": check_text.as_text,
+        "table": check.as_text,
     }[output_format]

@@ -1,15 +1,121 @@
-"""`tracekit collect`: profile a built-in workload, or the user's program, into the store."""
+"""Output of `tracekit collect` about its new runs."""
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from click.core import ParameterSource
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.collected import show
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
-from tracekit.cli.own_program import choose, record
+from tracekit.errors import ProgramFailedError
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
+
+if TYPE_CHECKING:
+    from tracekit.recording.workload import Program
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+
+SUMMARY = "gpu_breakdown"
+SUMMARY_TABLES = ("whole", "host")
+SUMMARY_ROWS = 8
+
+
+def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
+    """Print new runs in a format; with `err`, on stderr, as stdout is the program's."""
+    ids = [run.id for run in runs]
+    if output_format == "json":
+        from tracekit import render
+
+        click.echo(render.envelope("collect", runs=ids), err=err)
+    elif output_format == "csv":
+        click.echo("\n".join(["run", *ids]), err=err)
+    elif output_format == "markdown":
+        click.echo("\n".join(["| run |", "| --- |", *(f"| {name} |" for name in ids)]), err=err)
+    else:
+        summary(runs[-1], err=err)
+
+
+def summary(run: Run, *, err: bool = False) -> None:
+    """Print the step time of a run and a summary of where the time went."""
+    import statistics
+
+    from tracekit import analysis, render
+
+    if run.meta.timings:
+        steps = run.meta.timings.step_ns
+        median = render.human(statistics.median_low(steps), "ns")
+        click.echo(f"\nStep time without the profiler: {median} (median of {len(steps)} steps)", err=err)
+
+    result = analysis.analyze(run, SUMMARY)
+    more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"
+    for spec in analysis.get(SUMMARY).tables:
+        if spec.name in SUMMARY_TABLES and spec.name in result.tables:
+            table = result.tables[spec.name]
+            text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
+            click.echo("\n" + text, nl=False, err=err)
+
+
+def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+        UsageError: Both or neither of a workload and a program are given, or an option of the other.
+    """
+    if program and workload:
+        raise click.UsageError(f"--workload {workload} and the program {program[0]} cannot be combined.")
+    if not program and not workload:
+        raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
+    others = WorkloadOptions if program else ProgramOptions
+    given = [one.flag for one in declared(others) if _is_given(ctx, one.name)]
+    if given:
+        kind, whose = (
+            ("a built-in workload", "pass your program's options after its name")
+            if program
+            else ("your program", "for a workload, use --warmup")
+        )
+        is_are = "is an option" if len(given) == 1 else "are options"
+        raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def record(store: Store, program: Program, *, output_format: str) -> int:
+    """Run the program, report the new runs on standard error, and return the program's exit code."""
+    from tracekit.recording.program import collect_program
+
+    runs: list[Run] = []
+    code = 0
+    while len(runs) < program.repeat and not code:
+        try:
+            run = collect_program(store, program, progress=_progress)
+        except ProgramFailedError as error:
+            click.echo(f"tracekit: {error.message}; {error.hint}", err=True)
+            return error.program_code
+        runs.append(run)
+        code = (run.meta.workload or {}).get("exit_code", 0)
+        if output_format == "table":
+            click.echo(run.id, err=True)
+    _warn(runs[-1])
+    show(runs, output_format, err=True)
+    return code
+
+
+def _progress(part: str, done: int, _total: int) -> None:
+    """Report the import; the program uses the terminal until then."""
+    if part == "import" and done == 0:
+        click.echo("tracekit: program finished; importing the profile", err=True)
+
+
+def _warn(run: Run) -> None:
+    for diagnostic in run.meta.diagnostics:
+        if diagnostic.level != "info":
+            click.echo(f"tracekit: {diagnostic.message}", err=True)
+
 
 _DECLARED = {
     "Options": declared(RecordingOptions),
@@ -55,7 +161,7 @@ def command(
     """  # noqa: D301 (click reads the \b)
     choose(ctx, program=program, workload=given["workload"])
     place = open_store(store)
-    from tracekit.collecting import Program, Request, collect
+    from tracekit.recording.workload import Program, Request, collect
 
     if program:
         wanted = Program(command=program, **_of(Program, given))

@@ -59,7 +59,7 @@ def _serving() -> ModuleType:
     from tracekit.errors import MissingDependencyError
 
     try:
-        return import_module("tracekit.dashboards.serving")
+        return import_module("tracekit.dashboards.app")
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"the dashboard needs the package {error.name!r}",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli import watched
+from tracekit.cli import progress
 from tracekit.cli.options import (
     FORMATS,
     format_of,
@@ -72,11 +72,11 @@ def command(
     Runs of different work (batch size, shapes, GPU, ...) are not compared, and the exit code is 4, unless the
     difference is ignored with --varying.
     """
-    from tracekit.diff import Options, diff, sides
+    from tracekit.diff import Options, diff, model
 
-    place, names = open_store(store), sides.pair(references)
-    base, head = (sides.runs_of(place, name) for name in names)
-    unlike = tuple(filter(None, dict.fromkeys(sides.left_out(place, name) for name in names)))
+    place, names = open_store(store), model.pair(references)
+    base, head = (model.runs_of(place, name) for name in names)
+    unlike = tuple(filter(None, dict.fromkeys(model.left_out(place, name) for name in names)))
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
         found = diff(
@@ -107,7 +107,7 @@ def _exit_code(found: Diff, *, use_exit_code: bool) -> ExitCode:
 
 def _rendered(found: Diff, output_format: str, limit: int | None, code: ExitCode) -> str:
     if output_format in {"json", "csv"}:
-        from tracekit.render.diff_json import as_csv, as_json
+        from tracekit.render.diff_text import as_csv, as_json
 
         if output_format == "csv":
             return as_csv(found, limit=limit or 0)
@@ -117,11 +117,11 @@ def _rendered(found: Diff, output_format: str, limit: int | None, code: ExitCode
 
 def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str:
     if output_format == "html":
-        from tracekit.render.diff_html import as_html
+        from tracekit.render.diff_documents import as_html
 
         return as_html(found, **options)
     if output_format == "markdown":
-        from tracekit.render.diff_markdown import as_markdown
+        from tracekit.render.diff_documents import as_markdown
 
         return as_markdown(found, **options)
     from tracekit.render.diff_text import as_text
@@ -132,7 +132,7 @@ def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Show the current stage on stderr, if it is a terminal."""
-    console = watched.console()
+    console = progress.terminal_console()
     if console is None:
         yield lambda _: None
         return

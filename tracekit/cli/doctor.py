@@ -30,10 +30,11 @@ def command(*, store: str | None, output_format: str, compiling: bool) -> int:
     Each check is ok, warn (limited) or missing (not available). Exits with 5 if nothing can be collected
     because torch is missing; importing and analyzing still work.
     """
-    from tracekit import doctor, render
+    from tracekit import render
     from tracekit.analysis import Column
     from tracekit.errors import ExitCode
-    from tracekit.store import locate
+    from tracekit.recording import doctor
+    from tracekit.runs.store import locate
 
     if compiling:
         doctor.compile_scanner()

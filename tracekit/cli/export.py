@@ -12,9 +12,8 @@ from tracekit.cli.options import open_store, store_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.export.reading import Source
-    from tracekit.pruning import Window
-    from tracekit.run import Run
+    from tracekit.export.tables import Source
+    from tracekit.runs.run import Run, Window
 
 _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
 
@@ -56,8 +55,8 @@ def command(
     tracekit export latest --steps 3:5 -o steps.json
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
-    from tracekit.export.reading import Source
-    from tracekit.references import resolve
+    from tracekit.export.tables import Source
+    from tracekit.runs.references import resolve
 
     found = resolve(open_store(store), run)
     source = Source(found, _window(found, steps) if steps else None)
@@ -72,8 +71,8 @@ def command(
 def _window(run: Run, steps: str) -> Window:
     """Return the time window from the start of the first step to the end of the last, on host and device."""
     from tracekit.errors import UnusableInputError
+    from tracekit.runs.rank_view import END_NS, step_windows
     from tracekit.schema import C
-    from tracekit.windows import END_NS, step_windows
 
     first, _, last = steps.partition(":")
     if not first.isdecimal() or not (last or first).isdecimal():
@@ -99,8 +98,7 @@ def _to_stdout(source: Source, target: str) -> None:
 
 
 def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
-    from tracekit.export.chrome import chrome_trace
-    from tracekit.export.packing import gzipped
+    from tracekit.export.chrome import chrome_trace, gzipped
 
     pieces = chrome_trace(source.run, window=source.window)
     return gzipped(pieces) if packed else pieces
@@ -108,7 +106,7 @@ def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
 
 def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
     from tracekit.export import tables
-    from tracekit.export.output import whole
+    from tracekit.export.tables import whole
 
     with whole(path, overwrite=force) as beside:
         if target == "perfetto":

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, fresh_option, open_store, scheduler_option, store_option
-from tracekit.cli.some_ranks import narrowed, rank_option, reading
+from tracekit.cli.options import (
+    format_option,
+    fresh_option,
+    narrowed,
+    open_store,
+    rank_option,
+    reading,
+    scheduler_option,
+    store_option,
+)
 
 if TYPE_CHECKING:
-    from tracekit.findings import Advice, Ranked
+    from tracekit.analysis.findings import Advice, Ranked
 
 _SEVERITIES = ("info", "warn", "high")
 
@@ -53,11 +61,11 @@ def command(
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
     """
+    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.findings import advise
     from tracekit.cli.analyze import chosen
     from tracekit.cli.progress import analysis_progress
-    from tracekit.findings import advise
-    from tracekit.keeping import Shelf
-    from tracekit.references import resolve
+    from tracekit.runs.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)
@@ -74,12 +82,12 @@ def _at_least(severity: str) -> tuple[str, ...]:
 
 
 def _rendered(run_id: str, findings: list[Ranked], advice: Advice, output_format: str) -> str:
-    from tracekit.render import findings as render
+    from tracekit.render import results as render
     from tracekit.render.results import INTEGRITY, verdict_line
 
     if output_format == "csv":
-        return render.as_csv(findings)
+        return render.findings_csv(findings)
     found = {analysis.name: result for analysis, result in advice.results}
     verdict = verdict_line(found[INTEGRITY]).strip() if INTEGRITY in found else ""
-    writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
+    writers = {"json": render.findings_json, "markdown": render.findings_markdown, "table": render.as_text}
     return writers[output_format](run_id, findings, advice, verdict)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tracekit.errors import TracekitError
-    from tracekit.fleet import Workers
-    from tracekit.places import Place
-    from tracekit.run import Run
+    from tracekit.executors import Workers
+    from tracekit.runs.run import Run
+    from tracekit.storage import Place
 
 _LIBRARIES = {
     "OPENBLAS_NUM_THREADS": "1",  # imports use no BLAS, whose idle threads would spin
@@ -55,9 +55,8 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     """  # noqa: D301 (click reads the \b)
     with _without_gc(), _environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
-        from tracekit.errors import TracekitError
+        from tracekit.errors import TracekitError, printable
         from tracekit.ingest.importer import import_each
-        from tracekit.spelling import printable
 
     named = printable(label) if label is not None else None
     errors: dict[str, TracekitError] = {}
@@ -99,20 +98,20 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _cluster(scheduler: str) -> AbstractContextManager[Workers]:
-    from tracekit.fleet import workers  # slow to import, and needed only for a cluster
+    from tracekit.executors import workers  # slow to import, and needed only for a cluster
 
     return workers(scheduler)
 
 
 def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
     """Expand the paths to places; paths that cannot be expanded are added to the errors."""
-    from tracekit import places
+    from tracekit import storage
     from tracekit.errors import TracekitError
 
     found: list[Place] = []
     for path in paths:
         try:
-            found += places.expand(path)
+            found += storage.expand(path)
         except TracekitError as error:
             errors[error.message] = error
     return found
@@ -129,7 +128,7 @@ def _fail(errors: list[TracekitError]) -> None:
 
 
 def _warn(run: Run) -> None:
-    from tracekit.alike import together
+    from tracekit.runs.meta import together
 
     for diagnostic in together(run.meta.diagnostics):
         if diagnostic.level != "info":

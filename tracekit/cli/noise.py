@@ -9,7 +9,7 @@ from tracekit.cli.options import format_option, open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
-    from tracekit.noise import History, Series
+    from tracekit.diff.noise import History, Series
 
 
 @click.command("noise")
@@ -27,7 +27,7 @@ def command(*, output_format: str, store: str | None) -> None:
     JSON: {"schema": "tracekit.noise/1", "series": [{"series": ..., "sigma": ..., ...}]}.
     """
     from tracekit import render
-    from tracekit.noise import history
+    from tracekit.diff.noise import history
 
     opened = open_store(store)
     found = history(opened.readable())
@@ -40,7 +40,7 @@ def command(*, output_format: str, store: str | None) -> None:
 
 
 def _row(one: Series) -> dict[str, Any]:
-    from tracekit.noise import LOOKS
+    from tracekit.diff.noise import LOOKS
 
     noise = one.noise
     detectable = {f"detectable_{k}": noise.mde(k) for k in LOOKS}

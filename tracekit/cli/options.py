@@ -1,18 +1,63 @@
-"""Options that several commands share."""
+"""Durations as command-line values."""
 
 from __future__ import annotations
 
+import math
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.percent import Percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tracekit.store import Store
+    from tracekit.executors import Workers
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
     from tracekit.workloads.options import Option
 
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])?")
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]
+    """A duration such as `30m`, `12h`, `7d` or `2w`, in seconds; a number without a unit is in days."""
+
+    name = "age"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert to seconds; a float is returned unchanged."""
+        if isinstance(value, float):
+            return value
+        match = _AGE.fullmatch(str(value).strip().lower())
+        if match is None or not math.isfinite(float(match[1])):
+            self.fail(f"{str(value)!r} is not a duration; use 30m, 12h, 7d or 2w", param, ctx)
+        return float(match[1]) * _UNITS[match[2] or "d"]
+
+
+class Percent(click.ParamType):  # type: ignore[type-arg]
+    """A percentage such as `7%` or `7`, or a fraction such as `0.07`, converted to a fraction."""
+
+    name = "percent"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert to a fraction; a float is returned unchanged."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            self.fail(f"{text!r} is not a percentage; use 7%", param, ctx)
+        share = number / 100 if text.endswith("%") or number >= 1 else number
+        if not 0 < share < float("inf"):
+            self.fail("it must be above 0", param, ctx)
+        return share
+
+
+if TYPE_CHECKING:
     Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
 FORMATS = ("table", "json", "csv", "markdown")
@@ -106,6 +151,60 @@ def varying_option(text: str) -> Decorator:
 
 def open_store(option: str | None) -> Store:
     """Open the store given by the option or the environment."""
-    from tracekit.store import Store, locate
+    from tracekit.runs.store import Store, locate
 
     return Store(locate(option))
+
+
+ALL = "all"
+
+rank_option = click.option(
+    "--rank",
+    "ranks",
+    multiple=True,
+    metavar="N",
+    help="Read only this rank or range, such as 0-7; repeatable. `all` reads all ranks at once, whatever "
+    "memory that takes.",
+)
+
+
+def narrowed(run: Run, ranks: Sequence[str]) -> Run:
+    """Restrict a run to the selected ranks, if any.
+
+    Raises:
+        UnusableInputError: A selection is not a rank or range, or the run does not have it.
+    """
+    if not ranks:
+        return run
+    if ALL in ranks:
+        return run.of_ranks(*run.ranks)
+    return run.of_ranks(*(rank for word in ranks for rank in _numbers(word)))
+
+
+def _numbers(word: str) -> range:
+    from tracekit.errors import UnusableInputError
+
+    first, dash, last = word.partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash) and int(first) <= int(last or first):
+        return range(int(first), int(last or first) + 1)
+    raise UnusableInputError(
+        f"--rank {word!r} is not a rank or range", hint="use --rank 17, --rank 0-7 or --rank all"
+    )
+
+
+@contextmanager
+def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
+    """Start the workers that read the ranks of a run, if any: a cluster or processes of this machine.
+
+    Raises:
+        TracekitError: The cluster cannot be used.
+    """
+    from tracekit.analysis.by_rank import processes
+    from tracekit.executors import workers
+
+    count = None if scheduler else processes(run)
+    if count == 0:
+        yield None
+        return
+    with workers(scheduler, count=count) as started:
+        yield started

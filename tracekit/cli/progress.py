@@ -1,30 +1,55 @@
-"""Progress bars on stderr, if it is a terminal."""
+"""Detection of a terminal on stderr; rich is imported only if there may be one."""
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli import watched
-
-_EXPLAINED = {"build": "build: compiling the C++ program, once"}
-"""Descriptions of stages that take long."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import Console
     from rich.progress import TaskID
 
     from tracekit.analysis import Progress as AnalysisProgress
-    from tracekit.collecting import Progress as StepProgress
     from tracekit.ingest import Progress
+    from tracekit.recording.workload import Progress as StepProgress
+
+
+_OVERRULING = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables that make rich treat any stream as a terminal."""
+
+
+def terminal_console() -> Console | None:
+    """Return the console on stderr; None if it is not a terminal."""
+    if not _may_be():
+        return None
+    from rich.console import Console
+
+    found = Console(stderr=True)
+    return found if found.is_terminal else None
+
+
+def _may_be() -> bool:
+    """Tell whether rich could treat stderr as a terminal, without importing it."""
+    try:
+        return any(name in os.environ for name in _OVERRULING) or sys.stderr.isatty()
+    except (AttributeError, ValueError):  # stderr is missing or closed
+        return False
+
+
+_EXPLAINED = {"build": "build: compiling the C++ program, once"}
+"""Descriptions of stages that take long."""
 
 
 @contextmanager
 def byte_progress(verb: str) -> Iterator[Progress]:
     """Show a bar of bytes read per file, on a terminal; removed at the end."""
-    console = watched.console()
+    console = terminal_console()
     if console is None:
         yield lambda _name, _done, _size: None
         return
@@ -45,7 +70,7 @@ def byte_progress(verb: str) -> Iterator[Progress]:
 @contextmanager
 def step_progress(prefix: str) -> Iterator[StepProgress]:
     """Show a bar on a terminal, else a line per stage, on stderr."""
-    console = watched.console()
+    console = terminal_console()
     if console is None:
 
         def line(part: str, done: int, total: int) -> None:
@@ -76,7 +101,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 @contextmanager
 def analysis_progress() -> Iterator[AnalysisProgress]:
     """Show a bar of analyses, on a terminal; removed at the end."""
-    console = watched.console()
+    console = terminal_console()
     if console is None:
         yield lambda _title, _done, _total: None
         return

@@ -11,9 +11,9 @@ from tracekit.cli.options import format_option, open_store, store_option
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tracekit.query import Answer, Statement
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.export.query import Answer, Statement
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @click.command("query")
@@ -94,10 +94,10 @@ def command(
     if tables or sql is None:
         click.echo(_tables(output_format), nl=False)
         return
-    from tracekit.query import read
-    from tracekit.query.views import KNOWN
+    from tracekit.export.query import read
+    from tracekit.export.views import KNOWN
+    from tracekit.render.layout import DEFAULT_LIMIT
     from tracekit.render.query import pieces
-    from tracekit.render.terminal import DEFAULT_LIMIT
 
     statement = read(sys.stdin.read() if sql == "-" else sql, KNOWN)
     most = DEFAULT_LIMIT if limit is None and output_format == "table" else limit or 0
@@ -119,8 +119,8 @@ def _asked(
     limit: int,
     took: tuple[float, float | None],
 ) -> AbstractContextManager[Answer]:
-    from tracekit.query import Limits, ask
-    from tracekit.query.views import RUNS
+    from tracekit.export.query import Limits, ask
+    from tracekit.export.views import RUNS
 
     listed = store.readable() if every or RUNS.name in statement.tables else []
     runs = listed if every else _runs(store, references) if statement.tables - {RUNS.name} else []
@@ -132,7 +132,7 @@ def _asked(
 
 def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
     """Resolve the references to distinct runs."""
-    from tracekit.references import resolve
+    from tracekit.runs.references import resolve
 
     found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
     return list(found.values())
@@ -141,8 +141,7 @@ def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
 def _tables(output_format: str) -> str:
     from tracekit import render
     from tracekit.analysis import Column
-    from tracekit.query.units import unit
-    from tracekit.query.views import KNOWN
+    from tracekit.export.views import KNOWN, unit
 
     columns = [
         Column("table", "", "table"),

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.findings import Advice
-    from tracekit.keeping import Shelf
-    from tracekit.run import Run
+    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.findings import Advice
+    from tracekit.runs.run import Run
 
 _SHOWN = (
     "gpu_breakdown", "idle_gaps", "steps", "kernels", "ops", "h2d_copies", "d2h_copies", "memory",
@@ -70,9 +70,9 @@ def command(
     tracekit report latest -o report.html
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
-    from tracekit.export.output import whole
-    from tracekit.keeping import Shelf
-    from tracekit.references import resolve
+    from tracekit.analysis.cache import Shelf
+    from tracekit.export.tables import whole
+    from tracekit.runs.references import resolve
 
     names = _names(analyses)
     place = open_store(store)
@@ -129,8 +129,8 @@ def _title(run: Run) -> str:
 def _analyzed(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
+    from tracekit.analysis.findings import gather
     from tracekit.cli.progress import analysis_progress
-    from tracekit.findings import gather
 
     shown: dict[str, tuple[Analysis, Result]] = {}
 

@@ -11,8 +11,8 @@ from tracekit.cli.options import open_store, store_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @click.command("rm")

@@ -9,8 +9,8 @@ from tracekit.cli.options import format_option, open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @click.command("runs")

@@ -70,14 +70,17 @@ def run_command(
     Exit codes: 0 at least one cell was measured, 5 none, 130 interrupted.
     """
     from tracekit import registry
-    from tracekit.cli.sweep_progress import finished
+    from tracekit.cli.sweep import finished
     from tracekit.cli.workloads import tell_left_out
-    from tracekit.suite import plan
-    from tracekit.sweeping import grid
+    from tracekit.experiments import sweep_table
+    from tracekit.experiments.suite import plan
 
     if not only:
         tell_left_out(registry.load_all(registry.WORKLOADS)[1])
-    ways = {"levels": grid.names(level, "--level"), "backends": grid.names(backend, "--backend")}
+    ways = {
+        "levels": sweep_table.names(level, "--level"),
+        "backends": sweep_table.names(backend, "--backend"),
+    }
     wanted = plan(size=size, only=only, domains=domain, repeats=repeat, **ways)
     found = finished(open_store(store), wanted, restart=restart, retry=retry)
     measured = sum(one.values is not None for one in found.records().values())
@@ -107,9 +110,9 @@ def report_command(
     """
     from pathlib import Path
 
+    from tracekit.experiments.suite import report
+    from tracekit.experiments.sweep import find
     from tracekit.render import suite as render
-    from tracekit.suite import report
-    from tracekit.sweeping import find
 
     found = report(find(open_store(store), suite, kind="suite"))
     if output is None and png is None:

@@ -1,17 +1,109 @@
-"""`tracekit sweep`: measure a workload over a grid of settings."""
+"""Progress of a sweep on stderr."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
+from tracekit.cli import progress
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
+from tracekit.cli.progress import step_progress
 from tracekit.errors import ExitCode
+from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
 
 if TYPE_CHECKING:
-    from tracekit.sweeping import Folder, Plan
+    from collections.abc import Iterator
+
+    from tracekit.experiments.sweep import Cell, Folder, Moment, Plan, Record, Watcher
+    from tracekit.runs.store import Store
+
+
+_ALWAYS = ("mode", "level", "resolution", "batch_size")
+
+
+@contextmanager
+def watching() -> Iterator[Watcher]:
+    """Print a line before each measurement with the time left, and a line for each failure."""
+    from tracekit.experiments.sweep import Watcher
+    from tracekit.recording.workload import silent
+
+    if progress.terminal_console() is None:
+        yield Watcher(before=_begin, after=_end, progress=silent)
+        return
+    with step_progress("") as steps:
+        yield Watcher(before=_begin, after=_end, progress=steps)
+
+
+def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
+    """Measure the missing cells of a plan, with progress on stderr.
+
+    Args:
+        store: The store.
+        plan: The plan of the sweep or suite.
+        restart: Discard earlier results.
+        retry: Measure failed cells again.
+
+    Raises:
+        UnusableInputError: Another process is measuring it.
+    """
+    from tracekit.experiments import sweep_folder
+    from tracekit.experiments.sweep import finish
+
+    found = sweep_folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
+    if retry:
+        with found.alone():
+            found.forget_failures()
+    if known := len(found.records()):
+        click.echo(f"tracekit: resuming {found.id} after {known} measurements", err=True)
+    try:
+        with watching() as watcher:
+            finish(store, found, watcher=watcher)
+    except KeyboardInterrupt:
+        click.echo("tracekit: finished cells are saved; run the same command to resume", err=True)
+        raise
+    return found
+
+
+def _begin(moment: Moment) -> None:
+    left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
+    of = "" if moment.total is None else f" of {moment.total}"
+    click.echo(f"{moment.number}{of}: {named(moment.cell)}{left}", err=True)
+
+
+def _end(cell: Cell, record: Record) -> None:
+    if record.values is None:
+        click.echo(f"  {named(cell)}: {record.outcome}: {record.reason}", err=True)
+
+
+def named(cell: Cell) -> str:
+    """Describe a cell by its settings that differ from the defaults."""
+    known = asdict(cell.settings)
+    usual = {**{one.name: one.default for one in declared(WorkloadOptions)}, "backend": INDUCTOR}
+    others = [
+        f"{name} {value}".replace("_", " ")
+        for name, value in known.items()
+        if name not in {*_ALWAYS, "workload"} and value not in {None, False, usual.get(name)}
+    ]
+    sizes = f"resolution {cell.settings.resolution}, batch {cell.settings.batch_size}"
+    return ", ".join([f"{cell.settings.workload} {cell.settings.mode} {cell.settings.level}", sizes, *others])
+
+
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    Example:
+        >>> duration(75), duration(8), duration(7300)
+        ('1 min 15 s', '8 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
 
 _AXES = {
     "--batch-size": "Batch sizes: 8,16,32 or 8..1024*2.",
@@ -83,8 +175,7 @@ def command(
     tracekit sweep --workload resnet50 --search-batch
     tracekit sweep --show latest --format csv
     """  # noqa: D301 (click reads the \b)
-    from tracekit.cli.sweep_progress import finished
-    from tracekit.sweeping import find
+    from tracekit.experiments.sweep import find
 
     place = open_store(store)
     if show is not None:
@@ -98,14 +189,14 @@ def command(
 
 
 def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
-    from tracekit.sweeping import grid
-    from tracekit.sweeping.model import Plan
+    from tracekit.experiments import sweep_table
+    from tracekit.experiments.sweep_model import Plan
 
     axes = _values(given)
     if search:
         axes.setdefault("mode", ("infer",))
         axes["batch_size"] = _first(axes.get("batch_size", (1,)))
-    cells = grid.cells(workload, axes, device=given["device"], size=given["size"])
+    cells = sweep_table.cells(workload, axes, device=given["device"], size=given["size"])
     common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 
@@ -113,7 +204,7 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
 def _check_collector(name: str, *, profile: bool) -> None:
     """Refuse a collector that would fail in every cell."""
     from tracekit import registry
-    from tracekit.collecting import DEFAULT_COLLECTOR
+    from tracekit.recording.workload import DEFAULT_COLLECTOR
 
     if name == "auto":
         return
@@ -130,31 +221,31 @@ def _first(batches: tuple[int, ...]) -> tuple[int, ...]:
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:
     """Parse the values of the given axes."""
-    from tracekit.sweeping import grid
+    from tracekit.experiments import sweep_table
 
     readers: dict[str, Any] = {
-        "batch_size": grid.numbers,
-        "resolution": grid.numbers,
-        "threads": grid.threads,
-        "pin_memory": grid.switches,
+        "batch_size": sweep_table.numbers,
+        "resolution": sweep_table.numbers,
+        "threads": sweep_table.threads,
+        "pin_memory": sweep_table.switches,
     }
     return {
-        name: readers.get(name, grid.names)(given[name], flag(name))
-        for name in grid.AXES
+        name: readers.get(name, sweep_table.names)(given[name], flag(name))
+        for name in sweep_table.AXES
         if given[name] is not None
     }
 
 
 def _print(folder: Folder, output_format: str) -> int:
-    from tracekit.render import sweep
-    from tracekit.sweeping import rows
+    from tracekit.experiments.sweep import rows
+    from tracekit.render import suite
 
     done = folder.records()
     found = rows(folder.plan, done)
-    notes = sweep.notes(folder.id, folder.plan, found, done)
-    click.echo(sweep.as_text(folder.id, folder.plan, found, output_format, said=notes), nl=False)
+    notes = suite.notes(folder.id, folder.plan, found, done)
+    click.echo(suite.sweep_text(folder.id, folder.plan, found, output_format, said=notes), nl=False)
     for note in notes:
         click.echo(f"tracekit: {note}", err=True)
     measured = any(row.n for row in found)
-    pending = any(row.outcome == sweep.PENDING for row in found)
+    pending = any(row.outcome == suite.PENDING for row in found)
     return int(ExitCode.OK if measured or pending else ExitCode.NOTHING_MEASURED)

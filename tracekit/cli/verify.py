@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.analysis import Column
-    from tracekit.run import Run
-    from tracekit.store import Store
-    from tracekit.verifying import Verdict
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+    from tracekit.runs.verify import Verdict
 
 
 @click.command("verify")
@@ -44,7 +44,7 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
     """  # noqa: D301 (click reads the \b)
     from tracekit import render
     from tracekit.cli.progress import byte_progress
-    from tracekit.verifying import verify
+    from tracekit.runs.verify import verify
 
     opened = open_store(store)
     chosen = _chosen(opened, runs)
@@ -60,16 +60,16 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
 
 def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
     """Resolve the references to distinct runs; without any, all of the store, readable or not."""
-    from tracekit import places
-    from tracekit.meta import RUN_ID
-    from tracekit.run import Run
+    from tracekit import storage
+    from tracekit.runs.meta import RUN_ID
+    from tracekit.runs.run import Run
 
     if references:
         return list({run.path.resolve(): run for run in map(store.resolve, references)}.values())
     with store.reading():
         if not store.path.is_dir():
             return []
-        found = places.inside(store.path)
+        found = storage.inside(store.path)
     return [Run(path) for path in found if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
 

@@ -1,39 +1,235 @@
-"""Compare two runs, or two groups of runs: comparability first, then what changed and what it is made of."""
+"""Names of work that only one of two runs has, whether or not it was matched with work of another name.
+
+A field that decides (GPU, workload, its configuration and shapes, dtype, profiler flags, step marker) must be
+equal or declared to vary; one that may explain a difference (versions, host) is a warning. What only one side
+says is a warning too: an imported trace knows little, and unknown is not different.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tracekit import analysis
-from tracekit.diff import (
-    alone,
-    comparability,
-    doubts,
-    idle,
-    judge,
-    matching,
-    pieces,
-    rollup,
-    shapes,
-    spans,
-    wall,
-    work,
-)
-from tracekit.diff.metrics import measure, step_times, typical
-from tracekit.diff.model import Compared, Diff, Side, Verdict
+from tracekit.diff import judge, ledgers, matching, pieces, spans
+from tracekit.diff.judge import measure, step_times, typical
+from tracekit.diff.ledgers import OneSided
+from tracekit.diff.matching import GROUP, SIDE
+from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
+from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.runs.meta import WORKLOAD_FIELDS
+from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import pandas as pd
 
     from tracekit.analysis import Analysis, Result
     from tracekit.diff.ledgers import Wall
-    from tracekit.diff.model import Comparability, Design, Metric
+    from tracekit.diff.model import Design, Metric
     from tracekit.diff.pieces import Pieces
-    from tracekit.diff.spans import Span
-    from tracekit.run import Run
+    from tracekit.diff.spans import Shapes, Span
+    from tracekit.runs.run import Run
 
+
+NAMED = 3
+"""Names that stand for a name on the other side, told at most."""
+_MATCHED_NS, _OTHER = "matched_ns", "_other"
+
+
+def names(pieces: pd.DataFrame) -> tuple[tuple[OneSided, ...], tuple[OneSided, ...]]:
+    """The names that only the base has and those that only the head has, most time first.
+
+    Args:
+        pieces: What `matching.match` returns.
+    """
+    sides = [pieces[pieces[SIDE] == side] for side in (0, 1)]
+    base, head = sides
+    return _only(base, head), _only(head, base)
+
+
+def _only(own: pd.DataFrame, other: pd.DataFrame) -> tuple[OneSided, ...]:
+    alone = own[~own[CANONICAL].isin(other[CANONICAL].unique())]
+    matched = np.isin(alone[GROUP], other[GROUP].unique())
+    alone = alone.assign(**{_MATCHED_NS: np.where(matched, alone[TOTAL_NS], 0)})
+    instead = _counterparts(alone, other)
+    together = alone.sort_values([TOTAL_NS, ROLE]).groupby([CANONICAL, C.KIND], sort=True)
+    sums = together.agg({ROLE: "last", COUNT: "sum", TOTAL_NS: "sum", _MATCHED_NS: "sum"})
+    found = [
+        OneSided(str(name), str(kind), role, int(count), int(total), int(with_other), instead.get(name, ()))
+        for (name, kind), role, count, total, with_other in sums.itertuples(name=None)
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name, one.kind)))
+
+
+def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Of each name those of the other side that it was matched with, most time first."""
+    here = alone[[CANONICAL, GROUP]].drop_duplicates()
+    there = other.loc[other[GROUP].isin(here[GROUP]), [CANONICAL, GROUP, TOTAL_NS]]
+    pairs = here.merge(there, on=GROUP, suffixes=("", _OTHER))
+    sums = pairs.groupby([CANONICAL, CANONICAL + _OTHER], sort=True)[TOTAL_NS].sum()
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name, instead, total in sums.reset_index().itertuples(index=False, name=None):
+        found.setdefault(name, []).append((-int(total), instead))
+    return {name: tuple(instead for _, instead in sorted(own)[:NAMED]) for name, own in found.items()}
+
+
+SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
+WITHOUT_MARKER = "(none)"
+_MODES = {True: "train", False: "infer", None: None}
+MUCH = 0.25
+"""Share of the common ops whose shapes all differ from which the workload's shapes differ."""
+
+DECIDES = (
+    "workload",
+    *WORKLOAD_FIELDS,
+    SHAPES,
+    "gpu",
+    "sm_count",
+    "compute_capability",
+    "world_size",
+    "profiler_record_shapes",
+    "profiler_profile_memory",
+    "profiler_with_stack",
+    STEP_MARKER,
+)
+EXPLAINS = (
+    "torch",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "triton",
+    "driver",
+    "python",
+    "cpu",
+    "os",
+    "gpu_uuid",
+    "collector",
+)
+FIELDS = (*DECIDES, *EXPLAINS)
+IMPLIED: Mapping[str, Collection[str]] = {
+    "gpu": ("sm_count", "compute_capability", "gpu_uuid"),
+    "level": ("backend",),
+    "batch_size": (SHAPES,),
+    "resolution": (SHAPES,),
+    "workload": (*WORKLOAD_FIELDS, SHAPES),
+    "device": ("gpu", "sm_count", "compute_capability", "gpu_uuid"),
+}
+"""What varies of itself when a field is declared to vary."""
+_GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
+
+
+def declared(varying: Sequence[str]) -> frozenset[str]:
+    """The fields that may differ.
+
+    Raises:
+        UnusableInputError: There is no field of that name.
+
+    Example:
+        >>> sorted(declared(["batch_size"]))
+        ['batch_size', 'shapes']
+    """
+    unknown = [name for name in varying if name not in FIELDS]
+    if unknown:
+        raise UnusableInputError(f"--varying {unknown[0]}: unknown field", hint=f"known: {', '.join(FIELDS)}")
+    return frozenset(varying).union(*(IMPLIED.get(name, ()) for name in varying))
+
+
+def compare(
+    base: Run, head: Run, shapes: tuple[Shapes, Shapes], *, varying: Sequence[str] = ()
+) -> Comparability:
+    """Compare two runs field by field.
+
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        shapes: What the outermost ops of each were given.
+        varying: Fields declared to differ.
+
+    Raises:
+        UnusableInputError: There is no field of a declared name.
+    """
+    free = declared(varying)
+    a, b = _values(base), _values(head)
+    if a[MODE] is None or b[MODE] is None:  # then like is compared with like: what was traced of both
+        a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
+    found = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
+    found += [_traced(SHAPES, *(side.shapes for side in shapes), free=free)]
+    if a[DTYPE] is None or b[DTYPE] is None:
+        found += [_traced(DTYPE, *(side.dtypes for side in shapes), free=free)]
+    kept = {one.field: one for one in found if one}  # what was traced says more than what is unknown
+    return Comparability(tuple(sorted(kept.values(), key=_gravity)))
+
+
+def _gravity(one: Difference) -> tuple[int, int]:
+    return _GRAVITY.index(one.status), FIELDS.index(one.field)
+
+
+def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference | None:
+    if a == b:
+        return None
+    if name in free:
+        return Difference(name, a, b, Status.DECLARED)
+    if a is None or b is None:
+        return Difference(name, a, b, Status.UNKNOWN)
+    return Difference(name, a, b, Status.NOT_COMPARABLE if name in DECIDES else Status.WARN)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Ops that both sides have, and those of them that were given nothing alike."""
+
+    common: int
+    apart: tuple[str, ...]
+
+
+def _traced(
+    name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, free: frozenset[str]
+) -> Difference | None:
+    """The difference in what the outermost ops were given, told by the ops that both sides have."""
+    names = _apart(a, b)
+    if not names.apart:
+        return None
+    first = names.apart[0]
+    told = [f"{first} {sorted(side[first])[0]}" for side in (a, b)]
+    if len(names.apart) > 1:
+        told = [f"{text} and {len(names.apart) - 1} more ops" for text in told]
+    status = Status.NOT_COMPARABLE if len(names.apart) >= MUCH * names.common else Status.WARN
+    return Difference(name, told[0], told[1], Status.DECLARED if name in free else status)
+
+
+def _apart(a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]]) -> _Names:
+    common = sorted(a.keys() & b.keys())
+    return _Names(len(common), tuple(name for name in common if not set(a[name]) & set(b[name])))
+
+
+def _values(run: Run) -> dict[str, Any]:
+    """Every field of a run but its shapes; None where unknown."""
+    meta, environment = run.meta, run.meta.environment
+    values = {name: meta.fingerprint.get(name) for name in FIELDS if name != SHAPES}
+    packages = environment.get("packages") or {}
+    values |= {name: values[name] or environment.get(name) for name in ("os", "nccl", "torch", "cuda")}
+    values["triton"] = packages.get("triton")
+    gpus = environment.get("gpus") or []
+    values["gpu_uuid"] = gpus[0].get("uuid") if gpus and values["device"] != "cpu" else None
+    values["collector"] = values["collector"] or meta.collector.name
+    values[STEP_MARKER] = _marker(run)
+    return values
+
+
+def _marker(run: Run) -> str:
+    """How the steps are marked, without their number."""
+    names = run.table("steps", columns=[C.NAME])[C.NAME]
+    kinds = sorted({re.sub(r"\d+$", "", str(name)) for name in names.unique()})
+    return ", ".join(kinds) or WITHOUT_MARKER
+
+
+if TYPE_CHECKING:
     Progress = Callable[[str], None]
 
 
@@ -66,7 +262,7 @@ class _Pair:
     @property
     def on_device(self) -> bool:
         """Whether both have work on devices; else ops of the host are compared."""
-        return all(doubts.has_device(run) for run in (self.base, self.head))
+        return all(judge.has_device(run) for run in (self.base, self.head))
 
 
 def diff(
@@ -113,8 +309,8 @@ def diff(
     how = judge.design(base, head, threshold=chosen.threshold)
     sides = (_side(references[0], base, a), _side(references[1], head, b))
     progress("comparability")
-    inputs = (shapes.read(a, pair.spans[0]), shapes.read(b, pair.spans[1]))
-    found = comparability.compare(a, b, inputs, varying=chosen.varying)
+    inputs = (spans.read(a, pair.spans[0]), spans.read(b, pair.spans[1]))
+    found = compare(a, b, inputs, varying=chosen.varying)
     if found.refused:
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
     given = judge.read(base, head, recorded)
@@ -124,9 +320,9 @@ def diff(
 
 
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
-    comparability.declared(options.varying)
-    if options.by not in rollup.VIEWS:
-        raise UnusableInputError(f"cannot group by {options.by!r}", hint=f"use {', '.join(rollup.VIEWS)}")
+    declared(options.varying)
+    if options.by not in matching.VIEWS:
+        raise UnusableInputError(f"cannot group by {options.by!r}", hint=f"use {', '.join(matching.VIEWS)}")
     if not base or not head:
         raise UnusableInputError("a side has no runs", hint="list runs with `tracekit runs`")
 
@@ -154,8 +350,8 @@ def _explained(
     a = pieces.read(pair.base, pair.spans[0], on_device=on_device)
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
     matched = matching.match(a, b, by_module=options.by == "module")
-    groups = work.groups(matched, a, b)
-    only_base, only_head = alone.names(matched)
+    groups = matching.groups(matched, a, b)
+    only_base, only_head = names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
@@ -170,11 +366,11 @@ def _explained(
         metrics=metrics,
         compared=_steps(pair, on_device=on_device),
         wall=walls,
-        work=work.ledger(matched, groups),
-        match=work.matched(matched),
-        causes=rollup.causes(groups, by=options.by),
+        work=matching.ledger(matched, groups),
+        match=matching.matched(matched),
+        causes=matching.causes(groups, by=options.by),
         groups=groups,
-        counts=rollup.counts(groups),
+        counts=matching.counts(groups),
         only_base=only_base,
         only_head=only_head,
         analyses=analyses,
@@ -184,26 +380,27 @@ def _explained(
 
 def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
     base, head = (
-        doubts.Explained(name, runs, run, span, part)
+        judge.Explained(name, runs, run, span, part)
         for name, runs, run, span, part in zip(
             ("base", "head"), pair.sides, (pair.base, pair.head), pair.spans, both, strict=True
         )
     )
-    return doubts.warnings((base, head), by=by)
+    return judge.warnings((base, head), by=by)
 
 
 def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
     totals = (both[0].total_ns, both[1].total_ns)
     runs = (pair.base, pair.head)
     if not both[0].on_device:
-        cuts = [wall.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
-        return wall.ledger(cuts[0], cuts[1], pair.spans, totals), ()
-    known, why = idle.causes(*runs) if explain else (None, "")
+        cuts = [ledgers.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
+        return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), ()
+    known, why = ledgers.causes(*runs) if explain else (None, "")
     causes = known or (None, None)
     cuts = [
-        wall.cut_device(run, span, cause) for run, span, cause in zip(runs, pair.spans, causes, strict=True)
+        ledgers.cut_device(run, span, cause)
+        for run, span, cause in zip(runs, pair.spans, causes, strict=True)
     ]
-    return wall.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
+    return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
 
 
 def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:

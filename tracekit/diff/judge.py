@@ -1,4 +1,8 @@
-"""From measured values to verdicts, by the statistics of `tracekit.stats` where they can say anything.
+"""What a reader of a comparison should know: of the runs of each side, and of what was compared of them.
+
+Step times are medians: of the steps timed without a profiler where every run of both sides has them by the
+same clock, else of the profiled steps, which the profiler slows. Where steps are not marked the capture is
+the step. Peaks are those the collector read, else those of the allocator's events.
 
 One run a side says nothing of chance: its effect is reported and no verdict given, unless recorded runs of
 unchanged code tell the noise. Allocator peaks hardly vary and are compared exactly; all else by the test that
@@ -9,31 +13,194 @@ a comparison are judged together (Holm).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median, median_low
 from typing import TYPE_CHECKING
 
-from tracekit.diff.metrics import UNPROFILED
+import pyarrow.compute as pc
+
+from tracekit.diff import pieces, spans
 from tracekit.diff.model import Design, Metric
-from tracekit.measuring import conditions
-from tracekit.measuring.metrics import DEVICE_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES
-from tracekit.stats import blocks
+from tracekit.runs import conditions
+from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES, of_run
+from tracekit.runs.run import busy
+from tracekit.schema import HOST_DEVICE, C, DeviceKind
+from tracekit.stats import samples
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.metrics import Measured
-    from tracekit.measuring.conditions import Conditions
-    from tracekit.run import Run
+    from tracekit.diff.pieces import Pieces
+    from tracekit.diff.spans import Span
+    from tracekit.runs.conditions import Conditions
+    from tracekit.runs.run import Run
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.noise import Noise
+
+__all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "Sides", "design", "doubts", "judged", "overall", "read"]
+
+
+UNMARKED = "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One side: its runs, the one whose trace explains it, and what is compared of that.
+
+    Attributes:
+        name: `base` or `head`.
+        runs: All runs of the side.
+        run: The one whose trace explains it.
+        span: Its compared steps.
+        work: What ran in them.
+    """
+
+    name: str
+    runs: Sequence[Run]
+    run: Run
+    span: Span
+    work: Pieces
+
+
+def warnings(sides: tuple[Explained, Explained], *, by: str) -> list[str]:
+    """All of them, those of the base first.
+
+    Args:
+        sides: The base and the head.
+        by: What the lines of causes sum.
+    """
+    said = [text for side in sides for text in (*_of_runs(side), *_of_work(side, by=by))]
+    if not sides[0].span.marked:
+        said.append(UNMARKED)
+    apart = [has_device(side.run) for side in sides]
+    if apart[0] != apart[1]:
+        one = sides[apart[1]].name
+        said.append(f"only the {one} has work on a device: the ops of both hosts are compared instead")
+    return said
+
+
+def has_device(run: Run) -> bool:
+    """Whether anything ran on a device."""
+    return not busy(run, [C.RANK]).empty
+
+
+def _of_runs(side: Explained) -> list[str]:
+    known = [run.meta.git for run in side.runs if run.meta.git]
+    dirty = sum(bool(git.dirty) for git in known)
+    commits = len({git.sha for git in known})
+    several = len(side.runs)
+    said = []
+    if dirty:
+        which = "the" if several == 1 else f"{dirty} of the {several} runs of the"
+        were = "were" if dirty > 1 else "was"
+        said.append(f"{which} {side.name} {were} recorded with uncommitted changes, which no commit holds")
+    if commits > 1:
+        said.append(f"the {several} runs of the {side.name} are of {commits} commits")
+    return said + spans.unlike(side.name, side.runs, side.run, on_device=side.work.on_device)
+
+
+def _of_work(side: Explained, *, by: str) -> list[str]:
+    said, name, table = [], side.name, side.work.table
+    if side.work.unassigned_ns:
+        said.append(
+            f"the {name} has {side.work.unassigned_ns:,} ns of device work in no step: it is left out"
+        )
+    if extra := side.span.unused_ranks:
+        ranks = "1 rank" if extra == 1 else f"{extra} ranks"
+        said.append(f"the {name} has {ranks} without a match on the other side, left out")
+    if by == "module" and not table.empty and not (table[pieces.MODULE_KEY] != 0).any():
+        said.append(f"no modules were recorded in the {name}: record with stacks and modules")
+    if not side.work.on_device:
+        return said
+    if (table[C.KIND] == DeviceKind.GRAPH).any():
+        said.append(f"the {name} has CUDA graphs whose kernels were not recorded: each counts as one piece")
+    return said + _of_devices(side)
+
+
+def _of_devices(side: Explained) -> list[str]:
+    frame = busy(side.run, [C.RANK, C.DEVICE])
+    most = int(frame.groupby(C.RANK)[C.DEVICE].nunique().max())
+    if most < 2:
+        return []
+    return [
+        f"a rank of the {side.name} used {most} devices: the work ledger sums all, the wall ledger "
+        "shows the busiest"
+    ]
+
+
+UNPROFILED = "median step without a profiler"
+PROFILED = "median profiled step, which the profiler slows"
+CAPTURE = "length of the capture, no steps being marked"
+ALLOCATED = "most bytes the allocator held on a device"
+RESIDENT = "most resident bytes of the process"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of every run of both sides, in the order of the runs."""
+
+    name: str
+    unit: str
+    basis: str
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+    @property
+    def medians(self) -> tuple[float, float]:
+        """Median over the runs of each side; a value that occurred where their number is odd."""
+        return median(self.a), median(self.b)
+
+
+def measure(base: Sequence[Run], head: Sequence[Run], steps: Measured) -> tuple[Measured, ...]:
+    """The step times, and every other metric that all runs of both sides have."""
+    found = [steps]
+    for name, told in ((DEVICE_PEAK, ALLOCATED), (HOST_PEAK, RESIDENT)):
+        a, b = ([_peak(run, name) for run in side] for side in (base, head))
+        known_a, known_b = (tuple(value for value in side if value) for side in (a, b))
+        if len(known_a) == len(a) and len(known_b) == len(b):
+            found.append(Measured(name, "bytes", told, known_a, known_b))
+    return tuple(found)
+
+
+def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
+    """Step time of every run of both sides."""
+    runs = (*base, *head)
+    clocks = {
+        run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None for run in runs
+    }
+    if len(clocks) == 1 and None not in clocks:
+        a, b = (tuple(_unprofiled(run) for run in side) for side in (base, head))
+        return Measured(STEP_TIME, "ns", f"{UNPROFILED} ({clocks.pop()})", a, b)
+    marked = all(run.rows("steps") for run in runs)
+    a, b = (tuple(spans.typical_ns(run, marked=marked) for run in side) for side in (base, head))
+    return Measured(STEP_TIME, "ns", PROFILED if marked else CAPTURE, a, b)
+
+
+def typical(runs: Sequence[Run], times: Sequence[int]) -> Run:
+    """The run of median step time; the lower of two middle ones, the older of two alike."""
+    return runs[times.index(median_low(times))]
+
+
+def _unprofiled(run: Run) -> int:
+    timings = run.meta.timings
+    return round(median(timings.step_ns)) if timings else 0
+
+
+def _peak(run: Run, name: str) -> int | None:
+    sampled = of_run(run).get(name)
+    if sampled is not None or name != DEVICE_PEAK:
+        return None if sampled is None else int(sampled)
+    held = run.table("allocations", columns=[C.TOTAL_ALLOCATED], where=pc.field(C.DEVICE) != HOST_DEVICE)[
+        C.TOTAL_ALLOCATED
+    ].dropna()
+    return int(held.max()) if len(held) else None
+
 
 ONE_RUN = "one run per side: no variance estimate; repeat the runs for a verdict"
 
 APART = (
     "all runs of one side were made before the other: what drifted looks like an effect; alternate the sides"
 )
-
-__all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "Sides", "design", "doubts", "judged", "overall", "read"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +236,7 @@ class Sides:
             return None
         if one.name == STEP_TIME and not one.basis.startswith(UNPROFILED):
             return None
-        from tracekit import noise
+        from tracekit.diff import noise
 
         return noise.known(one.name, (self.base[-1], self.head[-1]), self.recorded)
 
@@ -89,7 +256,7 @@ def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Des
     told = len(place) == len(taken)
     order = "".join(side for _, side in taken) if told else ""
     times = [[place[run.meta.created_at] for run in own] for own in (base, head)]
-    paired = told and len(base) > 1 and blocks.pairs(*times) is not None
+    paired = told and len(base) > 1 and samples.pairs(*times) is not None
     repeated = max(len(base), len(head)) > 1
     return Design((len(base), len(head)), order, paired, ALPHA if repeated else None, threshold)
 
@@ -120,7 +287,7 @@ def judged(measured: Sequence[Measured], how: Design, sides: Sides) -> tuple[Met
         how: How the runs were taken.
         sides: The runs themselves, in the order of their values.
     """
-    from tracekit.stats.multiple import gate
+    from tracekit.stats.tests import gate
 
     compared = {one.name: found for one in measured if (found := _compared(one, how, sides))}
     together = {found.name: found for found in gate(list(compared.values()))}
@@ -163,9 +330,9 @@ def _told(one: Measured, found: Comparison) -> Metric:
 
 def _compared(one: Measured, how: Design, sides: Sides) -> Comparison | None:
     """The comparison of one metric; None where one run a side says nothing."""
-    from tracekit.stats.clocks import at_their_clocks
     from tracekit.stats.compare import compare
-    from tracekit.stats.exact import compare_exact
+    from tracekit.stats.samples import at_their_clocks
+    from tracekit.stats.tests import compare_exact
 
     noise, kind = sides.noise(one), METRICS[one.name]
     if how.alpha is None and noise is None:

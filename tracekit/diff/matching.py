@@ -13,28 +13,56 @@ Rungs, each over what the rungs before it left on both sides:
   became M there, as fusion does.
 
 Pieces without a known op skip the rungs that ask for one.
+
+Of a matched group with n intervals of mean duration m on each side:
+Δ = (n_B − n_A)(m_A + m_B)/2 + (m_B − m_A)(n_A + n_B)/2, a term for the number and one for the duration. The
+first is rounded to whole nanoseconds (half to even, so that exchanging the sides changes only signs) and the
+second is the rest, so that no residual is left. What only one side has is added or removed as a whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from tracekit.diff import hashing
-from tracekit.diff.names import SPECIFIC
-from tracekit.diff.optree import NO_ROW
-from tracekit.diff.pieces import LAUNCHER, MODULE_KEY, OP_PLACE, PATH, ROLE, SHAPED, SORT, SUBTREE, WHAT
+from tracekit.diff import naming
+from tracekit.diff.ledgers import NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
+from tracekit.diff.naming import RULES_VERSION, SPECIFIC
+from tracekit.diff.pieces import (
+    CANONICAL,
+    COUNT,
+    LAUNCHER,
+    LONGEST_ROW,
+    MODULE_KEY,
+    NO_ROW,
+    OP_PLACE,
+    PATH,
+    PATH_ARROW,
+    ROLE,
+    SHAPED,
+    SORT,
+    SUBTREE,
+    TOTAL_NS,
+    WHAT,
+)
+from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     import numpy.typing as npt
 
-    from tracekit.diff.hashing import Hashes
-    from tracekit.diff.pieces import Pieces
-    from tracekit.intervals import Ints
+    from tracekit.diff.naming import Hashes
+    from tracekit.diff.pieces import OpTree, Pieces
+    from tracekit.runs.intervals import Ints
 
+
+if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 UNMATCHED = ""
@@ -99,7 +127,7 @@ def _common_modules(pieces: pd.DataFrame) -> Hashes:
     module = pieces[MODULE_KEY].to_numpy(np.uint64)
     at_base = pieces[SIDE].to_numpy() == 0
     rooms: Hashes = np.where(
-        np.isin(module, np.intersect1d(module[at_base], module[~at_base])), module, hashing.NOTHING
+        np.isin(module, np.intersect1d(module[at_base], module[~at_base])), module, naming.NOTHING
     )
     return rooms
 
@@ -129,7 +157,7 @@ def _has(pieces: pd.DataFrame, key: _Key) -> Flags:
     if key.rung == "role":
         able &= pieces[ROLE].isin([str(one) for one in SPECIFIC]).to_numpy(bool)
     if _ANCHOR in key.columns:
-        able &= pieces[_ANCHOR].to_numpy(np.uint64) != hashing.NOTHING
+        able &= pieces[_ANCHOR].to_numpy(np.uint64) != naming.NOTHING
     return able
 
 
@@ -156,8 +184,250 @@ def _anchored(side: Pieces, paths: Hashes, modules: Hashes) -> Hashes:
     parent = np.append(side.tree.parent, [NO_ROW])
     while (climbing := ~known[at]).any():
         at[climbing] = parent[at[climbing]]
-    found = np.append(side.tree.path, hashing.NOTHING)[at]
+    found = np.append(side.tree.path, naming.NOTHING)[at]
     module = side.table[MODULE_KEY].to_numpy(np.uint64)
-    fallback = np.where(np.isin(module, modules), module, hashing.NOTHING)
+    fallback = np.where(np.isin(module, modules), module, naming.NOTHING)
     anchors: Hashes = np.where(at == NO_ROW, fallback, found)
     return anchors
+
+
+if TYPE_CHECKING:
+    _Rows: TypeAlias = list[dict[Hashable, Any]]
+
+NAMED_ROWS = 5
+"""Rows a group names of each side at most."""
+SEEN_PATHS = 500
+"""Pieces of each side whose paths are read to say what they have in common."""
+SEVERAL = "(several ops: {})"
+"""In place of a path, for work of ops that have none in common: what it does."""
+BETWEEN = "…"
+"""In a path, for ops between its beginning and its end that differ within a group."""
+_SPANNING = ("launcher", "canonical", "role", "group")
+"""Rungs whose groups may hold work of several op paths."""
+
+
+def terms(a: Amount, b: Amount) -> Terms:
+    """What the difference of a group is made of.
+
+    Example:
+        >>> terms(Amount(161, 161_000), Amount(1, 1_000))
+        Terms(added=0, removed=0, count=-160000, rate=0)
+        >>> terms(Amount(2, 20), Amount(2, 313)), terms(Amount(0, 0), Amount(1, 7))
+        (Terms(added=0, removed=0, count=0, rate=293), Terms(added=7, removed=0, count=0, rate=0))
+    """
+    if not a.count or not b.count:
+        return Terms(added=b.total_ns, removed=a.total_ns)
+    means = Fraction(a.total_ns, a.count) + Fraction(b.total_ns, b.count)
+    count = round((b.count - a.count) * means / 2)
+    return Terms(count=count, rate=b.total_ns - a.total_ns - count)
+
+
+def groups(pieces: pd.DataFrame, base: Pieces, head: Pieces) -> tuple[Group, ...]:
+    """The groups that differ, the largest difference first.
+
+    Args:
+        pieces: What `matching.match` returns.
+        base: Where the paths of the base's pieces are.
+        head: Where those of the head's are.
+    """
+    changed = _changed(pieces)
+    ordered = changed.sort_values([GROUP, SIDE, TOTAL_NS, LONGEST_ROW], ascending=[True, True, False, True])
+    found = [_group(rows, (base.tree, head.tree)) for _, rows in _runs_of(ordered)]
+    return tuple(sorted(found, key=_place))
+
+
+def _place(group: Group) -> tuple[object, ...]:
+    weight = max(abs(group.terms.count), abs(group.terms.rate))
+    return (-abs(group.terms.delta), -weight, group.path, group.name_a, group.name_b, group.shapes)
+
+
+def _changed(pieces: pd.DataFrame) -> pd.DataFrame:
+    """The pieces of groups whose number or time differs between the sides."""
+    groups_ = pieces[GROUP].to_numpy(np.int64)
+    sign = np.where(pieces[SIDE].to_numpy() == 0, -1, 1)
+    size = int(groups_.max(initial=-1)) + 1
+    moved = np.zeros(size, bool)
+    for column in (COUNT, TOTAL_NS):
+        sums = np.zeros(size, np.int64)
+        np.add.at(sums, groups_, sign * pieces[column].to_numpy(np.int64))
+        moved |= sums != 0
+    changed: pd.DataFrame = pieces[moved[groups_]]
+    return changed
+
+
+def _runs_of(ordered: pd.DataFrame) -> list[tuple[int, _Rows]]:
+    """The rows of each group, as records."""
+    columns = [GROUP, SIDE, RUNG, C.NAME, CANONICAL, C.KIND, ROLE, OP_PLACE, COUNT, TOTAL_NS, LONGEST_ROW]
+    found: dict[int, _Rows] = {}
+    for row in ordered[columns].to_dict("records"):
+        found.setdefault(int(row[GROUP]), []).append(row)
+    return list(found.items())
+
+
+def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
+    sides = [[row for row in rows if row[SIDE] == side] for side in (0, 1)]
+    a, b = (_amount(own) for own in sides)
+    shown = max(rows, key=lambda row: (row[SIDE], row[TOTAL_NS]) if sides[1] else (0, row[TOTAL_NS]))
+    tree, place = trees[shown[SIDE]], shown[OP_PLACE]
+    name_a, name_b = (str(own[0][CANONICAL]) if own else "" for own in sides)
+    return Group(
+        path=_path(sides, trees) or tuple(tree.names_to(place)),
+        shapes=_text(tree, place, C.INPUT_SHAPES),
+        module=_text(tree, place, C.MODULE),
+        name_a=name_a,
+        name_b=name_b,
+        sort=_sort(shown),
+        role=str(shown[ROLE]),
+        rung=str(shown[RUNG]),
+        a=a,
+        b=b,
+        terms=terms(a, b),
+        evidence={
+            key: [row[LONGEST_ROW] for row in own[:NAMED_ROWS]]
+            for key, own in zip("ab", sides, strict=True)
+            if own
+        },
+    )
+
+
+def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
+    """What the paths of a group that spans several have in common: how they end, and how they begin."""
+    seen = [row for own in sides for row in own[:SEEN_PATHS]]
+    if seen[0][RUNG] not in _SPANNING:
+        return ()
+    paths = list(dict.fromkeys(tuple(trees[row[SIDE]].names_to(row[OP_PLACE])) for row in seen))
+    if len(paths) == 1:
+        return paths[0]
+    end = _alike([path[::-1] for path in paths])[::-1]
+    start = _alike([path[: len(path) - len(end)] for path in paths])
+    return (*start, BETWEEN, *end) if end else start or (SEVERAL.format(seen[0][ROLE]),)
+
+
+def _alike(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names with which all paths begin."""
+    return tuple(names[0] for names in takewhile(lambda at: len(set(at)) == 1, zip(*paths, strict=False)))
+
+
+def _amount(rows: _Rows) -> Amount:
+    if not rows:
+        return NOTHING
+    return Amount(sum(row[COUNT] for row in rows), sum(row[TOTAL_NS] for row in rows))
+
+
+def _sort(row: dict[Hashable, Any]) -> str:
+    kind = str(row[C.KIND])
+    return str(row[CANONICAL]) if kind == DeviceKind.MEMCPY else kind
+
+
+def _text(tree: OpTree, place: int, column: str) -> str:
+    if place == NO_ROW:
+        return ""
+    return tree.text(column, place)
+
+
+def ledger(pieces: pd.DataFrame, found: Sequence[Group]) -> Work:
+    """The work ledger of all pieces."""
+    total = sum((group.terms for group in found), Terms())
+    a, b = (int(pieces.loc[pieces[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
+    return Work(a, b, total)
+
+
+def matched(pieces: pd.DataFrame) -> Matched:
+    """How much time was matched on which rung."""
+    rungs = []
+    for rung in (*RUNGS, UNMATCHED):
+        own = pieces[pieces[RUNG] == rung]
+        a, b = (int(own.loc[own[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
+        if len(own):
+            rungs.append(Rung(rung, int(own[GROUP].nunique()), a, b))
+    shares = []
+    for total, unmatched in zip(
+        (sum(rung.a_ns for rung in rungs), sum(rung.b_ns for rung in rungs)),
+        (_unmatched(rungs, "a_ns"), _unmatched(rungs, "b_ns")),
+        strict=True,
+    ):
+        shares.append(1 - unmatched / total if total else None)
+    return Matched(shares[0], shares[1], tuple(rungs), RULES_VERSION)
+
+
+def _unmatched(rungs: Sequence[Rung], side: str) -> int:
+    return sum(getattr(rung, side) for rung in rungs if rung.rung == UNMATCHED)
+
+
+VIEWS = ("op", "module", "kernel")
+NO_OP = "(no op recorded)"
+NO_MODULE = "(no module recorded)"
+_NAMED = 3
+
+
+def path_of(group: Group) -> str:
+    """The ops that lead to a group's work, in one text."""
+    return PATH_ARROW.join(group.path) or NO_OP
+
+
+def what(group: Group) -> str:
+    """What ran: its name, and both names where they differ."""
+    if group.name_a and group.name_b and group.name_a != group.name_b:
+        return f"{group.name_a} → {group.name_b}"
+    return group.name_b or group.name_a
+
+
+def causes(groups: Sequence[Group], *, by: str) -> tuple[Cause, ...]:
+    """Sum groups into lines, the largest difference first.
+
+    Args:
+        groups: The groups that differ.
+        by: One of `VIEWS`.
+    """
+    lines: dict[str, list[Group]] = {}
+    for group in groups:
+        lines.setdefault(_label(group, by), []).append(group)
+    summed = [_line(label, own, by) for label, own in lines.items()]
+    return tuple(sorted(summed, key=_module_place))
+
+
+def _module_place(line: Cause) -> tuple[int, int, str]:
+    terms = line.terms
+    weight = max(terms.added, terms.removed, abs(terms.count), abs(terms.rate))
+    return -abs(terms.delta), -weight, line.label
+
+
+def _label(group: Group, by: str) -> str:
+    if by == "module":
+        return group.module or NO_MODULE
+    return what(group) if by == "kernel" else path_of(group)
+
+
+def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
+    seen = dict.fromkeys(path_of(group) if by == "kernel" else what(group) for group in groups)
+    names = [name for name in seen if name != label.rpartition(PATH_ARROW)[2]]
+    shown = "; ".join(names[:_NAMED])
+    return Cause(
+        label=label,
+        detail=shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
+        a=_sum([group.a for group in groups]),
+        b=_sum([group.b for group in groups]),
+        terms=sum((group.terms for group in groups), Terms()),
+        rungs=tuple(dict.fromkeys(group.rung for group in groups)),
+        modules=tuple(dict.fromkeys(group.module for group in groups if group.module))[:_NAMED],
+        evidence={
+            side: rows
+            for side in ("a", "b")
+            if (rows := [row for group in groups for row in group.evidence.get(side, [])][:NAMED_ROWS])
+        },
+    )
+
+
+def _sum(amounts: Sequence[Amount]) -> Amount:
+    return Amount(sum(one.count for one in amounts), sum(one.total_ns for one in amounts))
+
+
+def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
+    """What runs another number of times, the largest change first: exact, so without a test."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for group in groups:
+        both = sums.setdefault((path_of(group), what(group)), [0, 0])
+        both[0] += group.a.count
+        both[1] += group.b.count
+    changed = [Changed(path, name, a, b) for (path, name), (a, b) in sums.items() if a != b]
+    return tuple(sorted(changed, key=lambda one: (-abs(one.b - one.a), one.label, one.name)))

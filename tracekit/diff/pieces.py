@@ -1,4 +1,8 @@
-"""What ran in the compared steps, summed into pieces that are alike: the units that are matched.
+"""The ops of a run as a tree, and what identifies each: its path, with and without shapes, and its subtree.
+
+The subtree hash covers the name and input shapes of the op, what it launched (kind and canonical name) and
+the subtree hashes of its children as a multiset: the order of siblings does not count, as time stamps of
+whole microseconds leave it open.
 
 A piece is all intervals of one op path with shapes, one subtree and one name. On devices the intervals are
 kernels, copies, memsets and opaque graphs; where nothing ran on a device they are ops, with their self time.
@@ -7,24 +11,179 @@ kernels, copies, memsets and opaque graphs; where nothing ran on a device they a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
-from tracekit.diff import hashing, optree
-from tracekit.diff.names import op_name, op_role, role
+from tracekit.analysis.kernel_names import family
+from tracekit.diff import naming
+from tracekit.diff.naming import op_name, op_role, role
 from tracekit.diff.spans import inside
-from tracekit.kernel_names import family
-from tracekit.run import busy
+from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from tracekit.diff.hashing import Hashes
-    from tracekit.diff.optree import OpTree
+    from tracekit.diff.naming import Hashes
     from tracekit.diff.spans import Span
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+
+NO_ROW = -1
+PATH_ARROW = " > "
+_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.START_NS, C.DUR_NS, C.STEP, C.INPUT_SHAPES, C.MODULE)
+
+
+@dataclass(frozen=True)
+class OpTree:
+    """The ops of a run as arrays with one place per op.
+
+    Attributes:
+        frame: The rows of kind op, with `_COLUMNS`.
+        parent: Place of the nearest enclosing op, `NO_ROW` without one.
+        levels: Places of the ops at each depth, the outermost first.
+        top: Place of the outermost op around each.
+        path: Hash of the names from the outermost op to it.
+        shaped: The same with input shapes.
+    """
+
+    frame: pd.DataFrame
+    parent: Ints
+    levels: tuple[Ints, ...]
+    top: Ints
+    path: Hashes
+    shaped: Hashes
+
+    @property
+    def self_ns(self) -> Ints:
+        """Duration of each op minus that of its direct child ops."""
+        duration = self.frame[C.DUR_NS].to_numpy(np.int64)
+        own = duration.copy()
+        inside = self.parent != NO_ROW
+        np.subtract.at(own, self.parent[inside], duration[inside])
+        return own
+
+    def text(self, column: str, place: int) -> str:
+        """Name, shapes or module of an op; empty where unknown."""
+        value = self._texts[column][place]
+        return value if isinstance(value, str) else ""
+
+    @cached_property
+    def _texts(self) -> dict[str, list[Any]]:
+        """Columns as lists: of many groups each asks for a few texts."""
+        return {name: self.frame[name].astype(object).tolist() for name in (C.NAME, C.INPUT_SHAPES, C.MODULE)}
+
+    def names_to(self, place: int) -> list[str]:
+        """Names from the outermost op to this one; an op inside one of its name is not named again."""
+        names: list[str] = []
+        while place != NO_ROW:
+            names.append(op_name(self.text(C.NAME, place)))
+            place = int(self.parent[place])
+        return [name for name, _ in groupby(reversed(names))]
+
+    def subtrees(self, launched_by: Ints, launched: Hashes) -> Hashes:
+        """Subtree hash of the outermost op around each op.
+
+        Args:
+            launched_by: Place of the launching op of each device interval.
+            launched: Hash of what each device interval is.
+        """
+        inner = np.zeros(len(self.frame), np.uint64)
+        np.add.at(inner, launched_by, naming.mixed(launched))
+        own = naming.joined(_name_hashes(self.frame), naming.of_texts(self.frame[C.INPUT_SHAPES]))
+        whole = own.copy()
+        for places in reversed(self.levels):
+            whole[places] = naming.joined(own[places], inner[places])
+            inside = places[self.parent[places] != NO_ROW]
+            np.add.at(inner, self.parent[inside], naming.mixed(whole[inside]))
+        found: Hashes = whole[self.top]
+        return found
+
+
+def read_tree(run: Run) -> OpTree:
+    """Read the ops of a run and how they nest."""
+    links = run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.PARENT_ROW])
+    is_op = (links[C.KIND] == HostKind.OP).to_numpy(bool)
+    ids = links[C.ROW_ID].to_numpy(np.int64)
+    above = places_of(ids, links[C.PARENT_ROW])
+    found = _nearest_ops(above, is_op)
+    frame = run.table("host_intervals", columns=list(_COLUMNS), where=pc.field(C.KIND) == str(HostKind.OP))
+    order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
+    parent = np.full(len(frame), NO_ROW, np.int64)
+    renumbered = np.full(len(ids) + 1, NO_ROW, np.int64)
+    renumbered[np.flatnonzero(is_op)] = order
+    parent[order] = renumbered[found]
+    return _tree(frame, parent)
+
+
+def places_of(ids: Ints, wanted: pd.Series) -> Ints:
+    """Where rows with the wanted ids stand, `NO_ROW` for null and for ids that are not there.
+
+    Example:
+        >>> places_of(np.array([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
+        array([ 1, -1, -1])
+    """
+    asked = wanted.fillna(NO_ROW).to_numpy(dtype=np.int64)
+    if not len(ids):
+        return np.full(len(asked), NO_ROW, np.int64)
+    if (np.diff(ids) > 0).all():  # as in most runs
+        return _places_in(ids, asked)
+    order = np.argsort(ids, kind="stable")
+    place = _places_in(ids[order], asked)
+    found: Ints = np.append(order, NO_ROW)[place]
+    return found
+
+
+def _places_in(ordered: Ints, asked: Ints) -> Ints:
+    place = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
+    found: Ints = np.where(ordered[place] == asked, place, NO_ROW)
+    return found
+
+
+def _nearest_ops(above: Ints, is_op: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+    """Of each op, the place of the nearest enclosing op among all rows."""
+    found: Ints = above[is_op]
+    climbing = np.flatnonzero(found != NO_ROW)
+    while len(climbing := climbing[~is_op[found[climbing]]]):
+        found[climbing] = above[found[climbing]]
+        climbing = climbing[found[climbing] != NO_ROW]
+    return found
+
+
+def _tree(frame: pd.DataFrame, parent: Ints) -> OpTree:
+    levels = _levels(parent)
+    names = _name_hashes(frame)
+    shaped_names = naming.joined(names, naming.of_texts(frame[C.INPUT_SHAPES]))
+    top = np.arange(len(parent), dtype=np.int64)
+    path, shaped = naming.mixed(names), naming.mixed(shaped_names)
+    for places in levels[1:]:
+        outer = parent[places]
+        top[places] = top[outer]
+        path[places] = naming.joined(path[outer], names[places])
+        shaped[places] = naming.joined(shaped[outer], shaped_names[places])
+    return OpTree(frame, parent, levels, top, path, shaped)
+
+
+def _levels(parent: Ints) -> tuple[Ints, ...]:
+    depth = np.zeros(len(parent), np.int64)
+    deeper = np.flatnonzero(parent != NO_ROW)
+    above = parent[deeper]
+    while len(deeper):
+        depth[deeper] += 1
+        above = parent[above]
+        deeper, above = deeper[above != NO_ROW], above[above != NO_ROW]
+    order = np.argsort(depth, kind="stable")
+    ends = np.searchsorted(depth[order], np.arange(depth.max(initial=-1) + 2))
+    return tuple(order[start:end] for start, end in pairwise(ends.tolist()))
+
+
+def _name_hashes(frame: pd.DataFrame) -> Hashes:
+    return naming.of_texts(frame[C.NAME], op_name)
+
 
 SUBTREE, SHAPED, PATH, LAUNCHER, MODULE_KEY = "subtree", "shaped", "path", "launcher", "module_key"
 WHAT, SORT, CANONICAL, ROLE, OP_PLACE = "what", "sort", "canonical", "role", "op_place"
@@ -59,7 +218,7 @@ class Pieces:
 
 def read(run: Run, span: Span, *, on_device: bool) -> Pieces:
     """Sum what ran in the compared steps of a run."""
-    tree = optree.read(run)
+    tree = read_tree(run)
     return _of_device(run, span, tree) if on_device else _of_host(span, tree)
 
 
@@ -69,12 +228,12 @@ def _of_device(run: Run, span: Span, tree: OpTree) -> Pieces:
     stepless = frame[C.STEP].isna().to_numpy(bool) & ~compared if span.marked else np.zeros(len(frame), bool)
     unassigned = int(frame[C.DUR_NS].to_numpy(np.int64)[stepless].sum())
     frame = frame[compared].reset_index(drop=True)
-    op = optree.places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
+    op = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
     labels = _device_labels(frame)
-    what = hashing.of_texts(labels[CANONICAL])
-    known = op != optree.NO_ROW
+    what = naming.of_texts(labels[CANONICAL])
+    known = op != NO_ROW
     subtree = tree.subtrees(op[known], what[known])
-    rows = _Rows(op, labels, what, hashing.of_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
+    rows = _Rows(op, labels, what, naming.of_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
     table = _summed(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
     names = tree.frame[C.NAME].astype(object).to_numpy(object)
     launchers = [str(names[place]) if place >= 0 else "" for place in table[OP_PLACE]]
@@ -96,8 +255,8 @@ def _of_host(span: Span, tree: OpTree) -> Pieces:
     canonical = names.cat.rename_categories(str).map(op_name).astype("category")
     labels = pd.DataFrame({C.NAME: names, CANONICAL: canonical})
     labels[SORT] = pd.Categorical([str(HostKind.OP)] * len(labels))
-    what = hashing.of_texts(labels[CANONICAL])
-    rows = _Rows(compared, labels, what, hashing.of_texts(labels[SORT]), tree.self_ns[compared])
+    what = naming.of_texts(labels[CANONICAL])
+    rows = _Rows(compared, labels, what, naming.of_texts(labels[SORT]), tree.self_ns[compared])
     ids = tree.frame[C.ROW_ID].to_numpy(np.int64)[compared]
     table = _summed(rows, ids, tree, subtree)
     table[ROLE] = [str(op_role(str(name))) for name in table[C.NAME]]
@@ -161,16 +320,16 @@ def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
         SUBTREE: subtree,
         SHAPED: tree.shaped,
         PATH: tree.path,
-        LAUNCHER: hashing.of_texts(tree.frame[C.NAME], op_name),
-        MODULE_KEY: hashing.of_texts(tree.frame[C.MODULE]),
+        LAUNCHER: naming.of_texts(tree.frame[C.NAME], op_name),
+        MODULE_KEY: naming.of_texts(tree.frame[C.MODULE]),
     }
-    found = {name: np.append(values, hashing.NOTHING)[rows.op] for name, values in of_op.items()}
+    found = {name: np.append(values, naming.NOTHING)[rows.op] for name, values in of_op.items()}
     return {**found, WHAT: rows.what, SORT: rows.sort}
 
 
 def _codes(keys: dict[str, Hashes]) -> Ints:
     together = np.zeros(len(keys[WHAT]), np.uint64)
     for name in HASHES:
-        together = hashing.joined(together, keys[name])
+        together = naming.joined(together, keys[name])
     codes: Ints = np.unique(together, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return codes

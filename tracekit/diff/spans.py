@@ -1,30 +1,37 @@
 """Which part of each run is compared: the same number of profiled steps on both sides, warm-up left out.
 
 A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
-host or the device (`tracekit.windows`): so steps of a host that runs ahead do not share time, and the steps
-of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the median by
-more than 10% and by more than 3 scaled median absolute deviations (of at least 4 steps). As many leading
-steps are left out on both sides as the side with more outliers has, but one step always stays; of the rest
-both sides keep the last n, n being the number the shorter side has. Where steps are not marked on both sides,
-the whole capture of each rank is one step. Ranks are compared with those of their number; where no number is
-on both sides, the lowest are, as many as both have.
+host or the device (`tracekit.runs.rank_view`): so steps of a host that runs ahead do not share time, and the
+steps of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the
+median by more than 10% and by more than 3 scaled median absolute deviations (of at least 4 steps). As many
+leading steps are left out on both sides as the side with more outliers has, but one step always stays; of
+the rest both sides keep the last n, n being the number the shorter side has. Where steps are not marked on
+both sides, the whole capture of each rank is one step. Ranks are compared with those of their number; where
+no number is on both sides, the lowest are, as many as both have.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
-from tracekit.run import busy
-from tracekit.schema import C
-from tracekit.windows import END_NS, step_windows
+from tracekit.analysis.kernel_names import brief, family
+from tracekit.diff.naming import op_name
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import busy
+from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
-    from tracekit.intervals import Ints
-    from tracekit.run import Run
+    from collections.abc import Callable, Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
 
 FEWEST_STEPS = 4
 OUTLIER_SHARE = 0.1
@@ -179,3 +186,99 @@ def typical_ns(run: Run, *, marked: bool) -> int:
 def _steady(windows: pd.DataFrame) -> pd.DataFrame:
     warmup = _warmup(windows)
     return windows[windows.groupby(C.RANK).cumcount() >= warmup]
+
+
+if TYPE_CHECKING:
+    ByOp = dict[str, frozenset[str]]
+
+_COLUMNS = (
+    *(C.ROW_ID, C.NAME, C.RANK, C.STEP, C.START_NS, C.PARENT_ROW),
+    *(C.INPUT_SHAPES, C.INPUT_DTYPES, C.PHASE),
+)
+_TENSOR = re.compile(r"\d")
+_FLOATS = re.compile(r'"((?:c10::)?(?:float|double|Half|BFloat16|Float8\w*))"')
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the outermost ops were given, by op name, where they have tensors.
+
+    Attributes:
+        shapes: Distinct shapes of the inputs.
+        dtypes: Distinct sets of floating-point types among the inputs.
+        trains: Whether anything ran in a backward pass; None where no op was recorded.
+    """
+
+    shapes: ByOp = field(default_factory=dict)
+    dtypes: ByOp = field(default_factory=dict)
+    trains: bool | None = None
+
+
+def read(run: Run, span: Span) -> Shapes:
+    """Read what the ops that are inside no other op were given."""
+    where = pc.field(C.KIND) == str(HostKind.OP)
+    ops = run.table("host_intervals", columns=list(_COLUMNS), where=where)
+    inner = np.isin(ops[C.PARENT_ROW].fillna(-1).to_numpy(np.int64), ops[C.ROW_ID].to_numpy(np.int64))
+    outer = ops[inside(ops, span) & ~inner]
+    trains = bool((outer[C.PHASE] == Phase.BACKWARD).any()) if len(outer) else None
+    return Shapes(_by_op(outer, C.INPUT_SHAPES, _shapes), _by_op(outer, C.INPUT_DTYPES, _floats), trains)
+
+
+def _by_op(ops: pd.DataFrame, column: str, told: Callable[[str], str]) -> ByOp:
+    pairs = ops[[C.NAME, column]].dropna().drop_duplicates().astype(str)
+    pairs = pairs.assign(**{C.NAME: pairs[C.NAME].map(op_name), column: pairs[column].map(told)})
+    kept = pairs[pairs[column] != ""]
+    return {str(name): frozenset(own) for name, own in kept.groupby(C.NAME)[column]}
+
+
+def _shapes(text: str) -> str:
+    """The shapes, nothing where there is no tensor among the inputs."""
+    return text if _TENSOR.search(text) else ""
+
+
+def _floats(text: str) -> str:
+    """The floating-point types among the inputs: of integers and flags an op may get another kind."""
+    return ", ".join(sorted(set(_FLOATS.findall(text))))
+
+
+_SPAN_COLUMNS = (C.RANK, C.STEP, C.START_NS, C.NAME)
+
+
+def unlike(name: str, runs: Sequence[Run], explained: Run, *, on_device: bool) -> list[str]:
+    """What to say of runs of one side that run anything another number of times than the one explained.
+
+    Args:
+        name: `base` or `head`.
+        runs: All runs of the side.
+        explained: The one whose trace explains it.
+        on_device: Whether work on devices is counted; else ops of the host are.
+    """
+    found = [_differing(explained, run, on_device=on_device) for run in runs if run.path != explained.path]
+    others = [names for names in found if names]
+    if not others:
+        return []
+    names = sorted({one for names in others for one in names})
+    more = f" and {len(names) - 1} more names" if len(names) > 1 else ""
+    are = "1 other run of the {} has" if len(others) == 1 else f"{len(others)} other runs of the {{}} have"
+    return [
+        f"{are.format(name)} another count of {brief(names[0])}{more} than {explained.id}: a count that "
+        "changed may not hold in every run"
+    ]
+
+
+def _differing(explained: Run, other: Run, *, on_device: bool) -> list[str]:
+    """Names that two runs have another number of times in as many steps."""
+    both = zip((explained, other), shared(explained, other), strict=True)
+    a, b = (_counts(run, span, on_device=on_device) for run, span in both)
+    differences = a.sub(b, fill_value=0)
+    return [str(name) for name in differences.index[differences != 0]]
+
+
+def _counts(run: Run, span: Span, *, on_device: bool) -> pd.Series:
+    if on_device:
+        frame = busy(run, list(_SPAN_COLUMNS))
+    else:
+        where = pc.field(C.KIND) == str(HostKind.OP)
+        frame = run.table("host_intervals", columns=list(_SPAN_COLUMNS), where=where)
+    counts = frame.loc[inside(frame, span), C.NAME].astype(str).value_counts()
+    return counts.groupby(counts.index.map(family if on_device else op_name)).sum()

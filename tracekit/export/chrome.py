@@ -1,4 +1,4 @@
-"""A run as a Chrome trace in JSON, as ui.perfetto.dev opens it: made in pieces, exact to the nanosecond.
+"""Arrows from the call that launched work to the work on the device.
 
 Columns become text at once with Arrow's kernels; no row is ever a Python object but its text.
 """
@@ -6,29 +6,97 @@ Columns become text at once with Arrow's kernels; no row is ever a Python object
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from isal import isal_zlib
 
 from tracekit import __version__
-from tracekit.export import flows, tracks
-from tracekit.export.lanes import Lanes, lanes
-from tracekit.export.reading import Source
-from tracekit.export.text import fragments, fragments_of_text, micro, quoted, triples
+from tracekit.export import tracks
+from tracekit.export.tables import Source
+from tracekit.export.tracks import Lanes, fragments, fragments_of_text, lanes, micro, quoted, triples
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
-    from tracekit.pruning import Window
-    from tracekit.run import Run
+    from tracekit.runs.run import Run, Window
 
+
+if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
+
+@dataclass(frozen=True)
+class _Calls:
+    """Calls that launched something, by rising row id: their process, thread and start."""
+
+    rows: Ints
+    process: Ints
+    thread: Ints
+    start: Ints
+
+
+def events(source: Source, origin: int, host: Lanes, device: Lanes) -> Iterator[pa.Array]:
+    """Both ends of every launch whose call was recorded, each within the interval that it belongs to."""
+    columns = [C.ROW_ID, C.LAUNCH_ROW, C.RANK, C.DEVICE, C.STREAM, C.START_NS]
+    known = pc.field(C.LAUNCH_ROW).is_valid()
+    launched = [
+        batch[C.LAUNCH_ROW].to_numpy()
+        for batch in source.batches("device_intervals", [C.LAUNCH_ROW], where=known)
+    ]
+    if not launched:
+        return
+    calls = _calls(source, np.unique(np.concatenate(launched)), host)
+    for batch in source.batches("device_intervals", columns, where=known):
+        yield from _arrows(batch, calls, device, origin)
+
+
+def _calls(source: Source, wanted: Ints, host: Lanes) -> _Calls:
+    kept: list[tuple[Ints, ...]] = [tuple(np.empty(0, np.int64) for _ in range(4))]
+    for batch in source.batches("host_intervals", [C.ROW_ID, C.RANK, C.PID, C.TID, C.START_NS]):
+        rows = batch[C.ROW_ID].to_numpy()
+        place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
+        found = batch.filter(pa.array(wanted[place] == rows))
+        thread = tracks.thread_id(found[C.TID]).to_numpy()
+        ids = found[C.ROW_ID].to_numpy()
+        process = tracks.host_process(found[C.RANK], found[C.PID]).to_numpy()
+        kept.append((ids, process, host.moved(ids, thread), found[C.START_NS].to_numpy()))
+    columns = [np.concatenate(column) for column in zip(*kept, strict=True)]
+    order = np.argsort(columns[0])
+    return _Calls(*(column[order] for column in columns))
+
+
+def _arrows(batch: pa.RecordBatch, calls: _Calls, device: Lanes, origin: int) -> Iterator[pa.Array]:
+    launch = batch[C.LAUNCH_ROW].to_numpy()
+    place = np.searchsorted(calls.rows, launch)
+    known = place < len(calls.rows)
+    known[known] = calls.rows[place[known]] == launch[known]
+    batch, place = batch.filter(pa.array(known)), place[known]
+    rows = batch[C.ROW_ID].to_numpy()
+    process, thread, start = (pa.array(one[place]) for one in (calls.process, calls.thread, calls.start))
+    yield _end("s", rows, process, thread, start, origin)
+    stream = device.moved(rows, tracks.stream_id(batch[C.STREAM]).to_numpy())
+    process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
+    yield _end("f", rows, process, pa.array(stream), batch[C.START_NS], origin)
+
+
+def _end(
+    phase: str, rows: Ints, process: pa.Array, thread: pa.Array, start_ns: pa.Array, origin: int
+) -> pa.Array:
+    return pc.binary_join_element_wise(
+        f'{{"ph":"{phase}","bp":"e","cat":"ac2g","name":"ac2g","id":', tracks.text(pa.array(rows)),
+        ',"pid":', tracks.text(process), ',"tid":', tracks.text(thread),
+        ',"ts":', micro(start_ns, origin), "}", "",
+    )  # fmt: skip
+
+
+if TYPE_CHECKING:
     Pieces = Iterator[pa.Array]
 
 _DEVICE_CATEGORIES: Final = {
@@ -96,7 +164,7 @@ def _events(source: Source, origin: int, host: Lanes, device: Lanes) -> Pieces:
     yield from _steps(source, origin)
     yield from _host(source, origin, host)
     yield from _device(source, origin, device)
-    yield from flows.events(source, origin, host, device)
+    yield from events(source, origin, host, device)
     yield from _counters(source, origin)
     yield from _allocated(source, origin)
 
@@ -135,7 +203,7 @@ _HOST_TRACK = [C.RANK, C.PID, C.TID]
 
 def _on_host(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
     process = tracks.host_process(batch[C.RANK], batch[C.PID])
-    return process.to_numpy(), tracks.thread(batch[C.TID]).to_numpy()
+    return process.to_numpy(), tracks.thread_id(batch[C.TID]).to_numpy()
 
 
 def _host(source: Source, origin: int, lanes: Lanes) -> Pieces:
@@ -155,7 +223,7 @@ _DEVICE_TRACK = [C.RANK, C.DEVICE, C.STREAM, C.KIND]
 def _on_device(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
     process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
     idle = pc.equal(batch[C.KIND].cast("string"), str(DeviceKind.IDLE))
-    thread = pc.if_else(idle, pa.scalar(tracks.IDLE_THREAD, pa.int64()), tracks.stream(batch[C.STREAM]))
+    thread = pc.if_else(idle, pa.scalar(tracks.IDLE_THREAD, pa.int64()), tracks.stream_id(batch[C.STREAM]))
     return process.to_numpy(), thread.to_numpy()
 
 
@@ -204,3 +272,23 @@ def _counter(name: pa.Array, t_ns: pa.Array, origin: int, value: pa.Array) -> pa
         value,
         "}}",
     )
+
+
+_GZIP = 31
+"""Window bits that ask for a gzip header."""
+
+
+def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces as one gzip file.
+
+    Example:
+        >>> import gzip
+        >>> gzip.decompress(b"".join(gzipped([b"a", b"b"])))
+        b'ab'
+    """
+    packer = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()

@@ -1,23 +1,147 @@
-"""The tables of a run as CSV or as plain Parquet, one file each, a batch at a time."""
+"""Where an export goes: written beside its place and moved there when it is whole."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 import zipfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from tracekit.meta import write as write_meta
-from tracekit.schema import TABLES
+from tracekit.errors import UnusableInputError
+from tracekit.runs import run
+from tracekit.runs.meta import FILE_NAME
+from tracekit.runs.meta import write as write_meta
+from tracekit.runs.tables import sound
+from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.export.reading import Source
+    import pyarrow.dataset as ds
+
+    from tracekit.runs.run import Run, Window
+
+
+@contextmanager
+def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path that becomes `path` when the block ends well, and vanishes otherwise.
+
+    Args:
+        path: Where it goes.
+        overwrite: Whether a file, or the folder of an earlier export, may give way to it.
+
+    Raises:
+        UnusableInputError: Something is there already, or it cannot be written.
+    """
+    if path.is_dir() and not (overwrite and _made(path)):
+        hint = "choose another -o" if overwrite else "use --force to overwrite it, or choose another -o"
+        why = " and contains other files" if overwrite else ""
+        raise UnusableInputError(f"the folder {path} already exists{why}", hint=hint)
+    if path.exists() and not overwrite:
+        raise UnusableInputError(
+            f"{path} already exists", hint="use --force to overwrite it, or choose another -o"
+        )
+    beside = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
+    try:
+        yield beside
+        if path.is_dir() and not path.is_symlink():
+            _remove(path)
+        beside.replace(path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UnusableInputError(f"{path} cannot be written: {reason}", hint="choose another -o") from error
+    finally:
+        _remove(beside)
+
+
+def _made(folder: Path) -> bool:
+    """Whether a folder holds nothing but what an export writes."""
+    ours = {f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")} | {FILE_NAME}
+    return all(entry.name in ours for entry in folder.iterdir())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+BATCH = 16_384
+"""Rows at most that are turned into something else at a time."""
+
+
+def _row_groups(dataset: ds.FileSystemDataset) -> Iterator[ds.ParquetFileFragment]:
+    for file in dataset.get_fragments():
+        for group in file.row_groups:
+            yield file.subset(row_group_ids=[group.id])
+
+
+@dataclass(frozen=True)
+class Source:
+    """What of a run is exported.
+
+    Attributes:
+        run: The run.
+        window: Only rows that overlap this time, ns since the run's t0; None for all.
+    """
+
+    run: Run
+    window: Window | None = None
+
+    def batches(
+        self, table: str, columns: Sequence[str] | None = None, *, where: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows in the order of their files, batch by batch; nothing where the run has none.
+
+        Raises:
+            UnusableInputError: A file is missing or unreadable.
+        """
+        if not self.run.rows(table):
+            return
+        with self.run.reading(table):
+            dataset = self.run.dataset(table)
+            if self.window is not None:
+                inside = run.rows_in(TABLES[table].arrow, self.window)
+                dataset = run.row_groups_in(dataset, self.window)
+                where = inside if where is None else inside & where
+            wanted = list(columns) if columns is not None else TABLES[table].arrow.names
+            for group in _row_groups(dataset):  # a scan of all would read far ahead
+                rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
+                yield from sound(TABLES[table], rows).combine_chunks().to_batches(BATCH)
+
+    def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
+        """Intervals by start, and of one start the longest first, as viewers need to nest them.
+
+        Args:
+            table: A table of intervals.
+            columns: Its columns, the start and the duration among them.
+            then: Orders those of one start and duration.
+        """
+        order = [(C.START_NS, "ascending"), (C.DUR_NS, "descending"), (then, "ascending")]
+        waiting: pa.Table | None = None
+        for batch in self.batches(table, columns):
+            table_ = pa.Table.from_batches([batch])
+            if waiting is not None:
+                table_ = pa.concat_tables([waiting, table_]).unify_dictionaries().combine_chunks()
+            starts = table_[C.START_NS].to_numpy()
+            cut = int(np.searchsorted(starts, starts[-1])) if len(starts) else 0
+            waiting = table_.slice(cut)  # the next batch may hold more of the same start
+            yield from table_.slice(0, cut).sort_by(order).combine_chunks().to_batches(BATCH)
+        if waiting is not None:
+            yield from waiting.sort_by(order).combine_chunks().to_batches(BATCH)
 
 
 def as_csv(source: Source, path: Path) -> None:

@@ -1,22 +1,167 @@
-"""Processes and threads of an exported trace: one process per host process, per device, and for steps.
+"""Intervals of one thread or stream that cross: viewers nest what shares a track, so these get further ones.
+
+An interval crosses another where it begins inside of it and ends after it. The shorter of the two goes, with
+what it encloses.
 
 Numbers of processes stay below 2³¹; hosts of several ranks may share numbers, so each rank has a range.
 """
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.ingest.nesting import nearest, parents
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tracekit.export.lanes import Lanes
-    from tracekit.export.reading import Source
+    import numpy.typing as npt
+
+    from tracekit.export.tables import Source
+
+
+if TYPE_CHECKING:
+    Ints = npt.NDArray[np.integer[Any]]
+    Track = tuple[int, int]
+    Placed = Callable[[pa.RecordBatch], tuple[Ints, Ints]]
+
+_FIRST = 1_500_000_000
+"""Number of the first further track: above those of streams and threads that are met."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The tracks of a table.
+
+    Attributes:
+        tracks: Process and thread of every track that rows are recorded on.
+        further: Process, thread and further thread of each track that was added, with its place among them.
+        rows: Ids of the rows that go to another track, sorted.
+        threads: Threads that they go to.
+    """
+
+    tracks: tuple[Track, ...]
+    further: tuple[tuple[int, int, int, int], ...]
+    rows: Ints
+    threads: Ints
+
+    def moved(self, rows: Ints, threads: Ints) -> Ints:
+        """The thread of each row, given its id and the thread that it was recorded on."""
+        if not len(self.rows):
+            return threads
+        place = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return np.where(self.rows[place] == rows, self.threads[place], threads)
+
+
+def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, then: str) -> Lanes:
+    """Find the tracks that a table needs.
+
+    Args:
+        source: The run.
+        table: A table of intervals.
+        columns: What `placed` needs.
+        placed: Process and thread of each row of a batch.
+        then: Orders rows of one start and duration.
+    """
+    needed = list(dict.fromkeys([C.ROW_ID, C.START_NS, C.DUR_NS, then, *columns]))
+    pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], []])
+    for batch in source.nested(table, needed, then):
+        start = batch[C.START_NS].to_numpy()
+        rows = [start, start + batch[C.DUR_NS].to_numpy(), batch[C.ROW_ID].to_numpy()]
+        for track, members in _by_track(*placed(batch)):
+            for column, values in zip(pieces[track], rows, strict=True):
+                column.append(values[members])
+    tracks = tuple(pieces)
+    further: list[tuple[int, int, int, int]] = []
+    moved: list[Ints] = [np.empty(0, np.int64)]
+    threads: list[Ints] = [np.empty(0, np.int64)]
+    for track in tracks:
+        ids, lane = crossing(_joined(pieces.pop(track)))
+        first = _FIRST + len(further)
+        further += [(*track, first + one, one + 1) for one in range(int(lane.max(initial=-1)) + 1)]
+        moved.append(ids)
+        threads.append(first + lane)
+    ids = np.concatenate(moved)
+    order = np.argsort(ids)
+    return Lanes(tracks, tuple(further), ids[order], np.concatenate(threads)[order])
+
+
+def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
+    """Each track of a batch, and which of its rows lie on it."""
+    pairs, which = np.unique(np.stack([processes, threads]), axis=1, return_inverse=True)
+    for number, (process, thread) in enumerate(pairs.T.tolist()):
+        yield (process, thread), np.flatnonzero(which.ravel() == number)
+
+
+def _joined(pieces: list[list[Ints]]) -> list[Ints]:
+    """Each column as one array; its pieces are let go before the next is made."""
+    joined = []
+    for column in pieces:
+        joined.append(np.concatenate(column))
+        column.clear()
+    return joined
+
+
+def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Rows of one track that cannot stay on it, and the further track of each, from 0.
+
+    Args:
+        rows: Starts, ends and ids, by start and of one start the longest first.
+
+    Example:
+        >>> ids, lane = crossing([np.array(one) for one in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
+        >>> ids.tolist(), lane.tolist()
+        ([8, 9], [0, 0])
+    """
+    start, end, ids = rows
+    if (start[1:] < start[:-1]).any():  # a track whose rows come from several files
+        order = np.lexsort((-end, start))
+        start, end, ids = start[order], end[order], ids[order]
+    parent = parents(np.zeros(len(start), np.int8), start, end)
+    marked = _leaving(start, end, parent)
+    if marked is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    above = nearest(parent, marked)
+    gone = np.flatnonzero(above >= 0)
+    heads = np.flatnonzero(above == np.arange(len(above)))
+    lane = _spread(start[heads].tolist(), end[heads].tolist())
+    return ids[gone], lane[np.searchsorted(heads, above[gone])]
+
+
+def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
+    """The shorter of every two rows that cross inside the same row; None where none do."""
+    staying = np.argsort(parent, kind="stable")
+    leaving: npt.NDArray[np.bool_] | None = None
+    while True:
+        same = parent[staying[1:]] == parent[staying[:-1]]
+        crossing = np.flatnonzero(same & (end[staying[:-1]] > start[staying[1:]]))
+        if not len(crossing):
+            return leaving
+        first, second = staying[crossing], staying[crossing + 1]
+        shorter = np.where(end[first] - start[first] < end[second] - start[second], first, second)
+        leaving = np.zeros(len(start), np.bool_) if leaving is None else leaving
+        leaving[shorter] = True
+        staying = staying[~leaving[staying]]
+
+
+def _spread(starts: list[int], ends: list[int]) -> Ints:
+    """The first track that is free at each start; there are few such rows."""
+    free: list[int] = []
+    lanes = np.empty(len(starts), np.int64)
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        lane = next((place for place, until in enumerate(free) if until <= start), len(free))
+        free[lane : lane + 1] = [end]
+        lanes[number] = lane
+    return lanes
+
 
 _RANK_RANGE: Final = 10_000_000
 _DEVICES: Final = 1_900_000_000
@@ -38,7 +183,7 @@ def host_process(rank: pa.Array, pid: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(rank.cast(pa.int64()), _RANK_RANGE), _within(pid, _RANK_RANGE))
 
 
-def thread(tid: pa.Array) -> pa.Array:
+def thread_id(tid: pa.Array) -> pa.Array:
     """Thread of a host interval, cut to what viewers take."""
     return _within(tid, _TID_RANGE)
 
@@ -49,7 +194,7 @@ def device_process(rank: pa.Array, device: pa.Array) -> pa.Array:
     return pc.add(pc.add(scaled, device.cast(pa.int64())), _DEVICES)
 
 
-def stream(streams: pa.Array) -> pa.Array:
+def stream_id(streams: pa.Array) -> pa.Array:
     """Thread of a device interval."""
     return pc.fill_null(streams, _UNKNOWN_STREAM)
 
@@ -114,3 +259,83 @@ def _different(source: Source, table: str, *columns: str) -> list[tuple[int, ...
 def _name(what: str, pid: int, name: str, *, tid: int = 0, sort: int | None = None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"name": name} if sort is None else {"name": name, "sort_index": sort}
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": arguments}
+
+
+_LIMIT = 2_000
+"""Characters of a text at most; longer ones are cut, as no viewer shows them."""
+
+
+def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
+    """Nanoseconds as exact microseconds in text, counted from an origin.
+
+    Example:
+        >>> micro(pa.array([1_234_567, 5])).to_pylist()
+        ['1234.567', '0.005']
+    """
+    at = pc.subtract(ns, pa.scalar(origin, pa.int64()))
+    sign = pc.if_else(pc.less(at, 0), "-", "")
+    size = pc.abs(at)
+    whole = pc.divide(size, pa.scalar(1000, pa.int64()))
+    rest = pc.subtract(size, pc.multiply(whole, pa.scalar(1000, pa.int64())))
+    padded = pc.utf8_lpad(rest.cast(pa.string()), 3, "0")
+    return pc.binary_join_element_wise(sign, whole.cast(pa.string()), ".", padded, "")
+
+
+def quoted(texts: pa.Array) -> pa.Array:
+    r"""Texts as JSON strings; each different text is spelled once.
+
+    Example:
+        >>> quoted(pa.array(['a"b', None])).to_pylist()
+        ['"a\\"b"', None]
+    """
+    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    spelled = [None if one is None else json.dumps(one[:_LIMIT]) for one in coded.dictionary.to_pylist()]
+    return pa.array(spelled, pa.string()).take(coded.indices)
+
+
+def fragments(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
+    """Members of an object from columns of numbers by their names there, each with a comma after it.
+
+    What is null, or no number in JSON, is left out.
+    """
+    return _members(batch, columns, _number)
+
+
+def fragments_of_text(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
+    """Members of an object from columns of text."""
+    return _members(batch, columns, quoted)
+
+
+def triples(batch: pa.RecordBatch, shapes: Mapping[str, Sequence[str]]) -> pa.Array:
+    """Members of an object that are lists of three columns; nothing where one of these is null."""
+    parts = [
+        pc.fill_null(
+            _joined_text(f'"{name}":[', *_between([_number(batch[axis]) for axis in axes]), "],"), ""
+        )
+        for name, axes in shapes.items()
+    ]
+    return _joined_text(*parts)
+
+
+def _between(columns: list[pa.Array]) -> list[object]:
+    x, y, z = columns
+    return [x, ",", y, ",", z]
+
+
+def _joined_text(*parts: object) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _number(column: pa.Array) -> pa.Array:
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, None)
+    return column.cast(pa.string())
+
+
+def _members(batch: pa.RecordBatch, columns: Mapping[str, str], spell: object) -> pa.Array:
+    parts = [
+        pc.fill_null(_joined_text(f'"{called}":', spell(batch[name]), ","), "")  # type: ignore[operator]
+        for name, called in columns.items()
+        if batch[name].null_count < len(batch)
+    ]
+    return _joined_text(*parts) if parts else pa.array([""] * len(batch), pa.string())

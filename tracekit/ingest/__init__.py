@@ -1,14 +1,7 @@
 """Readers: from a raw trace to a normalized run in the store."""
 
-from tracekit.ingest.importer import (
-    Progress,
-    import_job,
-    import_recording,
-    import_traces,
-)
-from tracekit.ingest.jobs import Job, plan
-from tracekit.ingest.samples import Sample
-from tracekit.ingest.unprofiled import import_unprofiled
+from tracekit.ingest.importer import Job, Progress, import_job, import_recording, import_traces, plan
+from tracekit.ingest.write import Sample, import_unprofiled
 
 __all__ = [
     "Job",

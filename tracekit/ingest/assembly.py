@@ -1,4 +1,4 @@
-"""From the decoded traces of one job to its run: what they share, and their places beside one another."""
+"""What traces say about where they come from, for what the collector did not know."""
 
 from __future__ import annotations
 
@@ -9,24 +9,100 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from tracekit.errors import TracekitError
-from tracekit.ingest import files, notes, ranks
-from tracekit.ingest.crew import Decoded, Failed, Place, Written
-from tracekit.ingest.origin import completed
-from tracekit.ingest.samples import write_samples
-from tracekit.meta import Diagnostic, Level
-from tracekit.spelling import printable
+from tracekit.errors import TracekitError, printable
+from tracekit.ingest import notes, ranks, sources
+from tracekit.ingest.executor import Decoded, Failed, TaskPlace, Written
+from tracekit.ingest.write import write_samples
+from tracekit.runs.meta import Diagnostic, Level, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest.closing import Size
-    from tracekit.ingest.crew import Crew
-    from tracekit.ingest.samples import Sample
+    from tracekit.ingest.decoding import Size
+    from tracekit.ingest.executor import Crew
+    from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
     from tracekit.ingest.sources import Source
-    from tracekit.meta import RunMeta
-    from tracekit.run import Run
-    from tracekit.store import Draft
+    from tracekit.ingest.write import Sample
+    from tracekit.runs.meta import RunMeta
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Draft
+
+
+def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
+    """Fill in the GPUs, CUDA's version and the fingerprint from what the traces say about themselves.
+
+    Args:
+        meta: What is known already; it stands.
+        tops: The top level of each rank's trace.
+        has_device: Whether anything ran on a device.
+    """
+    top = tops[0]
+    environment = dict(meta.environment)
+    environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
+    environment.setdefault("cuda", _version(top.cuda_runtime))
+    if top.driver and not environment.get("driver"):
+        environment["driver"] = top.driver
+    options = {**meta.collector.options, **_told(top)}
+    return replace(
+        meta,
+        environment=environment,
+        collector=replace(meta.collector, options=options),
+        fingerprint=meta.fingerprint or _fingerprint(tops, environment, has_device=has_device),
+    )
+
+
+def _told(top: TopLevel) -> dict[str, Any]:
+    """What the trace says of how it came to be."""
+    told = {"simulated": top.simulated or None, "tool": top.tool}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _fingerprint(
+    tops: Sequence[TopLevel], environment: dict[str, Any], *, has_device: bool
+) -> dict[str, Any]:
+    top = tops[0]
+    flags = {
+        "record_shapes": _flag(top.record_shapes),
+        "profile_memory": _flag(top.profile_memory),
+        "with_stack": _flag(top.with_stack),
+    }
+    declared = top.distributed.world_size if top.distributed else None
+    return {
+        **fingerprint({"device": "cuda" if has_device else "cpu"}, environment, flags, collector="import"),
+        "world_size": declared or len(tops),
+    }
+
+
+def _flag(value: int | None) -> bool | None:
+    """Kineto writes 1 for an option that is on, and nothing for one that is off or unknown."""
+    return None if value is None else bool(value)
+
+
+def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
+    """The GPUs the collector knew, with what only the trace says of them; else the trace's own."""
+    told = {device.index: _gpu(device) for device in traced}
+    return [{**told.get(gpu["index"], {}), **gpu} for gpu in known] or list(told.values())
+
+
+def _gpu(device: DeviceProperties) -> dict[str, Any]:
+    return {
+        "index": device.index,
+        "name": device.name,
+        "memory_bytes": device.memory_bytes,
+        "sm_count": device.sm_count,
+        "compute_capability": f"{device.major}.{device.minor}" if device.major is not None else None,
+        "max_threads_per_sm": device.max_threads_per_sm,
+        "registers_per_sm": device.registers_per_sm,
+        "shared_bytes_per_sm": device.shared_bytes_per_sm,
+        "warp_size": device.warp_size,
+        **({"uuid": device.uuid} if device.uuid else {}),
+    }
+
+
+def _version(number: int | None) -> str | None:
+    """CUDA's version as people write it: 12040 is 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
 
 LEFT_OUT = "left_out"
 """Code of the diagnostic for a trace of the job that could not be imported."""
@@ -93,7 +169,7 @@ def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int
     Returns:
         What became of each that is written, by the identity of its `Decoded`, and the others.
     """
-    done: dict[int, tuple[Place, Written]] = {}
+    done: dict[int, tuple[TaskPlace, Written]] = {}
     failed: list[Failed] = []
     left = decoded
     while True:
@@ -118,14 +194,14 @@ def _zero(decoded: Sequence[Decoded]) -> int:
     return min(one.size.first_ns for one in decoded)
 
 
-def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Place]:
+def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[TaskPlace]:
     if not decoded:
         return []
     zero = _zero(decoded)
     host = accumulate((one.size.host for one in decoded), initial=0)
     device = accumulate((one.size.device for one in decoded), initial=0)
     return [
-        Place(
+        TaskPlace(
             directory=draft.path,
             part=number if len(decoded) > 1 else None,
             rank=one.source.rank or 0,
@@ -149,7 +225,7 @@ def _noticed(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Dia
 
 def _left_out(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
-    name = files.name(source.path)
+    name = sources.name(source.path)
     which = name if source.rank is None else f"rank {source.rank} ({name})"
     said = printable(error.message.replace(str(source.path), name))
     return Diagnostic(Level.ERROR, LEFT_OUT, f"left out {which}: {said}")
@@ -167,4 +243,4 @@ def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMet
 def _identity(source: Source) -> dict[str, Any]:
     with suppress(TracekitError):
         return source.identity
-    return {"name": files.name(source.path)}
+    return {"name": sources.name(source.path)}

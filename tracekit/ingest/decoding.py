@@ -1,26 +1,196 @@
-"""One trace decoded by the reader that its content asks for, and made complete."""
+"""From one closed trace to the tables of one rank."""
 
 from __future__ import annotations
 
 import errno
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tracekit.ingest import files, nsys
-from tracekit.ingest.closing import close
-from tracekit.ingest.crew import Decoded, Failed
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tracekit.ingest import nsys, sources, spool
+from tracekit.ingest.executor import Decoded, Failed, Linked
 from tracekit.ingest.kineto import reader as kineto
+from tracekit.ingest.link.launches import Launchers, idle_batches
+from tracekit.ingest.link.steps import PHASES, Host, find_steps
+from tracekit.ingest.outline import outlined, windows
+from tracekit.ingest.rows import compact, counter_order, device_order, numbers
+from tracekit.ingest.spool import Index
+from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.write import TableFile, write_table
+from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.ingest.kineto.scan.loader import Scanners
-    from tracekit.ingest.pool import Pool
-    from tracekit.ingest.sources import Source
-    from tracekit.ingest.trace import Trace
-    from tracekit.places import Place
+    import numpy.typing as npt
 
+    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.kineto.scan.loader import Scanners
+    from tracekit.ingest.link.steps import HostWindow, Steps
+    from tracekit.ingest.nesting import Trace
+    from tracekit.ingest.outline import Outline
+    from tracekit.ingest.pool import Pool
+    from tracekit.ingest.rows import Rows
+    from tracekit.ingest.sources import Source
+    from tracekit.ingest.texts import Strings
+    from tracekit.schema import Table
+    from tracekit.storage import Place
+
+
+if TYPE_CHECKING:
+    Ints = npt.NDArray[np.integer[Any]]
+
+_DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
+_PHASES = [phase.encode() for phase in PHASES]
+
+
+def write(trace: Trace, place: TaskPlace) -> Linked:
+    """Link a closed trace and write its tables."""
+    return _Writer(trace, place).write()
+
+
+class _Writer:
+    """Writes one trace: windows are linked in this thread, and encoded in others."""
+
+    def __init__(self, trace: Trace, place: TaskPlace) -> None:
+        self._directory, self._place, self._nest = trace.directory, place, trace.nest
+        self._parked = spool.Index(trace.directory)
+        self._zero = place.zero_ns - trace.top.base_ns
+
+    def write(self) -> Linked:
+        host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
+        steps = find_steps(host)
+        scoped = C.PID in device.parked.names
+        launchers = Launchers(self._directory, host.parked.distinct(C.PID) if scoped else None)
+        self._write_steps(steps)
+        self._write_counters()
+        with ExitStack() as files:  # one is still encoded while the next is linked
+            self._write_host(host, steps, launchers, files)
+            linked = self._write_device(device, launchers, steps, files)
+            if self._place.part is None:  # alone: it keeps its place, and is not written again
+                spool.clear(self._directory)
+            return linked
+
+    def _outlined(self, table: Table) -> Outline:
+        return outlined(self._parked.table(table.name))
+
+    def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
+        values = {name: strings.encoded for name, strings in texts.items()}
+        return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
+
+    def _rank(self, rows: Rows) -> dict[str, Ints]:
+        return {C.RANK: np.full(rows.count, self._place.rank)}
+
+    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> None:
+        events = self._outlined(ALLOCATIONS)
+        hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
+        hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
+        allocations = files.enter_context(self._file(ALLOCATIONS, {}))
+        for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
+            hosts.add(window.rows, self._host_columns(window))
+            found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
+            allocations.add(window.allocations, found)
+            launchers.add(window)
+        hosts.finish()
+        allocations.finish()
+
+    def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
+        return {
+            **self._rank(window.rows),
+            C.ROW_ID: np.arange(window.first, window.first + window.rows.count),
+            C.STEP: window.step,
+            C.PARENT_ROW: window.parent,
+            C.DEPTH: window.depth,
+            C.PHASE: window.phase,
+            C.MODULE: window.module,
+        }
+
+    def _write_device(self, device: Outline, launchers: Launchers, steps: Steps, files: ExitStack) -> Linked:
+        idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
+        first, launched, unlinked = self._place.device_row, 0, 0
+        file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
+        for rows in _ordered(device):
+            found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
+            work = ~idle[rows.integers(C.KIND)]
+            launched += int(work.sum())
+            unlinked += int((work & (found.call < 0)).sum())
+            columns: dict[str, Ints] = {
+                **self._rank(rows),
+                C.ROW_ID: np.arange(first, first + rows.count),
+                C.STEP: found.step,
+                C.LAUNCH_ROW: found.call,
+                C.OP_ROW: found.op,
+            }
+            file.add(rows, columns)
+            first += rows.count
+        file.finish()
+        return Linked(launched, unlinked, launchers.count)
+
+    def _write_steps(self, steps: Steps) -> None:
+        if not len(steps.number):
+            return
+        columns = {
+            C.RANK: numbers(np.full(len(steps.number), self._place.rank, np.int32)),
+            C.STEP: numbers(steps.number),
+            C.NAME: compact(np.arange(len(steps.name)), [name.encode() for name in steps.name]),
+            C.START_NS: numbers(steps.start - self._zero),
+            C.DUR_NS: numbers(steps.end - steps.start),
+        }
+        write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
+
+    def _write_counters(self) -> None:
+        counters = self._outlined(COUNTERS)
+        with self._file(COUNTERS, counters.texts) as file:
+            for window in windows([counters]):
+                rows = counters.read(window.spans[0], counters.parked.names)
+                file.add(rows.take(counter_order(rows)), {})
+
+
+def _ordered(device: Outline) -> Iterator[Rows]:
+    for window in windows([device]):
+        rows = device.read(window.spans[0], _DEVICE)
+        yield rows.take(device_order(rows))
+
+
+_IDLE_PART = 900_000
+"""Number of the first part that idle rows are parked as: behind every decoded one."""
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What a decoded trace holds.
+
+    Attributes:
+        host: Rows it will have in `host_intervals`.
+        device: Rows it will have in `device_intervals`, idle ones included.
+        first_ns: Its first instant, ns since the epoch.
+        last_ns: Its last instant.
+    """
+
+    host: int
+    device: int
+    first_ns: int
+    last_ns: int
+
+
+def close(trace: Trace) -> Size | None:
+    """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
+    decoded = Index(trace.directory)
+    for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
+        spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+    host = decoded.table(HOST_INTERVALS.name).heads
+    work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
+    if not host and not work:
+        return None
+    base = trace.top.base_ns
+    first, last = min(each.first for each in host + work), max(each.end for each in host + work)
+    return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
+
+
+if TYPE_CHECKING:
     Decoders = tuple[Pool, Scanners]
     """Where chunks are decoded, and what decodes them once it is ready."""
 
@@ -41,7 +211,7 @@ def reading(path: Place) -> Iterator[None]:
     except OSError as error:
         if error.errno in _WRITING:
             raise
-        with files.reading(path):
+        with sources.reading(path):
             raise
 
 

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import structs
 
-from tracekit import places
-from tracekit.errors import UnusableInputError
-from tracekit.ingest.files import name, reading
+from tracekit import storage
+from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.kineto.source import open_trace
-from tracekit.ingest.nsys import formats, report
+from tracekit.ingest.nsys import report
 from tracekit.ingest.ranks import Found, look_each, named
-from tracekit.ingest.sources import Job, Source, alone, cycles
-from tracekit.meta import Diagnostic, Level
-from tracekit.spelling import printable
+from tracekit.ingest.sources import Job, Source, alone, cycles, name, reading
+from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tracekit.places import Place
+    from tracekit.storage import Place
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20
@@ -85,8 +83,8 @@ def _candidates(root: Place) -> list[Place]:
 
     A report and its export beside it are one recording; a database that is no export is of another program.
     """
-    paths = places.inside(root, deep=True)
-    folders = {path for path in paths if path.is_dir() and formats.is_parquet_export(path)}
+    paths = storage.inside(root, deep=True)
+    folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
     twice = {report.spare(path) for path in rest if report.is_report(path)}
     return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
@@ -94,11 +92,11 @@ def _candidates(root: Place) -> list[Place]:
 
 def _is_other_database(path: Place) -> bool:
     try:
-        if not formats.is_sqlite(path):
+        if not report.is_sqlite(path):
             return False
     except UnusableInputError:
         return False
-    from tracekit.ingest.nsys.opening import is_export  # SQLite's reader, for where there is such a file
+    from tracekit.ingest.nsys.reader import is_export  # SQLite's reader, for where there is such a file
 
     return not is_export(path)
 

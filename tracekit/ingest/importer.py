@@ -1,35 +1,109 @@
-"""Import: raw traces become runs in the store."""
+"""Which traces belong together: files, folders and standard input become jobs, each one run of some ranks."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit import __version__, places
+from tracekit import __version__, storage
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.ingest import files, nsys
+from tracekit.ingest import nsys, sources
 from tracekit.ingest.assembly import LEFT_OUT, assemble
-from tracekit.ingest.crew import Decoded, Failed, Written
-from tracekit.ingest.decoding import closed, read, reading
-from tracekit.ingest.jobs import Job, Source, survey
+from tracekit.ingest.decoding import closed, read, reading, write
+from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
+from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
-from tracekit.ingest.process import write
-from tracekit.meta import Collector, RunMeta
-from tracekit.store import new_run_id, timestamp
+from tracekit.ingest.ranks import Found, look_each
+from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.runs.meta import Collector, RunMeta
+from tracekit.runs.store import new_run_id, timestamp
+from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.fleet import Workers
-    from tracekit.ingest.crew import Place
+    from tracekit.executors import Workers
     from tracekit.ingest.decoding import Decoders
-    from tracekit.ingest.samples import Sample
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.write import Sample
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+__all__ = ["Job", "Plan", "Source", "plan", "survey"]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What can be imported, and why the rest cannot."""
+
+    jobs: list[Job] = msgspec.field(default_factory=list)
+    errors: list[TracekitError] = msgspec.field(default_factory=list)
+
+
+def plan(paths: Sequence[Place]) -> list[Job]:
+    """Group traces into jobs.
+
+    Files with different ranks of one `distributedInfo` group are one job, and so is a folder; a rank that
+    comes again starts another job (another profiled cycle of the same program).
+
+    Raises:
+        UnusableInputError: A path does not exist, or a folder holds no trace.
+    """
+    found = survey(paths)
+    if found.errors:
+        raise found.errors[0]
+    return found.jobs
+
+
+def survey(paths: Sequence[Place]) -> Plan:
+    """Group traces into jobs as `plan` does; a path that cannot be used does not keep the others back."""
+    found, single = Plan(), list[Place]()
+    for path in paths:
+        try:
+            match kind(path):
+                case Kind.STREAM:
+                    found.jobs.append(_stream(path))
+                case Kind.FOLDER if is_nsys(path):
+                    single.append(path)
+                case Kind.FOLDER:
+                    found.jobs.extend(_inside(path))
+                case _:
+                    single.append(path)
+        except TracekitError as error:
+            found.errors.append(error)
+    seen = look_each(single)
+    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
+    return found
+
+
+def _inside(folder: Place) -> list[Job]:
+    from tracekit.ingest.folders import jobs_in  # which who names a file does not need
+
+    return jobs_in(folder)
+
+
+def _stream(path: Place) -> Job:
+    """A job of what can be read only once: nobody looks at it before it is imported."""
+    if path == STDIN:
+        return Job("stdin", (Source(path),))
+    return Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)  # /dev/fd/63 says nothing
+
+
+def _grouped(files: list[Found]) -> list[Job]:
+    jobs: list[Job] = []
+    groups: dict[object, list[Source]] = defaultdict(list)
+    for trace in files:
+        if trace.group is None:
+            jobs += cycles(None, [Source(trace.path, trace.rank)])
+        else:
+            groups[trace.group].append(Source(trace.path, trace.rank))
+    return jobs + [job for sources in groups.values() for job in cycles(None, sources)]
+
 
 THREAD_BYTES = 1 << 20
 """From this many bytes of text on, more than one thread decodes."""
@@ -47,7 +121,7 @@ def _silent(_name: str, _done: int, _size: int) -> None:
 
 
 def import_traces(
-    store: Store, paths: Sequence[places.Place], *, label: str | None = None, progress: Progress = _silent
+    store: Store, paths: Sequence[storage.Place], *, label: str | None = None, progress: Progress = _silent
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -69,7 +143,7 @@ def import_traces(
 
 def import_each(
     store: Store,
-    paths: Sequence[places.Place],
+    paths: Sequence[storage.Place],
     *,
     label: str | None = None,
     progress: Progress = _silent,
@@ -132,8 +206,8 @@ def import_job(
         collector=Collector("import", __version__),
         diagnostics=[*job.notes],
     )
-    if workers and not any(places.kind(source.path) is places.Kind.STREAM for source in job.sources):
-        from tracekit.ingest.afar import afar  # what only workers of a cluster need
+    if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in job.sources):
+        from tracekit.ingest.cluster import afar  # what only workers of a cluster need
 
         with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:
             return assemble(draft, crew, crew.decode(job.sources), meta, told=True)
@@ -201,7 +275,7 @@ class _Here(msgspec.Struct, frozen=True):
             ]
 
     def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
-        name, size = files.name(source.path), source.size
+        name, size = sources.name(source.path), source.size
         with self.store.writing():  # what `reading` lets pass is about the spool
             try:
                 with reading(source.path):
@@ -214,6 +288,6 @@ class _Here(msgspec.Struct, frozen=True):
                 return [Failed(source=source, error=error)]
             return closed(source, traces, identity)
 
-    def write(self, tasks: Sequence[tuple[Decoded, Place]]) -> list[Written | Failed]:
+    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
         """See `Crew.write`; whoever cannot write one table cannot write the next."""
         return [Written(linked=write(one.trace, place)) for one, place in tasks]

@@ -8,6 +8,8 @@ two thousand million rows of one window are never met.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -16,6 +18,13 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tracekit.errors import UnusableInputError
+    from tracekit.ingest.kineto.events import TopLevel
+    from tracekit.runs.meta import Diagnostic
+    from tracekit.storage import Place
+
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -199,3 +208,32 @@ def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
         found[active] = parent[found[active]]
         active = active[found[active] >= 0]
     return found
+
+
+@dataclass(frozen=True)
+class Trace(ABC):
+    """One process's trace (or one rank's), decoded and parked.
+
+    Attributes:
+        path: The file.
+        directory: Where its batches are parked.
+        top: What the file says about itself.
+        nest: How the nesting of its host rows is found.
+    """
+
+    path: Place
+    directory: Path
+    top: TopLevel
+    nest: Nest = field(default=Jumping(), kw_only=True)
+
+    @abstractmethod
+    def notes(self) -> Iterator[Diagnostic]:
+        """What decoding noticed."""
+
+    @abstractmethod
+    def empty(self) -> UnusableInputError:
+        """The error for a trace that gives no interval."""
+
+    def no_device_work(self) -> str:
+        """What the tool says of missing device activity; empty when it says nothing."""
+        return ""

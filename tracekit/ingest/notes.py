@@ -5,24 +5,24 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tracekit.ingest import files, ranks
-from tracekit.meta import Diagnostic, Level
+from tracekit.ingest import ranks, sources
+from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracekit.ingest.closing import Size
-    from tracekit.ingest.crew import Linked
-    from tracekit.ingest.jobs import Source
-    from tracekit.ingest.kineto.toplevel import TopLevel
-    from tracekit.ingest.trace import Trace
+    from tracekit.ingest.decoding import Size
+    from tracekit.ingest.executor import Linked
+    from tracekit.ingest.importer import Source
+    from tracekit.ingest.kineto.events import TopLevel
+    from tracekit.ingest.nesting import Trace
 
 _LISTED = 8
 
 
 def of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     """What linking one trace noticed."""
-    name = files.name(trace.path)
+    name = sources.name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
         said = trace.no_device_work()
         yield Diagnostic(
@@ -42,15 +42,15 @@ def of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
         )
 
 
-def of_ranks(sources: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
+def of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
     """What putting several ranks together noticed."""
-    assumed = [source for source in sources if source.assumed]
+    assumed = [source for source in traces if source.assumed]
     if assumed:
-        listed = ", ".join(f"{files.name(source.path)} = {source.rank}" for source in assumed)
+        listed = ", ".join(f"{sources.name(source.path)} = {source.rank}" for source in assumed)
         yield Diagnostic(
             Level.WARN, "rank_assumed", f"the traces do not tell their rank; counted by name: {listed}"
         )
-    yield from _missing({source.rank or 0 for source in sources}, max(map(ranks.world_size, tops)))
+    yield from _missing({source.rank or 0 for source in traces}, max(map(ranks.world_size, tops)))
     if max(size.first_ns for size in sizes) > min(size.last_ns for size in sizes):
         yield Diagnostic(
             Level.WARN, "ranks_apart", "some ranks' traces do not overlap in time: are they of one job?"

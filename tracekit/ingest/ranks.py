@@ -12,16 +12,16 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
-from tracekit.ingest.files import reading
+from tracekit.ingest.kineto.events import Distributed, TopLevel
 from tracekit.ingest.kineto.reader import peek
-from tracekit.ingest.kineto.toplevel import Distributed, TopLevel
+from tracekit.ingest.sources import reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracekit.ingest.nesting import Trace
     from tracekit.ingest.sources import Source
-    from tracekit.ingest.trace import Trace
-    from tracekit.places import Place
+    from tracekit.storage import Place
 
 _HIGHEST = 2**31 - 1
 _LOOKS = 8

@@ -1,21 +1,94 @@
-"""A job and its sources, one for each rank."""
+"""Files as they are given: size and name, what tells them apart, what is said when one cannot be read."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tracekit import scrubbing
-from tracekit.ingest import files
+from tracekit.errors import UnusableInputError, printable
+from tracekit.runs import scrubbing
+from tracekit.storage import STDIN, Kind, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tracekit.meta import Diagnostic
-    from tracekit.places import Place
+    from tracekit.runs.meta import Diagnostic
+    from tracekit.storage import Place
+
+
+_SAMPLE = 1 << 20
+
+
+def size(path: Place) -> int:
+    """Bytes of a file, or of the files in a folder; 0 for what has no size before it is read."""
+    if kind(path) is Kind.FOLDER:
+        return sum(size(file) for file in path.iterdir() if kind(file) is Kind.FILE)
+    return path.stat().st_size if kind(path) is Kind.FILE else 0
+
+
+def identity(path: Place) -> dict[str, Any]:
+    """What tells a file, or a folder of tables, apart without reading all of it; a stream is only named.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+    """
+    if path == STDIN:
+        return {"name": "stdin"}
+    if kind(path) is Kind.STREAM:
+        return {"name": name(path)}
+    with reading(path):
+        whole = kind(path) is Kind.FOLDER
+        inside = sorted(file for file in path.iterdir() if kind(file) is Kind.FILE) if whole else [path]
+        digests = [_digest(file, file.stat().st_size) for file in inside]
+        return {
+            "name": name(path),
+            "bytes": sum(file.stat().st_size for file in inside),
+            "mtime_ns": max((file.stat().st_mtime_ns for file in inside), default=0),
+            "sampled_sha256": hashlib.sha256("".join(digests).encode()).hexdigest() if whole else digests[0],
+        }
+
+
+def _digest(path: Place, length: int) -> str:
+    """SHA-256 of a file's first, middle and last MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for start in sorted({0, max(0, (length - _SAMPLE) // 2), max(0, length - _SAMPLE)}):
+            stream.seek(start)
+            digest.update(stream.read(_SAMPLE))
+    return digest.hexdigest()
+
+
+def is_told_apart(identities: list[dict[str, Any]]) -> bool:
+    """Whether all of these say what the files hold; streams and older imports do not."""
+    return all("sampled_sha256" in one for one in identities)
+
+
+@contextmanager
+def reading(path: Place) -> Iterator[None]:
+    """Turns an error of the file system into one that names the file.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UnusableInputError(
+            f"{printable(str(path))} cannot be read: {reason}", hint="check the path, or copy the file again"
+        ) from error
+
+
+def name(path: Place) -> str:
+    """A file's name in valid UTF-8, whatever its bytes are."""
+    return printable(path.name)
+
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
 _LOOKS = 8
@@ -40,7 +113,7 @@ class Source(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of the file; 0 for what has no size before it is read."""
-        return files.size(self.path)
+        return size(self.path)
 
     @property
     def text_bytes(self) -> int:
@@ -50,7 +123,7 @@ class Source(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> dict[str, Any]:
         """What tells the file apart without reading all of it."""
-        return files.identity(self.path)
+        return identity(self.path)
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 import numpy as np
 
-from tracekit.ingest.order import distinct
-from tracekit.ingest.rows import NONE, Batch, Column, Rows
+from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
 from tracekit.schema import C
 
 if TYPE_CHECKING:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.arrays import compact, fitted, numbers, values_of
-from tracekit.ingest.behind import Behind
-from tracekit.schema import C, Column, Table
+from tracekit.ingest.pool import Behind
+from tracekit.ingest.rows import compact, fitted, numbers, values_of
+from tracekit.runs.meta import UNPROFILED, Diagnostic, Level
+from tracekit.schema import COUNTERS, C, Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -21,7 +25,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.rows import Rows
+    from tracekit.runs.meta import RunMeta
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
+
+if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16
@@ -190,3 +199,77 @@ class TableFile:
 
 def _coded(column: Column) -> pa.DataType:
     return pa.int64() if column.is_text else column.type
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample.
+
+    Attributes:
+        t_unix_ns: When, ns since the epoch.
+        source: nvml, process or torch.
+        device: Device index; None for the host.
+        metric: What was sampled.
+        unit: Unit of the value.
+        value: The value.
+    """
+
+    t_unix_ns: int
+    source: str
+    device: int | None
+    metric: str
+    unit: str
+    value: float
+
+
+def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> None:
+    """Add samples to the counters of a run being written, in their order of time.
+
+    Args:
+        directory: The run.
+        samples: Any number, in any order.
+        zero_ns: The run's zero, ns since the epoch.
+    """
+    if not samples:
+        return
+    path, parts = directory / f"{COUNTERS.name}.parquet", directory / COUNTERS.name
+    rows = _rows(sorted(samples, key=lambda sample: sample.t_unix_ns), zero_ns)
+    if path.exists():
+        import pyarrow.dataset as ds
+
+        recorded = ds.dataset(path, schema=COUNTERS.arrow).to_table()
+        rows = pa.concat_tables([recorded, rows]).unify_dictionaries().sort_by(C.T_NS)
+    write_table(rows, COUNTERS, parts / "part-samples.parquet" if parts.is_dir() else path)
+
+
+def _rows(samples: Sequence[Sample], zero_ns: int) -> pa.Table:
+    columns = {
+        C.T_NS: pa.array([sample.t_unix_ns - zero_ns for sample in samples], pa.int64()),
+        C.SOURCE: pa.array([sample.source for sample in samples]).dictionary_encode(),
+        C.DEVICE: pa.array([sample.device for sample in samples], pa.int32()),
+        C.METRIC: pa.array([sample.metric for sample in samples]).dictionary_encode(),
+        C.UNIT: pa.array([sample.unit for sample in samples]).dictionary_encode(),
+        C.VALUE: pa.array([sample.value for sample in samples], pa.float64()),
+    }
+    return pa.table(columns, schema=COUNTERS.arrow)
+
+
+_SAID = Diagnostic(
+    Level.INFO, "not_profiled", "recorded without a profile: the run has step times and samples, no intervals"
+)
+
+
+def import_unprofiled(store: Store, meta: RunMeta, samples: Sequence[Sample]) -> Run:
+    """Keep what was timed and sampled of a workload that no profiler watched.
+
+    Args:
+        store: Where the run goes.
+        meta: What is known about the run; its zero, tables and diagnostics are completed here.
+        samples: Rows of `counters`; the first of them is the run's zero.
+    """
+    zero = min((sample.t_unix_ns for sample in samples), default=time.time_ns())
+    marked = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})
+    known = replace(meta, t0_unix_ns=zero, collector=marked, diagnostics=[*meta.diagnostics, _SAID])
+    with store.draft() as draft, store.writing():
+        write_samples(draft.path, samples, zero)
+        return draft.commit(known)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.render.cells import clean, human
-from tracekit.render.data import records
-from tracekit.render.plain import csv_text, envelope, markdown_text
-from tracekit.render.terminal import DEFAULT_LIMIT, table_text
+from tracekit.errors import clean
+from tracekit.render.cells import csv_text, envelope, human, markdown_text, records
+from tracekit.render.layout import DEFAULT_LIMIT, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.analysis import Column
-    from tracekit.render.data import Rows
+    from tracekit.render.cells import Rows
 
 __all__ = ["clean", "csv_text", "envelope", "human", "markdown_text", "records", "rows", "table_text"]
 

@@ -7,12 +7,12 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
-from tracekit.render.cells import clean, human
-from tracekit.render.plain import envelope, escape, markdown_text
-from tracekit.render.terminal import table_text
+from tracekit.errors import clean
+from tracekit.render.cells import envelope, escape, human, markdown_text
+from tracekit.render.layout import table_text
 
 if TYPE_CHECKING:
-    from tracekit.ab.report import Report
+    from tracekit.experiments.ab_state import Report
     from tracekit.stats.comparison import Comparison
 
 COLUMNS = (

@@ -1,29 +1,143 @@
-"""Output formats of `tracekit bisect`."""
+"""Texts of a bisection, shared by its output formats."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from dataclasses import asdict
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render import bisect_words as words
-from tracekit.render.cells import clean, shorten
-from tracekit.render.plain import envelope, escape, markdown_text
-from tracekit.render.terminal import table_text
+from tracekit.analysis import Column
+from tracekit.errors import clean
+from tracekit.render.cells import MISSING, envelope, escape, human, markdown_text, shorten
+from tracekit.render.layout import table_text
+from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
-    from tracekit.bisecting.model import Bisection, Culprit, Measured
+    from tracekit.experiments.bisect_model import Bisection, Culprit, Measured, Subject
+
+
+COLUMNS = (
+    Column("at", "", "position between the ends"),
+    Column("commit", "id", "commit or version"),
+    Column("date", "", "date of the commit"),
+    Column("subject", "", "first line of the commit message"),
+    Column("value", "", "mean of the measurements"),
+    Column("change", "", "change from the good end"),
+    Column("runs", "", "measurements, and how many are from earlier calls"),
+    Column("problem", "prose", "why it was skipped"),
+)
+
+
+def headline(found: Bisection) -> str:
+    """Return the result in one line."""
+    if not found.culprits:
+        return f"Cannot tell: {found.reason or 'no change was found'}"
+    first = found.culprits[0]
+    more = f", and {len(found.culprits) - 1} more" if len(found.culprits) > 1 else ""
+    who = " or ".join(one.short for one in first.suspects)
+    return f"Found: {found.metric.name} {effect(found, first)} at {who} ({first.suspects[-1].title}){more}"
+
+
+def effect(found: Bisection, one: Culprit) -> str:
+    """Format the size of a change."""
+    if found.exact:
+        return f"{one.effect:+g} per step"
+    return change(math.log(one.effect))
+
+
+def culprit(found: Bisection, one: Culprit) -> list[str]:
+    """Return the lines of a culprit: its commits, the size of the change, and the reference commit."""
+    lines = [f"{named(suspect)}" for suspect in one.suspects]
+    if len(one.suspects) > 1:
+        lines.append("one of these commits: all but the last could not be measured")
+    span = ""
+    if not found.exact:
+        span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
+        span += f", probability {_share(one.posterior)}"
+    return [*lines, f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}"]
+
+
+def _share(posterior: float) -> str:
+    return f"{100 * posterior:.1f}%" if posterior < 0.9995 else "over 99.9%"
+
+
+def named(one: Subject) -> str:
+    """Return the short id, subject, author and date of a commit."""
+    return ", ".join(part for part in (f"{one.short} {one.title}", one.author, one.date) if part)
+
+
+def ends(found: Bisection) -> str:
+    """Describe the difference between the good and the bad end."""
+    a, b = (amount(found, value) for value in (found.ends.a, found.ends.b))
+    text = f"{found.good.short} to {found.bad.short}, {found.subjects} steps: {found.metric.name} {a} to {b}"
+    if found.exact or found.ends.ratio is None:
+        return text
+    described = f"{text}, {change(math.log(found.ends.ratio))}"
+    if found.ends.ci95:
+        low, high = (change(math.log(bound)) for bound in found.ends.ci95)
+        described += f" (95% interval {low} to {high})"
+    if found.ends.mde is not None and math.isfinite(found.ends.mde):
+        described += f", smallest detectable change {100 * found.ends.mde:.1f}%"
+    return described
+
+
+def amount(found: Bisection, value: float) -> str:
+    """Format a value in its unit."""
+    return human(round(value) if found.metric.unit in {"ns", "bytes"} else value, found.metric.unit)
+
+
+def result_rows(found: Bisection) -> list[dict[str, Any]]:
+    """Return the log, one row per commit or version."""
+    return [_row(found, one) for one in found.log]
+
+
+def _row(found: Bisection, one: Measured) -> dict[str, Any]:
+    value = mean(one.values) if one.values else None
+    good = found.ends.a
+    relative = value / good if value is not None and good > 0 else 0
+    cached = f" ({one.cached} earlier)" if one.cached else ""
+    return {
+        "at": one.position,
+        "commit": one.subject.short,
+        "date": one.subject.date[:10] or None,
+        "subject": one.subject.title,
+        "value": MISSING if value is None else amount(found, value),
+        "change": change(math.log(relative)) if relative > 0 else MISSING,
+        "runs": f"{len(one.values)}{cached}",
+        "problem": one.problem or None,
+    }
+
+
+def notes(found: Bisection) -> list[str]:
+    """Return further notes."""
+    made, known = found.runs
+    texts = [f"{made} measurements, {known} from earlier calls", *found.notes]
+    texts += [
+        f"{one.name} per step changed from {one.good:g} to {one.bad:g}; --signature {one.name} finds the "
+        "commit in one run per commit"
+        for one in found.changed
+    ]
+    return texts
+
+
+def command(found: Bisection) -> str:
+    """Return the command that repeats the search."""
+    return shlex.join(found.command)
+
 
 _WIDEST = 120
 
 
 def as_text(found: Bisection) -> str:
     """Render for a terminal."""
-    parts = [f"{clean(words.headline(found))}\n  {clean(words.ends(found))}\n"]
-    parts += [_lines(words.culprit(found, one), one.commands) for one in found.culprits]
+    parts = [f"{clean(headline(found))}\n  {clean(ends(found))}\n"]
+    parts += [_lines(culprit(found, one), one.commands) for one in found.culprits]
     for one in found.undecided:
-        parts.append("Uncertain:\n" + _lines(words.culprit(found, one), one.commands))
-    parts.append(table_text(words.rows(found), words.COLUMNS, limit=0))
-    parts.append("".join(f"  {clean(line)}\n" for line in words.notes(found)))
+        parts.append("Uncertain:\n" + _lines(culprit(found, one), one.commands))
+    parts.append(table_text(result_rows(found), COLUMNS, limit=0))
+    parts.append("".join(f"  {clean(line)}\n" for line in notes(found)))
     return "\n".join(parts)
 
 
@@ -34,21 +148,21 @@ def _lines(texts: list[str], commands: tuple[str, ...]) -> str:
 
 def as_markdown(found: Bisection) -> str:
     """Render for an issue."""
-    parts = [f"## {escape(words.headline(found))}\n", f"- {escape(words.ends(found))}\n"]
+    parts = [f"## {escape(headline(found))}\n", f"- {escape(ends(found))}\n"]
     parts += [_items(found, one) for one in (*found.culprits, *found.undecided)]
     rows = [
         {name: shorten(value, _WIDEST) if isinstance(value, str) else value for name, value in row.items()}
-        for row in words.rows(found)
+        for row in result_rows(found)
     ]
-    parts.append(markdown_text(rows, words.COLUMNS))
-    parts.append("".join(f"- {escape(line)}\n" for line in words.notes(found)))
-    parts.append(f"Reproduce: `{_code(words.command(found))}`\n")
+    parts.append(markdown_text(rows, COLUMNS))
+    parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))
+    parts.append(f"Reproduce: `{_code(command(found))}`\n")
     return "\n".join(parts)
 
 
 def _items(found: Bisection, one: Culprit) -> str:
     doubt = "uncertain: " if one in found.undecided else ""
-    items = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in words.culprit(found, one))
+    items = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in culprit(found, one))
     return items + "".join(f"- compare: `{_code(line)}`\n" for line in one.commands)
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from tracekit.spelling import clean as clean  # re-exported for the other renderers
+from tracekit.errors import clean  # re-exported for the other renderers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
+    from typing_extensions import TypeIs
 
     from tracekit.analysis import Column
+
 
 ELLIPSIS = "…"
 BECAME = " → "
@@ -137,3 +145,167 @@ def _scaled(value: float, scales: tuple[tuple[float, str], ...], base: str) -> s
         if abs(value) >= scale:
             return f"{value / scale:,.2f} {name}"
     return f"{value:g} {base}"
+
+
+if TYPE_CHECKING:
+    Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
+
+Record: TypeAlias = dict[str, Any]
+
+
+def records(data: Rows, columns: Sequence[Column]) -> list[Record]:
+    """Return the rows as dictionaries of plain Python values; missing values are None.
+
+    Args:
+        data: A DataFrame, or mappings by column name.
+        columns: The columns, in order.
+
+    Returns:
+        One dictionary per row: exact integers, None for NaN, NA and absent keys.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> records([{"a": float("nan"), "b": 2**60}], [Column("a", "", ""), Column("b", "", "")])
+        [{'a': None, 'b': 1152921504606846976}]
+    """
+    names = [column.name for column in columns]
+    if not _is_frame(data):
+        return [{name: plain(row.get(name)) for name in names} for row in data]
+    lists = [data[name].astype(object).tolist() for name in names]
+    return [dict(zip(names, map(plain, row), strict=True)) for row in zip(*lists, strict=True)]
+
+
+def first(data: Rows, columns: Sequence[Column], limit: int) -> tuple[list[Record], int]:
+    """Return the first rows like `records` (0 for all), and the number of all rows.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> first([{"a": 1}, {"a": 2}], [Column("a", "", "")], 1)
+        ([{'a': 1}], 2)
+    """
+    if _is_frame(data):
+        return records(data.head(limit) if limit else data, columns), len(data)
+    rows = list(data)
+    return records(rows[: limit or None], columns), len(rows)
+
+
+def _is_frame(data: Rows) -> TypeIs[pd.DataFrame]:
+    return hasattr(data, "to_dict")  # avoids importing pandas to print a list
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to a JSON type."""
+    if value is None or isinstance(value, str | bool | int):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return None if type(value).__name__ in {"NAType", "NaTType"} else str(value)
+
+
+_RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
+"""Unit suffixes of column names, and their spelling in headings."""
+
+
+def header(column: Column) -> str:
+    """Return the heading of a column; the unit suffix is dropped, as cells show the unit.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> header(Column("kernel_sum_ns", "ns", ""))
+        'kernel sum'
+        >>> header(Column("median_gb_per_s", "GB/s", ""))
+        'median GB/s'
+    """
+    name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
+    for written, unit in _RATES:
+        if unit == column.unit and name.endswith(written):
+            name = f"{name.removesuffix(written)}{unit}"
+    return name.replace("_", " ")
+
+
+def folded(head: str, width: int) -> str:
+    """Wrap a heading to two lines if it is wider than the cells.
+
+    Example:
+        >>> print(folded("kernel sum", 4))
+        kernel
+        sum
+    """
+    words = head.split(" ")
+    if cell_len(head) <= width or len(words) < 2:
+        return head
+    cuts = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
+    return "\n".join(min(cuts, key=lambda cut: max(map(cell_len, cut))))
+
+
+def is_text(rows: list[Record], column: Column) -> bool:
+    """Tell whether a column holds text, which is left-aligned."""
+    return any(isinstance(row[column.name], str) for row in rows)
+
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~&])")
+
+
+def envelope(command: str, /, **content: Any) -> str:
+    """Return the JSON output of a command: one object that names its schema.
+
+    Non-ASCII characters are escaped, so that names cannot control a terminal and are kept unchanged.
+
+    Example:
+        >>> envelope("runs", runs=[])
+        '{"schema": "tracekit.runs/1", "runs": []}'
+    """
+    return json.dumps({"schema": f"tracekit.{command}/1", **plain(content)}, allow_nan=False)
+
+
+def csv_text(data: Rows, columns: Sequence[Column]) -> str:
+    """Render as CSV with a header: exact numbers, empty where a value is missing."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    for record in records(data, columns):
+        writer.writerow([clean(value) if isinstance(value, str) else value for value in record.values()])
+    return stream.getvalue()
+
+
+def markdown_text(data: Rows, columns: Sequence[Column], *, title: str = "", limit: int = 0) -> str:
+    """Render as a Markdown table with human-readable units; names cannot break out of their cell."""
+    shown, total = first(data, columns, limit)
+    lines = [f"### {escape(title)}", ""] if title else []
+    visible = for_people(columns)
+    lines.append(_line([escape(header(column)) for column in visible]))
+    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in visible]))
+    lines += [_line([escape(cell(row, column)) for column in visible]) for row in shown]
+    if len(shown) < total:
+        lines += ["", f"{total - len(shown)} more rows"]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Escape text for Markdown."""
+    return _MARKDOWN.sub(r"\\\1", clean(text))
+
+
+def escape_prose(text: str) -> str:
+    r"""Escape trusted prose for Markdown, except code in backticks.
+
+    Example:
+        >>> print(escape_prose("|K| by `record_shapes=True`"))
+        \|K\| by `record_shapes=True`
+    """
+    if text.count("`") % 2:
+        return escape(text)
+    parts = text.split("`")
+    parts[::2] = map(escape, parts[::2])
+    parts[1::2] = [clean(part).replace("|", "\\|") for part in parts[1::2]]
+    return "`".join(parts)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

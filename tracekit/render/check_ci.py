@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from tracekit.checking.model import Outcome
-from tracekit.errors import ExitCode
-from tracekit.render import check_words as words
-from tracekit.render.cells import clean
+from tracekit.errors import ExitCode, clean
+from tracekit.experiments.gate_model import Outcome
+from tracekit.render import check as words
+from tracekit.render.cells import escape, markdown_text, shorten
+from tracekit.render.check import causes
+from tracekit.render.diff_tables import Table
+from tracekit.render.page import folding, page
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
-    from tracekit.checking.model import Configuration, Gate
+    from collections.abc import Sequence
+
+    from tracekit.analysis import Column
+    from tracekit.experiments.gate_model import Configuration, Gate
+    from tracekit.render.cells import Record
     from tracekit.stats.comparison import Comparison
+
 
 _LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
 
@@ -99,3 +108,112 @@ def _annotation(level: str, title: str, message: str) -> str:
 
 def _data(text: str) -> str:
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+_TEMPLATE = "check.html.j2"
+_TONES = {
+    ExitCode.OK: "good",
+    ExitCode.REGRESSION: "bad",
+    ExitCode.NOT_COMPARABLE: "bad",
+}
+
+
+def as_html(gate: Gate) -> str:
+    """Render as an HTML page that follows the reader's light or dark theme."""
+    return page(_TEMPLATE, _content(gate))
+
+
+def _content(gate: Gate) -> dict[str, Any]:
+    metrics = Table("metrics", "Metrics", words.COLUMNS, words.metric_rows(gate))
+    fields = Table("fields", "Differences of the runs", words.FIELDS, words.metric_fields(gate))
+    return {
+        "headline": clean(words.headline(gate)),
+        "tone": _TONES.get(gate.exit_code, ""),
+        "sides": [clean(words.sides(each)) for each in gate.configurations],
+        "metrics": [folding(metrics, limit=0, unfolded=True)] if metrics.rows else [],
+        "reasons": [clean(line) for line in words.reasons(gate)],
+        "causes": [(clean(text), folding(one, limit=0, unfolded=True)) for text, one in causes(gate)],
+        "fields": [folding(fields, limit=0, unfolded=True)] if fields.rows else [],
+        "notes": [clean(note) for note in words.notes(gate)],
+        "commands": [
+            ("Break down the difference", [clean(line) for line in words.differences(gate)]),
+            ("Find the commit", [clean(line) for line in words.searches(gate)]),
+            ("Reproduce", [clean(words.command(gate))]),
+        ],
+    }
+
+
+MOST_BYTES = 60_000
+_MOST_ROWS = 50
+_WIDEST = 160
+_LONGEST = 4_000
+_SIGNS = {ExitCode.OK: "✅", ExitCode.REGRESSION: "❌"}
+
+
+def as_markdown(gate: Gate) -> str:
+    """Render verdict, metrics, causes, differences and next commands; notes are folded."""
+    parts = [
+        f"## {_SIGNS.get(gate.exit_code, '⚠️')} {escape(words.headline(gate))}\n",
+        _items([words.sides(each) for each in gate.configurations]),
+        _table(words.metric_rows(gate), words.COLUMNS),
+        _items(words.reasons(gate)),
+        *(
+            f"{escape(text)}\n\n{_table(one.rows, one.columns, title=one.title)}"
+            for text, one in causes(gate)
+        ),
+        _table(words.metric_fields(gate), words.FIELDS, title="Differences of the runs"),
+        _folded("Notes", _items(words.notes(gate))),
+        *(f"Break down the difference: {code(line)}\n" for line in words.differences(gate)[:_MOST_ROWS]),
+        *(f"Find the commit: {code(line)}\n" for line in words.searches(gate)[:_MOST_ROWS]),
+    ]
+    again = words.command(gate)
+    known = len(again.encode()) <= _LONGEST
+    return _within(parts, f"Reproduce: {code(again)}\n" if known else "Reproduce: in `--format json`\n")
+
+
+def _within(parts: Sequence[str], end: str) -> str:
+    """Join the parts that fit, and the end."""
+    room = MOST_BYTES - len(end.encode()) - 200
+    fitting, left = [], 0
+    for part in parts:
+        if (needed := len(part.encode()) + 1) > room:
+            left += 1
+            continue
+        room -= needed
+        fitting.append(part)
+    if left:
+        fitting.append(f"{left} more section{'s' * (left != 1)} omitted; see `--format json`\n")
+    return "\n".join(part for part in [*fitting, end] if part)
+
+
+def _items(lines: Sequence[str]) -> str:
+    shown = [f"- {escape(shorten(line, 400))}\n" for line in lines[:_MOST_ROWS]]
+    more = len(lines) - len(shown)
+    return "".join(shown) + (f"- {more} more in `--format json`\n" if more else "")
+
+
+def _table(rows: Sequence[Record], columns: Sequence[Column], *, title: str = "") -> str:
+    short = [
+        {key: shorten(value, _WIDEST) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
+    return markdown_text(short, columns, title=title, limit=_MOST_ROWS) if short else ""
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{content}\n</details>\n" if content else ""
+
+
+def code(text: str) -> str:
+    """Format as inline code, with enough backticks that the text is kept unchanged.
+
+    Example:
+        >>> print(code("a"), code("a`b"))
+        `a` `` a`b ``
+    """
+    shown = clean(text)
+    runs = re.findall("`+", shown)
+    if not runs:
+        return f"`{shown}`"
+    fence = "`" * (1 + max(map(len, runs)))
+    return f"{fence} {shown} {fence}"

@@ -1,10 +1,474 @@
-"""Tables of a comparison for output to people."""
+"""Tables and sentences of a comparison of two runs.
+
+The JSON output has the exact totals over all compared steps.
+"""
 
 from __future__ import annotations
 
-from tracekit.render.diff_causes import alone, causes, counts, groups
-from tracekit.render.diff_ledgers import match, wall, work
-from tracekit.render.diff_metrics import differences, metrics
-from tracekit.render.diff_table import Table
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+from tracekit.diff.engine import IMPLIED
+from tracekit.diff.matching import path_of, what
+from tracekit.diff.model import Status, Verdict
+from tracekit.render.cells import ID, PROSE, human, shorten
+from tracekit.stats.comparison import THRESHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.diff.ledgers import Terms
+    from tracekit.diff.model import Diff, Metric, Side
 
 __all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match", "metrics", "wall", "work"]
+
+
+_SHORT_SHA = 12
+_LONGEST_LABEL = 80
+NOTHING_CHANGED = "no differences: all groups have the same count and time on both sides"
+
+
+def title(side: Side) -> str:
+    """Describe a side by its run, label and commit."""
+    parts = [side.run]
+    if side.label:
+        parts.append(shorten(side.label, _LONGEST_LABEL))
+    if side.commit:
+        parts.append(side.commit[:_SHORT_SHA] + ("+" if side.dirty else ""))
+    if len(side.runs) > 1:
+        parts.append(f"median of {len(side.runs)} runs")
+    return ", ".join(parts)
+
+
+def headline(diff: Diff) -> str:
+    """Return the verdict in one sentence."""
+    if diff.verdict is Verdict.NOT_COMPARABLE:
+        names = ", ".join(one.field for one in diff.comparability.refused)
+        return f"not comparable: the runs differ in {names}, so nothing was compared"
+    if not diff.metrics:
+        return f"{diff.verdict}: no metrics"
+    decides = next((one for one in diff.metrics if one.verdict is diff.verdict), diff.metrics[0])
+    return f"{diff.verdict}: {effect(decides)}{_others([one for one in diff.metrics if one is not decides])}"
+
+
+def _others(metrics: Sequence[Metric]) -> str:
+    """Describe the metrics that do not determine the verdict but changed."""
+    silent = (Verdict.PASS, Verdict.NONE)
+    texts = [f"{_spoken(one)}: {one.verdict}{_change(one)}" for one in metrics if one.verdict not in silent]
+    return f"; also {', '.join(texts)}" if texts else ""
+
+
+def worsens(diff: Diff) -> bool:
+    """Tell whether any metric got worse, even one that does not determine the verdict."""
+    return any(one.verdict is Verdict.REGRESSION for one in diff.metrics)
+
+
+def effect(metric: Metric) -> str:
+    """Describe a metric in one sentence."""
+    values = f"{human(metric.a, metric.unit)} → {human(metric.b, metric.unit)}"
+    reason = f"; {metric.reason}" if metric.reason else ""
+    return f"{_spoken(metric)} {values}{_change(metric)}, {metric.basis}{reason}"
+
+
+def _spoken(metric: Metric) -> str:
+    return metric.name.replace("_", " ")
+
+
+def _change(metric: Metric) -> str:
+    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f}%)"
+
+
+def comparable(diff: Diff) -> str:
+    """Describe the differences of the sides that affect the comparison."""
+    by_status: dict[Status, list[str]] = {}
+    for one in diff.comparability.differences:
+        by_status.setdefault(one.status, []).append(one.field)
+    said = {
+        Status.NOT_COMPARABLE: "blocks comparison",
+        Status.WARN: "different, may explain part of the change",
+        Status.UNKNOWN: "recorded on one side only",
+        Status.DECLARED: "ignored differences",
+    }
+    parts = [
+        f"{text}: {', '.join(by_status[status])}" for status, text in said.items() if status in by_status
+    ]
+    return f"comparability: {'; '.join(parts) if parts else 'equal fingerprints'}"
+
+
+def compared(diff: Diff) -> str:
+    """Describe which steps the ledgers cover."""
+    if diff.compared is None:
+        return ""
+    one = diff.compared
+    where = "device time" if one.on_device else "self time of CPU ops, as nothing ran on a device"
+    if not one.marked:
+        return f"Compared the full captures; work is {where}"
+    left = f"; skipped {one.left_out} warm-up step{'s' * (one.left_out != 1)} of both sides" * bool(
+        one.left_out
+    )
+    unused = "; ".join(
+        f"{count} earlier step{'s' * (count != 1)} of the {name} unmatched"
+        for name, count in zip(("base", "head"), one.unused, strict=True)
+        if count
+    )
+    more = f"; {unused}" if unused else ""
+    steps = "step" if one.steps == 1 else f"{one.steps} steps"
+    return f"Compared the last {steps} of each side{left}{more}; work is {where}"
+
+
+def next_step(diff: Diff) -> str:
+    """Return the next step without a verdict; empty after a verdict."""
+    if diff.verdict is Verdict.CANNOT_TELL:
+        return _MORE_RUNS.format(*diff.design.k)
+    return _NEXT_STEPS.get(diff.verdict, "")
+
+
+_MORE_RUNS = (
+    "for a verdict, record more than {} runs of the base and {} of the head, alternating and on an idle "
+    "machine; `tracekit noise` shows what change a number of runs can detect"
+)
+_NEXT_STEPS = {
+    Verdict.NOT_COMPARABLE: "to compare anyway, ignore the differences:",
+    Verdict.NONE: (
+        "for a verdict, record each side at least 5 times, alternating and with a label per side (`tracekit "
+        "collect --label NAME`), and compare the labels; for two commits, use `tracekit ab`"
+    ),
+}
+
+
+def declaring(diff: Diff) -> str:
+    """Return the command that compares anyway."""
+    return command(diff, varying=_needed([one.field for one in diff.comparability.refused]))
+
+
+def command(diff: Diff, *, varying: Sequence[str] = ()) -> str:
+    """Return the shell command that repeats this comparison."""
+    declared = [one.field for one in diff.comparability.differences if one.status is Status.DECLARED]
+    names = dict.fromkeys([*_needed(declared), *varying])
+    words = ["tracekit", "diff", diff.base.reference, diff.head.reference]
+    words += [word for name in names for word in ("--varying", name)]
+    words += ["--by", diff.by] if diff.by != "op" else []
+    words += ["--threshold", f"{100 * diff.design.theta:g}%"] if diff.design.theta != THRESHOLD else []
+    return shlex.join(words)
+
+
+def _needed(fields: Sequence[str]) -> list[str]:
+    """Drop fields that are implied by another field."""
+    implied = {name for field in fields for name in IMPLIED.get(field, ())}
+    return [name for name in fields if name not in implied]
+
+
+NOT_MATCHED = "one side"
+BASE = Column("base_ns", "ns", "base, per step")
+HEAD = Column("head_ns", "ns", "head, per step")
+DELTA = Column("delta_ns", "ns", "head minus base, per step")
+NUMBERS = (
+    Column("n_base", "count", "intervals per step of the base"),
+    Column("n_head", "count", "intervals per step of the head"),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to render: name, title, columns in order, and rows by column name."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def filled(columns: Sequence[Column], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """Return the columns with any value; without rows all columns, for the header."""
+    if not rows:
+        return tuple(columns)
+    return tuple(one for one in columns if any(row[one.name] is not None for row in rows))
+
+
+def per_step(diff: Diff, total: int) -> int:
+    """Divide a total over the compared steps by their number, rounded."""
+    return round(total / steps(diff))
+
+
+def numbers(diff: Diff, a: int, b: int) -> dict[str, int | float]:
+    """Return the counts of both sides per step."""
+    return {"n_base": number(diff, a), "n_head": number(diff, b)}
+
+
+def number(diff: Diff, value: int) -> int | float:
+    """Return a count per step, an integer if it divides evenly."""
+    many = steps(diff)
+    return value // many if value % many == 0 else value / many
+
+
+def steps(diff: Diff) -> int:
+    """Return the number of compared steps of a side, at least 1."""
+    return max(1, diff.compared.steps) if diff.compared else 1
+
+
+def differences(diff: Diff) -> Table:
+    """Return the fields in which the runs differ."""
+    columns = (
+        Column("field", "", "name for --varying"),
+        Column("status", "", "effect on the comparison"),
+        Column("base", "prose", "value of the base"),
+        Column("head", "prose", "value of the head"),
+    )
+    rows = [
+        {"field": one.field, "status": str(one.status), "base": _text(one.base), "head": _text(one.head)}
+        for one in diff.comparability.differences
+    ]
+    return Table("differences", "Differences of the runs", columns, rows)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def metrics(diff: Diff) -> Table:
+    """Return the metrics, each in its unit."""
+    rows = [
+        {
+            "metric": one.name,
+            "unit": one.unit,
+            "base": one.a,
+            "head": one.b,
+            "change": None if one.ratio is None else one.ratio - 1,
+            "95%_interval": None
+            if one.ci95 is None
+            else " to ".join(f"{100 * (end - 1):+z.1f}%" for end in one.ci95),
+            "least_detectable": one.mde,
+            "verdict": str(one.verdict),
+            "basis": one.basis,
+        }
+        for one in diff.metrics
+    ]
+    return Table("metrics", "Metrics", filled(_METRICS, rows), rows)
+
+
+_METRICS = (
+    Column("metric", "", "metric"),
+    Column("unit", "", "ns or bytes"),
+    Column("base", "", "median of the base", unit_in="unit"),
+    Column("head", "", "median of the head", unit_in="unit"),
+    Column("change", "share", "head over base, minus 1"),
+    Column(
+        "95%_interval",
+        "id",
+        "95% confidence interval of the change; for exact metrics, the range over the runs",
+    ),
+    Column("least_detectable", "share", "minimum detectable effect: smallest change these runs can detect"),
+    Column("verdict", "id", "verdict at the threshold"),
+    Column("basis", "prose", "how it was measured"),
+)
+
+
+TERMS = (
+    Column("added_ns", "ns", "work in the head only"),
+    Column("removed_ns", "ns", "work in the base only"),
+    Column("count_ns", "ns", "change of the call count of the same work"),
+    Column("rate_ns", "ns", "change of the time per call of the same work"),
+)
+
+
+def wall(diff: Diff) -> Table:
+    """Return the wall ledger, and the overlap that links it to the work ledger."""
+    columns = (
+        Column("part", "", "part of the step"),
+        BASE,
+        HEAD,
+        DELTA,
+        Column("share_base", "share", "share of the base's step"),
+        Column("share_head", "share", "share of the head's step"),
+        Column("meaning", PROSE, "definition"),
+    )
+    if diff.wall is None:
+        return Table("wall", "", columns)
+    total = diff.wall.total
+    rows = [
+        {
+            "part": line.name,
+            "base_ns": per_step(diff, line.a_ns),
+            "head_ns": per_step(diff, line.b_ns),
+            "delta_ns": per_step(diff, line.delta),
+            "share_base": line.a_ns / total.a_ns if total.a_ns else None,
+            "share_head": line.b_ns / total.b_ns if total.b_ns else None,
+            "meaning": line.meaning,
+        }
+        for line in (*diff.wall.lines, total, diff.wall.overlap)
+        if line.a_ns or line.b_ns or line is total
+    ]
+    return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
+
+
+def work(diff: Diff) -> Table:
+    """Return the work ledger, one row."""
+    columns = (
+        BASE,
+        HEAD,
+        DELTA,
+        *TERMS,
+        Column("residual_ns", "ns", "part not explained by the terms"),
+    )
+    if diff.work is None:
+        return Table("work", "", columns)
+    ledger = diff.work
+    row = {
+        "base_ns": per_step(diff, ledger.a_ns),
+        "head_ns": per_step(diff, ledger.b_ns),
+        "delta_ns": per_step(diff, ledger.b_ns - ledger.a_ns),
+        **terms(diff, ledger.terms),
+        "residual_ns": ledger.residual,
+    }
+    return Table(
+        "work", "Work ledger: summed durations per step, Δ = added − removed + count + rate", columns, [row]
+    )
+
+
+def terms(diff: Diff, of: Terms) -> dict[str, int]:
+    """Return the terms of a difference per step."""
+    return {f"{name}_ns": per_step(diff, getattr(of, name)) for name in ("added", "removed", "count", "rate")}
+
+
+def match(diff: Diff) -> Table:
+    """Return the time matched by each kind of evidence."""
+    columns = (
+        Column("matched_by", "", "kind of evidence, strongest first"),
+        Column("groups", "count", "number of groups"),
+        BASE,
+        HEAD,
+        Column("share_base", "share", "share of the base's work"),
+        Column("share_head", "share", "share of the head's work"),
+    )
+    if diff.match is None or diff.work is None:
+        return Table("match", "", columns)
+    rows = [
+        {
+            "matched_by": one.rung or NOT_MATCHED,
+            "groups": one.groups,
+            "base_ns": per_step(diff, one.a_ns),
+            "head_ns": per_step(diff, one.b_ns),
+            "share_base": one.a_ns / diff.work.a_ns if diff.work.a_ns else None,
+            "share_head": one.b_ns / diff.work.b_ns if diff.work.b_ns else None,
+        }
+        for one in diff.match.by_rung
+    ]
+    return Table("match", "Matching of base and head, per step", columns, rows)
+
+
+_MADE_OF = Column("made_of", PROSE, "nonzero terms of the difference")
+_MODULE = Column("module", "", "some of the modules it runs in")
+_MATCHED_BY = Column("matched_by", ID, "how base and head were matched")
+
+
+def _made_of(diff: Diff, terms: Terms) -> str | None:
+    """Format the nonzero terms with their signs; None if all are below 1 ns per step."""
+    parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
+    nonzero = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
+    return (
+        " · ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in nonzero)
+        or None
+    )
+
+
+def causes(diff: Diff, *, spelled: bool = True) -> Table:
+    """Return the lines of the work ledger.
+
+    Args:
+        diff: The comparison.
+        spelled: Describe nonzero terms in one text column, instead of a column per term.
+    """
+    module = (_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()
+    columns = (
+        Column(diff.by, "", "op, module or kernel of the line"),
+        *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS)),
+        *NUMBERS,
+        Column("what", "", "kernel, copy or op that ran"),
+        *((*module, _MATCHED_BY) if spelled else (_MATCHED_BY, *module)),
+    )
+    rows = [
+        {
+            diff.by: one.label,
+            "delta_ns": per_step(diff, one.terms.delta),
+            "base_ns": per_step(diff, one.a.total_ns),
+            "head_ns": per_step(diff, one.b.total_ns),
+            **terms(diff, one.terms),
+            "made_of": _made_of(diff, one.terms),
+            **numbers(diff, one.a.count, one.b.count),
+            "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
+            "what": one.detail or None,
+            **({} if diff.by == "module" else {"module": ", ".join(one.modules) or None}),
+        }
+        for one in diff.causes
+    ]
+    return Table("causes", "Causes: lines of the work ledger, per step", filled(columns, rows), rows)
+
+
+def groups(diff: Diff) -> Table:
+    """Return the matched groups that differ."""
+    columns = (
+        Column("what", "", "kernel, copy or op that ran"),
+        Column("path", "", "ops that launched it"),
+        DELTA,
+        _MADE_OF,
+        *NUMBERS,
+        Column("role", "", "kind of work"),
+        _MATCHED_BY,
+        Column("shapes", "", "input shapes of the op that launched the longest interval"),
+        Column("module", "", "module of that op"),
+    )
+    rows = [
+        {
+            "what": what(one),
+            "path": path_of(one),
+            "delta_ns": per_step(diff, one.terms.delta),
+            "made_of": _made_of(diff, one.terms),
+            **numbers(diff, one.a.count, one.b.count),
+            "role": one.role,
+            "matched_by": one.rung or NOT_MATCHED,
+            "shapes": one.shapes or None,
+            "module": one.module or None,
+        }
+        for one in diff.groups
+    ]
+    return Table("groups", "Groups that differ, per step", columns, rows)
+
+
+def counts(diff: Diff) -> Table:
+    """Return the work whose count changed."""
+    columns = (
+        Column("op", "", "ops that launched it"),
+        *NUMBERS,
+        Column("what", "", "kernel, copy or op that ran"),
+    )
+    rows = [{"op": one.label, "what": one.name, **numbers(diff, one.a, one.b)} for one in diff.counts]
+    return Table("counts", "Changed counts per step (exact, no test needed)", columns, rows)
+
+
+def alone(diff: Diff) -> Table:
+    """Return names that run on one side only, with the names they were matched with on the other side."""
+    columns = (
+        Column("only_in", "", "side it runs on"),
+        Column("name", "", "name without parameters"),
+        Column("time_ns", "ns", "time on that side, per step"),
+        Column("matched_ns", "ns", "part matched with work of other names; the rest is added or removed"),
+        Column("times", "count", "intervals per step"),
+        Column("role", "", "kind of work"),
+        Column("instead", "", "some of the names it was matched with"),
+    )
+    both = [("base", one) for one in diff.only_base] + [("head", one) for one in diff.only_head]
+    rows = [
+        {
+            "only_in": side,
+            "name": one.name,
+            "time_ns": per_step(diff, one.total_ns),
+            "matched_ns": per_step(diff, one.matched_ns),
+            "times": number(diff, one.count),
+            "role": one.role,
+            "instead": ", ".join(one.instead) or None,
+        }
+        for side, one in sorted(both, key=lambda each: -each[1].total_ns)  # both sides by time, mixed
+    ]
+    return Table("alone", "Names on one side only, per step", columns, rows)

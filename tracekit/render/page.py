@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render.cells import PROSE, cell, clean, for_people, shorten
-from tracekit.render.headers import header, is_text
+from tracekit.errors import clean
+from tracekit.render.cells import PROSE, cell, for_people, header, is_text, shorten
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
-    from tracekit.render.data import Record
+    from tracekit.render.cells import Record
     from tracekit.render.diff_tables import Table
 
 _SHORT = 24

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from tracekit.query.units import unit
-from tracekit.query.values import cell, plain
-from tracekit.render.cells import clean
-from tracekit.render.headers import folded
-from tracekit.render.layout import Laid
-from tracekit.render.plain import escape
-from tracekit.render.terminal import SHOW_ALL, lay_out
+from tracekit.errors import clean
+from tracekit.export.views import cell, plain, unit
+from tracekit.render.cells import escape, folded
+from tracekit.render.layout import SHOW_ALL, Laid, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracekit.query.session import Answer, Heading
+    from tracekit.export.query import Answer, Heading
 
     Rows = Sequence[Sequence[Any]]
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
-from tracekit.render.plain import csv_text, envelope, escape, escape_prose
-from tracekit.render.terminal import table_text
+from tracekit.render.cells import csv_text, envelope, escape, escape_prose
+from tracekit.render.layout import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,25 +1,290 @@
-"""Output formats of `tracekit analyze`."""
+"""Output formats of `tracekit findings`."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tracekit.errors import UnusableInputError
-from tracekit.render import many_ranks
-from tracekit.render.cells import clean
-from tracekit.render.data import first
-from tracekit.render.findings import finding_text
-from tracekit.render.plain import csv_text, envelope, escape, markdown_text
-from tracekit.render.terminal import DEFAULT_LIMIT, SHOW_ALL, table_text
+from tracekit.analysis import Column
+from tracekit.errors import UnusableInputError, clean
+from tracekit.render.cells import csv_text, envelope, escape, first, header, human, markdown_text
+from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
+from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
 
     from tracekit.analysis import Analysis, Finding, Result, TableSpec
+    from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.render.cells import Record
 
+
+_INDENT = "    "
+_WIDEST = 110
+_NAMED_ROWS = 5
+_SKIPPED = "Skipped, missing data:"
+_AMOUNT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB|[kMGT]B/s|[kMGTP]?FLOP(?:/s)?)(?!\w))")
+"""Space between a number and its unit, where lines must not break."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+COLUMNS = (
+    Column("place", "", "rank"),
+    Column("severity", "", "info, warn or high"),
+    Column("saving_ns_per_step", "ns", "time saved per step"),
+    Column("share_of_step", "share", "saving over the mean step"),
+    Column("code", "", "code of the rule"),
+    Column("analysis", "", "analysis of the rule"),
+    Column("title", "prose", "problem"),
+    Column("advice", "prose", "what to change"),
+    Column("basis", "", "measured or estimated"),
+    Column("how", "prose", "how the saving was computed"),
+    Column("confidence", "share", "confidence in the cause"),
+    Column("evidence", "id", "rows of the run that are evidence, as JSON"),
+)
+"""Columns of findings."""
+
+
+def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
+    """Return the findings by column name; the evidence maps tables to row ids."""
+    return [
+        {
+            "place": place,
+            "analysis": ranked.analysis,
+            "share_of_step": ranked.share_of_step,
+            **asdict(ranked.finding),
+        }
+        for place, ranked in enumerate(findings, 1)
+    ]
+
+
+def findings_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
+    """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...]}`."""
+    against = advice.budget
+    unseen = [{"analysis": name, "note": note} for name, note in advice.unseen]
+    return (
+        envelope(
+            "findings",
+            run=run_id,
+            integrity=verdict,
+            steps=against.steps,
+            step_ns=against.step_ns,
+            steps_marked=against.marked,
+            rules=advice.rules,
+            findings=rows(findings),
+            notes=unseen,
+        )
+        + "\n"
+    )
+
+
+def findings_csv(findings: Sequence[Ranked]) -> str:
+    """Render a line per finding."""
+    return csv_text([{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)], COLUMNS)
+
+
+def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
+    """Render for a terminal."""
+    width = min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
+    head = [f"run {clean(run_id)}", *([verdict] if verdict else [])]
+    head += _wrapped(_summary(findings, advice), width, "")
+    blocks = [_block(place, ranked, width) for place, ranked in enumerate(findings, 1)]
+    blocks += [_unseen(advice, width)] if advice.unseen else []
+    return "\n\n".join(["\n".join(head), *blocks]) + "\n"
+
+
+def findings_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
+    """Render for a pull request."""
+    lines = [
+        f"# Findings of {escape(run_id)}",
+        "",
+        *([escape(verdict), ""] if verdict else []),
+        escape(_summary(findings, advice)),
+        "",
+    ]
+    for place, ranked in enumerate(findings, 1):
+        finding = ranked.finding
+        lines += [
+            f"{place}. **{escape(finding.title)}** ({escape(_worth(finding, ranked.share_of_step))})",
+            "",
+        ]
+        lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked.analysis, finding))}", ""]
+    lacking = [f"- {escape(note)} ({escape(', '.join(names))})" for note, names in advice.lacking]
+    lines += [_SKIPPED, "", *lacking] if lacking else []
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
+    against = advice.budget
+    unit = "step" if against.marked else "capture"
+    many = f"Mean {unit} time {human(against.step_ns, 'ns')} ({against.steps:,} {unit}s)"
+    one = f"{unit.capitalize()} time {human(against.step_ns, 'ns')}"
+    takes = many if against.steps > 1 else one
+    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
+    caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""
+    if not against.step_ns:
+        return f"No intervals recorded. {count}."
+    unmarked = "" if against.marked else " No steps are marked: savings are per capture."
+    return f"{takes}. {count}{caution}.{unmarked}"
+
+
+def _block(place: int, ranked: Ranked, width: int) -> str:
+    text = finding_text(ranked.analysis, ranked.finding, share=ranked.share_of_step, width=width)
+    return f"{place:2}. {text}"
+
+
+def finding_text(
+    analysis: str, finding: Finding, *, share: float | None = None, width: int | None = None
+) -> str:
+    """Render a finding for a terminal: saving, problem, advice, and evidence.
+
+    Args:
+        analysis: Name of the analysis.
+        finding: The finding.
+        share: Saving as a share of the mean step, if known.
+        width: Characters per line; by default the terminal's.
+    """
+    wide = width or min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
+    lines = [f"{finding.severity.upper()}: {_worth(finding, share)}"]
+    lines += _wrapped(clean(finding.title), wide, _INDENT)
+    lines += _wrapped(clean(finding.advice), wide, f"{_INDENT}→ ")
+    lines += _wrapped(clean(_proof(analysis, finding)), wide, _INDENT)
+    return "\n".join(lines)
+
+
+def _worth(finding: Finding, share: float | None) -> str:
+    """Describe the saving, and whether it was measured."""
+    if finding.saving_ns_per_step is None:
+        return "savings not estimated"
+    part = "" if share is None else f" ({human(share, 'share')})"
+    return f"saves {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
+
+
+def _proof(analysis: str, finding: Finding) -> str:
+    parts = [finding.how] if finding.how else []
+    parts += [f"confidence {100 * finding.confidence:.0f}%", *evidence(finding)]
+    return "; ".join(parts) + f" [{analysis}: {finding.code}]"
+
+
+def evidence(finding: Finding) -> list[str]:
+    """List the first rows of evidence, and count the others."""
+    return [
+        f"{table} {', '.join(map(str, ids[:_NAMED_ROWS]))}"
+        + (f" and {len(ids) - _NAMED_ROWS} more" if len(ids) > _NAMED_ROWS else "")
+        for table, ids in finding.evidence.items()
+        if ids
+    ]
+
+
+def _unseen(advice: Advice, width: int) -> str:
+    lines = [
+        line
+        for note, names in advice.lacking
+        for line in _wrapped(f"{clean(', '.join(names))}: {clean(note)}", width, f"{_INDENT}- ")
+    ]
+    return "\n".join([_SKIPPED, *lines])
+
+
+def _wrapped(text: str, width: int, first: str) -> list[str]:
+    lines = textwrap.wrap(
+        _AMOUNT.sub(_NO_BREAK, text),
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
+    )
+    return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+MOST_GROUPS = 6
+_PLACES = (C.RANK, C.DEVICE)
+_SHOWN = (
+    Column("of", "", "column of the table"),
+    Column("min", "", "minimum over all ranks", unit_in=C.UNIT),
+    Column("min_rank", "", "rank with the minimum, the lowest of several"),
+    Column("median", "", "lower median", unit_in=C.UNIT),
+    Column("max", "", "maximum over all ranks", unit_in=C.UNIT),
+    Column("max_rank", "", "rank with the maximum, the lowest of several"),
+    Column(C.UNIT, "", "unit of the values"),
+)
+
+
+def summary(
+    frame: pd.DataFrame, columns: Sequence[Column], limit: int
+) -> tuple[list[Record], list[Column]] | None:
+    """Summarize a table with a row per rank, or per rank and a few labels; None for other tables.
+
+    Args:
+        frame: The table.
+        columns: Its columns.
+        limit: Maximum rows.
+
+    Returns:
+        Rows and columns to show instead; a row per column with a unit, up to the limit.
+    """
+    candidates = [column for column in columns if column.name not in _PLACES and not _is_row(column.name)]
+    measures = [column for column in candidates if _measures(frame, column)]
+    labels = [column.name for column in candidates if not column.unit and column not in measures]
+    places = [name for name in _PLACES if name in frame]
+    if C.ROW_ID in frame:  # each row is an event, even if it is its rank's only one
+        return None
+    if C.RANK not in places or not measures or frame.duplicated([*places, *labels]).any():
+        return None
+    groups = list(frame.groupby(labels, sort=True, observed=True, dropna=False)) if labels else [((), frame)]
+    if len(groups) > MOST_GROUPS:
+        return None
+    each = max(1, limit // len(groups))
+    rows = [
+        {**dict(zip(labels, key, strict=True)), **row}
+        for key, own in groups
+        for row in _measured(own, measures[:each])
+    ]
+    return rows, [*(column for column in columns if column.name in labels), *_SHOWN]
+
+
+def _is_row(name: str) -> bool:
+    """Tell whether a column refers to a row of the run, which differs between ranks."""
+    return name.endswith("_row")
+
+
+def _measures(frame: pd.DataFrame, column: Column) -> bool:
+    """Tell whether a column has values to compare: any with a unit, or floats without one."""
+    from pandas.api.types import is_float_dtype
+
+    if column.unit:
+        return column.unit not in {"prose", "id"}
+    return is_float_dtype(frame[column.name].dtype) and bool(frame[column.name].notna().any())
+
+
+def _measured(own: pd.DataFrame, measures: Sequence[Column]) -> Iterator[Record]:
+    for column in measures:
+        known = own[own[column.name].notna()].sort_values([column.name, C.RANK], kind="stable")
+        if known.empty:
+            continue
+        values, ranks = known[column.name], known[C.RANK]
+        max_rank = ranks[values == values.iloc[-1]].min()
+        yield {
+            "of": header(column),
+            "min": values.iloc[0],
+            "min_rank": ranks.iloc[0],
+            "median": values.iloc[(len(known) - 1) // 2],
+            "max": values.iloc[-1],
+            "max_rank": max_rank,
+            C.UNIT: column.unit,
+        }
+
+
+def left_out(frame: pd.DataFrame, show_all: str) -> str:
+    """Return the line below the summary: the number of rows, and how to see them."""
+    return f"min, median and max of {len(frame):,} rows of {frame[C.RANK].nunique():,} ranks; {show_all}\n"
+
+
+if TYPE_CHECKING:
     Results: TypeAlias = Mapping[str, tuple[Analysis, Result]]
 
 INTEGRITY = "integrity"
@@ -85,11 +350,11 @@ def _table(frame: pd.DataFrame, spec: TableSpec, analysis: str, limit: int) -> s
     """Render a table; one with a row per rank as min, median and max if it exceeds the limit."""
     title = f"{spec.title} [{analysis}.{spec.name}]"
     show_all = f"{SHOW_ALL}, --table {spec.name} only this table"
-    brief = many_ranks.summary(frame, spec.columns, limit) if limit and len(frame) > limit else None
+    brief = summary(frame, spec.columns, limit) if limit and len(frame) > limit else None
     if brief is None:
         return table_text(frame, spec.columns, title=title, limit=limit, show_all=show_all)
     rows, columns = brief
-    return table_text(rows, columns, title=title, limit=0) + many_ranks.left_out(frame, show_all)
+    return table_text(rows, columns, title=title, limit=0) + left_out(frame, show_all)
 
 
 def as_markdown(

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats import effect as effects
+from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict
-from tracekit.stats.decide import Decided, decide
-from tracekit.stats.reasons import because
+from tracekit.stats.decide import Decided, because, decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.stats.effect import Effect, Floats
+    from tracekit.stats.decide import Effect, Floats
     from tracekit.stats.noise import Noise
 
 Values: TypeAlias = "Sequence[float | None] | Floats"

@@ -14,13 +14,13 @@ import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import ALPHA, POWER
-from tracekit.stats.effect import detectable_log
+from tracekit.stats.decide import detectable_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tracekit.stats.compare import Values
-    from tracekit.stats.effect import Floats
+    from tracekit.stats.decide import Floats
 
 
 @dataclass(frozen=True)

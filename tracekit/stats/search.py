@@ -1,4 +1,9 @@
-"""Which commit to measure next, until the commits at which a series jumps are found.
+"""On which side of a jump a commit lies.
+
+A measurement's logarithm is normal about its commit's level with one spread for all commits, which is
+estimated from the repeats (and from history, where there is any). Levels have flat priors, so that what
+is asked of them (whether a level lies above the midpoint of two others, whether two levels differ by more
+than some amount) has Student's t as its posterior, exactly.
 
 The search knows nothing of git: commits are numbered from 0 (the good anchor) to `last` (the bad one). It
 is a pure function of what was measured so far, so it can be stopped and resumed, and a cache of
@@ -18,24 +23,187 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.bisection import (
-    Level,
-    Spread,
-    further_repeats,
-    level,
-    pooled,
-    posterior_bad,
-    posterior_jump,
-)
-from tracekit.stats.effect import quantile
-from tracekit.stats.steps import Found, Jump, Measure, Options
+from tracekit.stats.decide import quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tracekit.stats.compare import Values
-    from tracekit.stats.effect import Floats
+    from tracekit.stats.decide import Floats
     from tracekit.stats.noise import Noise
+
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Level:
+    """What was measured of one commit: the mean of its values (as a rule logarithms) and their number."""
+
+    mean: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Spread of one measurement: standard deviation and degrees of freedom."""
+
+    sigma: float
+    df: float
+
+
+def level(values: Floats) -> Level:
+    """The level of a commit from its measurements."""
+    return Level(float(values.mean()), int(values.size))
+
+
+def pooled(measured: Iterable[Floats], history: Noise | None = None) -> Spread:
+    """The common spread of measurements around the levels of their commits.
+
+    Args:
+        measured: Measurements of each commit.
+        history: Noise of such measurements known from before.
+
+    Example:
+        >>> pooled([np.array([1.0, 3.0]), np.array([5.0, 7.0])])
+        Spread(sigma=1.4142135623730951, df=2.0)
+    """
+    if history is not None and np.isinf(history.df):
+        return Spread(history.sigma, history.df)
+    known = (history.sigma**2 * history.df, history.df) if history is not None and history.df else (0.0, 0.0)
+    squares, df = known
+    for values in measured:
+        squares += float(((values - values.mean()) ** 2).sum())
+        df += values.size - 1
+    return Spread(float(np.sqrt(squares / df)) if df else float("nan"), float(df))
+
+
+def posterior_bad(good: Level, bad: Level, commit: Level, spread: Spread) -> float:
+    """Probability that a commit's level lies on the bad side of the midpoint of good and bad.
+
+    Args:
+        good: Level before the jump.
+        bad: Level after it, in either direction.
+        commit: Level of the commit in question.
+        spread: Of one measurement.
+
+    Example:
+        >>> round(posterior_bad(Level(0.0, 3), Level(0.1, 3), Level(0.09, 3), Spread(0.02, 6)), 3)
+        0.985
+    """
+    sign = np.sign(bad.mean - good.mean) or 1.0
+    distance = commit.mean - (good.mean + bad.mean) / 2
+    variance = 1 / commit.count + 1 / (4 * good.count) + 1 / (4 * bad.count)
+    return _above(float(sign * distance), variance, spread)
+
+
+def posterior_jump(
+    left: Level, right: Level, spread: Spread, *, least: float = 0.0, sign: float = 1.0
+) -> float:
+    """Probability that the level rises by more than `least` from one commit to a later one.
+
+    Args:
+        left: Level of the earlier commit.
+        right: Level of the later one.
+        spread: Of one measurement.
+        least: Rise in question.
+        sign: -1 to ask for a fall instead.
+    """
+    rise = sign * (right.mean - left.mean) - least
+    return _above(rise, 1 / left.count + 1 / right.count, spread)
+
+
+def further_repeats(
+    good: Level, bad: Level, commit: Level, spread: Spread, *, confidence: float = CONFIDENCE, most: int = 12
+) -> int:
+    """Measurements of a commit that would decide its side if it lies where it seems to; 1 to `most`.
+
+    Example:
+        >>> further_repeats(Level(0.0, 3), Level(0.1, 3), Level(0.06, 3), Spread(0.02, 6))
+        12
+    """
+    for more in range(1, most + 1):
+        there = Level(commit.mean, commit.count + more)
+        posterior = posterior_bad(good, bad, there, spread)
+        if max(posterior, 1 - posterior) >= confidence:
+            return more
+    return most
+
+
+def _above(distance: float, variance: float, spread: Spread) -> float:
+    """Posterior probability that a contrast is above 0; its own sign decides where there is no spread."""
+    from scipy.special import ndtr, stdtr
+
+    if spread.sigma == 0:
+        return 0.5 if distance == 0 else float(distance > 0)
+    t = distance / (spread.sigma * np.sqrt(variance))
+    return float(ndtr(t) if np.isinf(spread.df) else stdtr(spread.df, t))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How sure a search has to be.
+
+    Attributes:
+        repeats: Measurements of every commit; at least 2 unless the noise is known.
+        most: Measurements of one commit after which it is taken as undecided.
+        confidence: Posterior from which a commit is on a side.
+        extra: Posterior from which a half goes on that does not hold the greater part of a jump, and from
+            which a step between commits is reported; higher, since a search asks it of many stretches.
+        share: Part of the whole jump from which a part of it is searched for.
+    """
+
+    repeats: int = 3
+    most: int = 12
+    confidence: float = CONFIDENCE
+    extra: float = 0.99
+    share: float = 0.2
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure this commit so many times more."""
+
+    commit: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A jump of the series.
+
+    Attributes:
+        after: Last measured commit before it.
+        at: First measured commit after it: the culprit, if `suspects` names no other.
+        effect: Difference of the levels, as a rule a logarithm.
+        low: Lower bound of its 95% interval.
+        high: Upper bound.
+        posterior: Probability that it is a jump in the direction of the whole.
+        suspects: Commits that may have made it: `at`, and those before it that could not be measured.
+    """
+
+    after: int
+    at: int
+    effect: float
+    low: float
+    high: float
+    posterior: float
+    suspects: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of a search.
+
+    Attributes:
+        jumps: Jumps that are sure, in order of commits.
+        undecided: Steps that may be jumps, but repeats did not make sure.
+        reason: Why there is none, where there is none.
+    """
+
+    jumps: tuple[Jump, ...]
+    undecided: tuple[Jump, ...] = ()
+    reason: str = ""
 
 
 def next_step(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tracekit.ab.design import Design
-from tracekit.ab.session import Block, Listener, Outcome, Side, hold
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.measuring.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME
+from tracekit.experiments.ab import Design
+from tracekit.experiments.ab_state import Block, Listener, Outcome, Side, hold
+from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME
 from tracekit.stats.comparison import Metric, Verdict
 
 TIME = (METRICS[STEP_TIME],)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.runs import make_run
-from tracekit.ab.state import Measured
+from tracekit.experiments.ab_state import Measured
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def test_profiles_that_were_removed_are_not_named(store: Store) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses._shared.common import UNLINKED
 from tracekit.analyses.call_tree import NO_CALLS
+from tracekit.analyses.shared.common import UNLINKED
 
 from tests.builders import host, kernel, make_run
 from tracekit.analysis import analyze
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def _steps(path: Path, **more: Any) -> Run:

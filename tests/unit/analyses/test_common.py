@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, Places, coded, union_by
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, Places, coded, union_by
 
 from tests.builders import kernel, make_run
-from tracekit import intervals, registry
+from tracekit import registry
 from tracekit.analysis import analyze
 from tracekit.cli.main import COMMANDS
+from tracekit.runs import intervals
 
 if TYPE_CHECKING:
     from pathlib import Path

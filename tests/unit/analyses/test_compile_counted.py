@@ -8,15 +8,15 @@ import pytest
 
 from tests.builders import host, make_run, step
 from tracekit.analysis import Severity, analyze
-from tracekit.compilation import PROFILED, TIMED, WARM_UP, Compilation, diagnostics, parse, read
 from tracekit.errors import UnusableInputError
-from tracekit.meta import Timings
+from tracekit.runs.compilation import PROFILED, TIMED, WARM_UP, Compilation, diagnostics, parse, read
+from tracekit.runs.meta import Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 STEPS_NS = [1_000_000, 1_000_000]
 

@@ -12,24 +12,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from tracekit.analyses import critical_path
-from tracekit.analyses._path import host as path_host
-from tracekit.analyses._path import removed, walk
-from tracekit.analyses._path.whatif import WhatIf
-from tracekit.analyses._shared import columns as shared_columns
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
-from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE
+from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE, walk, whatif
+from tracekit.analyses.critical_path import host as path_host
+from tracekit.analyses.critical_path.whatif import WhatIf
+from tracekit.analyses.shared import host_lines as shared_columns
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from samples.simulator import Program, write
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.tiers import examples
 from tests.traces import imported
 from tracekit.analysis import Result, analyze
-from tracekit.savings import budget
+from tracekit.analysis.savings import budget
+from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 OUT = "(no op recorded)"
 
@@ -366,7 +365,7 @@ def test_the_path_is_the_same_whatever_is_looked_at_together(
 ) -> None:
     run = imported(Store(tmp_path / "store"), write(random_program(3), tmp_path / "trace.json"))
     whole = analyze(run, "critical_path")
-    for module, name in ((path_host, "_BLOCK"), (removed, "BLOCK"), (shared_columns, "_BLOCK")):
+    for module, name in ((path_host, "_BLOCK"), (whatif, "BLOCK"), (shared_columns, "_BLOCK")):
         monkeypatch.setattr(module, name, size)
     again = analyze(run, "critical_path")
     assert again.findings == whole.findings

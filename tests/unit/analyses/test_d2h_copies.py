@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._copies.tables import NO_BYTES, NO_STACKS
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
+from tracekit.analyses.copies.groups import NO_BYTES, NO_STACKS
 from tracekit.analyses.d2h_copies import NO_COPIES
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_h2d_copies import call, plain

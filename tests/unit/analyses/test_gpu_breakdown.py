@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset, step
 from tests.tiers import examples

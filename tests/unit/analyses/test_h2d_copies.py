@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._copies.tables import NO_BYTES, NO_STACKS
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
+from tracekit.analyses.copies.groups import NO_BYTES, NO_STACKS
 from tracekit.analyses.h2d_copies import NO_COPIES, SHAPES_MISSING
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tests.tiers import UNTIMED, examples

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from tracekit.analyses._shared.hosts import host_rows, line_of, source_lines
+from tracekit.analyses.shared.hosts import host_rows, line_of, source_lines
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import Severity
-from tracekit.savings import budget
+from tracekit.analysis.savings import budget
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 from tracekit.analyses.idle_gaps import NEVER_IDLE
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.tiers import examples
-from tracekit import intervals
 from tracekit.analysis import analyze
+from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:

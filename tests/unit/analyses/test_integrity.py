@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses._shared.common import NO_DEVICE
+from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze
-from tracekit.meta import Diagnostic, Level, Timings
+from tracekit.runs.meta import Diagnostic, Level, Timings
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def call(name: str, start: int) -> Row:

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._shared.common import NO_DEVICE
 from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
+from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
-from tracekit.kernel_names import family, uses_tensor_cores
+from tracekit.analysis.kernel_names import family, uses_tensor_cores
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:

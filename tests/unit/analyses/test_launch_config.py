@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses._launch_config import configs, residency
-from tracekit.analyses._launch_config.activations import kind_of
-from tracekit.analyses._shared.common import NO_DEVICE
-from tracekit.analyses._shared.hosts import NO_OP
-from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES
+from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES, configs
+from tracekit.analyses.launch_config.configs import kind_of
+from tracekit.analyses.shared.common import NO_DEVICE
+from tracekit.analyses.shared.hosts import NO_OP
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze, compare
@@ -56,7 +55,7 @@ def resident(sm: dict[str, Any], *, threads: int, registers: int, shared: int) -
         **{C.REGISTERS: pd.array([registers], "Int64"), "shared_bytes": pd.array([shared], "Int64")}
     )
     fields = {"count": 10, "threads": 2048, "registers": 65536, "shared_bytes": 167936, "warp": 32}
-    return residency.resident_blocks(table, {0: residency.Sm(**{**fields, **sm})}).tolist()[0]
+    return configs.resident_blocks(table, {0: configs.Sm(**{**fields, **sm})}).tolist()[0]
 
 
 @pytest.mark.parametrize(

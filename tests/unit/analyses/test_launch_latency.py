@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._latency import reasons
-from tracekit.analyses._shared.common import NO_DEVICE
+from tracekit.analyses import launch_latency
 from tracekit.analyses.launch_latency import NO_LINKS
+from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_idle_gaps import CALL, with_idle
@@ -71,16 +71,20 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("beside", "name", "why"),
     [
-        ([], "again", reasons.NONE),
-        ([], "new", reasons.FIRST),
+        ([], "again", launch_latency.NONE),
+        ([], "new", launch_latency.FIRST),
         (
             [host("Lazy Function Loading", 60_000, 61_000, kind=HostKind.OVERHEAD, tid=0)],
             "new",
-            reasons.LOADS,
+            launch_latency.LOADS,
         ),
-        ([host("Buffer Flush", 51_000, 80_000, kind=HostKind.OVERHEAD, tid=0)], "again", reasons.PROFILER),
-        ([host("Buffer Flush", 60_000, 61_000, kind=HostKind.OVERHEAD, tid=0)], "again", reasons.NONE),
-        ([host("cudaMalloc", 51_000, 90_000, tid=2, **CALL)], "again", reasons.ALLOCATION),
+        (
+            [host("Buffer Flush", 51_000, 80_000, kind=HostKind.OVERHEAD, tid=0)],
+            "again",
+            launch_latency.PROFILER,
+        ),
+        ([host("Buffer Flush", 60_000, 61_000, kind=HostKind.OVERHEAD, tid=0)], "again", launch_latency.NONE),
+        ([host("cudaMalloc", 51_000, 90_000, tid=2, **CALL)], "again", launch_latency.ALLOCATION),
     ],
 )
 def test_a_slow_call_gets_a_reason_only_on_evidence(
@@ -104,7 +108,7 @@ def test_a_full_queue_holds_the_caller_back(tmp_path: Path) -> None:
     calls.append(host("cudaLaunchKernel", 10 * count, 500_000, **CALL))
     rows = [kernel(20_000 + 1_000 * n, 21_000 + 1_000 * n, launch_row=n) for n in range(count + 1)]
     result = launched(tmp_path, calls, rows)
-    assert result.tables["slowest"].iloc[0][["queued", "why"]].tolist() == [count, reasons.QUEUE_FULL]
+    assert result.tables["slowest"].iloc[0][["queued", "why"]].tolist() == [count, launch_latency.QUEUE_FULL]
     assert result.tables["queue"]["max_depth"].tolist() == [count + 1]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tracekit.analyses._path.host import FAR
-from tracekit.analyses._path.longest import Longest, Three
+from tracekit.analyses.critical_path.host import FAR
+from tracekit.analyses.critical_path.longest import Longest, Three
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 

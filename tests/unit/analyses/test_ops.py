@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from tracekit.analyses._shared.common import UNLINKED
 from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
+from tracekit.analyses.shared.common import UNLINKED
 
 from tests.builders import host, kernel, make_run, memcpy
 from tracekit.analysis import analyze

@@ -7,10 +7,9 @@ from typing import Any
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
-from tracekit.analyses._shared.units import duration, percent, size
 from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
 from tracekit.analyses.overlap import NO_STREAMS, NOTHING
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, duration, percent, size
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset, step
 from tests.tiers import examples

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses._shared.common import NO_DEVICE
 from tracekit.analyses.pinned_memory import HOST_MEMORY_UNKNOWN, NO_BYTES, NO_CEILING, NO_COPIES
+from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import Row, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_h2d_copies import plain

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tracekit.analyses._ranks.part import own_lengths, part
-from tracekit.analyses._ranks.tables import by_step, combine
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
+from tracekit.analyses.ranks.advice import by_step, combine
+from tracekit.analyses.ranks.skew import own_lengths, part
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Remark, analyze
+from tracekit.runs.rank_view import step_windows
 from tracekit.schema import C
-from tracekit.windows import step_windows
 
 if TYPE_CHECKING:
     from pathlib import Path

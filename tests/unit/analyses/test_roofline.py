@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracekit.analyses import roofline
-from tracekit.analyses._roofline import notes
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from tests.builders import Row, device, host, kernel, make_run, step
 from tests.tiers import UNTIMED, examples
@@ -219,7 +218,7 @@ def test_work_on_the_host_is_told_by_its_own_time(tmp_path: Path) -> None:
     }
     assert list(result.tables) == ["host"]
     pd.testing.assert_frame_equal(result.tables["host"], pd.DataFrame(expected), check_dtype=False)
-    assert result.notes == (NO_DEVICE, notes.HOST_HAS_NO_PEAK)
+    assert result.notes == (NO_DEVICE, roofline.HOST_HAS_NO_PEAK)
 
 
 def test_what_is_absent_is_named(tmp_path: Path) -> None:
@@ -227,12 +226,12 @@ def test_what_is_absent_is_named(tmp_path: Path) -> None:
     plain, shaped = host("aten::mm", 0, 1), host("aten::sum", 0, 1, **{C.INPUT_SHAPES: "[[4]]"})
     unlinked, linked = kernel(0, 10), kernel(0, 10, **{C.OP_ROW: 0})
     cases: list[tuple[list[Row], list[Row], tuple[str, ...]]] = [
-        ([], [], (NO_DEVICE, notes.NO_SHAPES)),
+        ([], [], (NO_DEVICE, roofline.NO_SHAPES)),
         ([mm(0, 1), launch], [], (NOT_RECORDED,)),
-        ([mm(0, 1)], [unlinked], (notes.UNLINKED_NOTE,)),
-        ([plain], [linked], (notes.NO_SHAPES,)),
-        ([shaped], [linked], (notes.NO_WORK,)),
-        ([mm(0, 1, **{C.FLOPS: None, C.INPUT_DTYPES: None})], [linked], (notes.NOT_COUNTED,)),
+        ([mm(0, 1)], [unlinked], (roofline.UNLINKED_NOTE,)),
+        ([plain], [linked], (roofline.NO_SHAPES,)),
+        ([shaped], [linked], (roofline.NO_WORK,)),
+        ([mm(0, 1, **{C.FLOPS: None, C.INPUT_DTYPES: None})], [linked], (roofline.NOT_COUNTED,)),
     ]
     for number, (ops, kernels, expected) in enumerate(cases):
         result = analyzed(tmp_path / str(number), ops, kernels)
@@ -243,7 +242,7 @@ def test_bytes_without_flops_give_no_utilization_of_the_model(tmp_path: Path) ->
     ops = [host("aten::relu", 0, 1, **{C.INPUT_SHAPES: "[[64]]", C.INPUT_DTYPES: '["float"]'})]
     result = analyzed(tmp_path, ops, [kernel(0, 10, **{C.OP_ROW: 0}), device("memcpy", 20, 30)])
     assert list(result.tables) == ["families", "ops"]
-    assert result.notes == (notes.NO_FLOPS,)
+    assert result.notes == (roofline.NO_FLOPS,)
 
 
 @pytest.mark.parametrize(

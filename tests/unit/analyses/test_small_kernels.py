@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.builders import Row
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 LAUNCH = 10
 

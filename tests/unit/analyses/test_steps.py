@@ -4,19 +4,19 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import Severity, analyze
-from tracekit.meta import Timings
+from tracekit.runs.meta import Timings
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.analysis import Finding
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def test_warm_up_is_left_out_and_overhead_is_against_plain_steps(tmp_path: Path) -> None:

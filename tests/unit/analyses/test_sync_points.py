@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analyses._shared.common import NO_DEVICE, NO_STEPS
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.sync_points import NO_CALLS, NO_WAITS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
@@ -13,7 +13,7 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 COSTS = ["call", "op", "count", "idle_caused_ns", "host_ns", "idle_after_ns", "device_busy_ns"]
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tracekit.analyses._utilization import rules
-from tracekit.analyses._utilization.series import Series
-from tracekit.analyses.utilization import FEW, NO_NVML, NO_SAMPLES
+from tracekit.analyses.utilization import FEW, NO_NVML, NO_SAMPLES, advice
+from tracekit.analyses.utilization.series import Series
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Result, Severity, analyze
-from tracekit.nvml import M
+from tracekit.runs.nvml import M
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -189,14 +188,14 @@ HOT, CAP, IDLE = float(0x40), float(0x4), float(0x1)
 @pytest.mark.parametrize(
     ("bits", "clock", "expected"),
     [
-        ([HOT] * 11, 1_900.0, [(rules.THROTTLED, Severity.INFO)]),
-        ([HOT] * 11, 1_200.0, [(rules.THROTTLED, Severity.WARN)]),
-        ([CAP] * 11, 1_900.0, [(rules.THROTTLED, Severity.INFO)]),
+        ([HOT] * 11, 1_900.0, [(advice.THROTTLED, Severity.INFO)]),
+        ([HOT] * 11, 1_200.0, [(advice.THROTTLED, Severity.WARN)]),
+        ([CAP] * 11, 1_900.0, [(advice.THROTTLED, Severity.INFO)]),
         ([IDLE] * 11, 1_900.0, []),
         ([0.0] * 11, 1_900.0, []),
         ([0.0] * 5 + [HOT] + [0.0] * 5, 1_900.0, []),
-        ([0.0] * 11, 1_400.0, [(rules.BELOW_MAX, Severity.WARN)]),
-        ([float(0x2)] * 11, 1_400.0, [(rules.BELOW_MAX, Severity.WARN)]),
+        ([0.0] * 11, 1_400.0, [(advice.BELOW_MAX, Severity.WARN)]),
+        ([float(0x2)] * 11, 1_400.0, [(advice.BELOW_MAX, Severity.WARN)]),
     ],
 )
 def test_clocks_that_are_held_down_or_set(
@@ -239,7 +238,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
     found = result(tmp_path, rows, COPIES)
     (finding,) = found.findings
     assert (finding.code, finding.severity, finding.saving_ns_per_step) == (
-        rules.NARROW_LINK,
+        advice.NARROW_LINK,
         Severity.HIGH,
         50 * MS,
     )
@@ -255,7 +254,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
     [
         ([4.0] * 11, []),
         ([1.0] * 5 + [4.0] * 6, []),  # it woke up
-        ([1.0] * 11, [rules.NARROW_LINK]),
+        ([1.0] * 11, [advice.NARROW_LINK]),
     ],
 )
 def test_a_link_counts_by_the_fastest_it_was_under_load(
@@ -269,7 +268,7 @@ def test_a_slow_link_that_nothing_waits_for_saves_nothing(tmp_path: Path) -> Non
     assert (finding.severity, finding.saving_ns_per_step, finding.basis) == (Severity.INFO, None, None)
 
 
-@pytest.mark.parametrize(("others", "expected"), [([0.0] * 11, []), ([0.0] * 5 + [2.0] * 6, [rules.SHARED])])
+@pytest.mark.parametrize(("others", "expected"), [([0.0] * 11, []), ([0.0] * 5 + [2.0] * 6, [advice.SHARED])])
 def test_others_on_the_device(tmp_path: Path, others: list[float], expected: list[str]) -> None:
     found = result(tmp_path, samples(M.OTHERS, others))
     assert codes(found) == expected
@@ -291,7 +290,7 @@ IDLE_ROWS = [
 @pytest.mark.parametrize(
     ("work", "cpu", "expected"),
     [
-        (IDLE_ROWS, 101.0, [rules.CPU_BOUND]),
+        (IDLE_ROWS, 101.0, [advice.CPU_BOUND]),
         (IDLE_ROWS, 20.0, []),
         (IDLE_ROWS, 400.0, []),
         (BUSY, 101.0, []),
@@ -317,7 +316,7 @@ def ramp(first: float, last: float, count: int) -> list[float]:
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        (ramp(1_000, 1_400, 20), [rules.HOST_GROWTH]),
+        (ramp(1_000, 1_400, 20), [advice.HOST_GROWTH]),
         ([1_000.0 * MIB] * 20, []),
         (ramp(1_000, 1_020, 20), []),  # too little to matter
         (ramp(1_000, 1_400, 10) + [1_400.0 * MIB] * 10, []),  # start-up, over by half-time

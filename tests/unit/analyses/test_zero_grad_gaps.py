@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._shared.common import NO_DEVICE
-from tracekit.analyses._small import zero_grad
+from tracekit.analyses import zero_grad_gaps
+from tracekit.analyses.shared.common import NO_DEVICE
 from tracekit.analyses.zero_grad_gaps import HOST_ONLY, NO_RANGES
 
 from tests.builders import host, kernel, make_run, memset, step
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.builders import Row
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 NAME = "Optimizer.zero_grad#SGD.zero_grad"
 MEASURES = [
@@ -175,7 +175,7 @@ def test_a_step_is_the_denominator_of_the_share(tmp_path: Path) -> None:
 def test_range_names() -> None:
     wanted = [NAME, "## zero_grad ##", "torch/optim/sgd.py(1): zero_grad", "my_zero_grad"]
     others = ["zero_grad.py(9): main", "aten::zero_", "train.py(3): step"]
-    assert [bool(zero_grad.NAMED.search(name)) for name in wanted + others] == [True] * 4 + [False] * 3
+    assert [bool(zero_grad_gaps.NAMED.search(name)) for name in wanted + others] == [True] * 4 + [False] * 3
 
 
 @settings(max_examples=examples(25))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tracekit.bisecting import Bisection, Search, bisect
-from tracekit.bisecting.cache import Cache, Record
-from tracekit.bisecting.model import Changed, Subject
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
+from tracekit.experiments.bisect import Bisection, Search, bisect
+from tracekit.experiments.bisect_model import Changed, Subject
+from tracekit.experiments.bisect_runner import Cache, Record
 from tracekit.stats.comparison import Metric
 
 if TYPE_CHECKING:

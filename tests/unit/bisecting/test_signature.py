@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.builders import host, kernel, make_run, memcpy, memset, step
-from tracekit.bisecting.signature import counts
+from tracekit.experiments.bisect_model import counts
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.runs import make_run, step_rows
-from tracekit.meta import Git, Timings
+from tracekit.runs.meta import Git, Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.conftest import Git as Repository
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 FINGERPRINT: dict[str, Any] = {
     "workload": "resnet50",

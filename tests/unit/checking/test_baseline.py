@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.checking.gates import commit, record
-from tracekit.checking import Options, check
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.experiments.gate import Options, check
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 BASE = (1_000_000, 1_004_000, 996_000)
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.checking.gates import commit, record
-from tracekit.checking import Options, check, judge
-from tracekit.checking.model import Outcome
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
+from tracekit.experiments import gate as gate_module
+from tracekit.experiments.gate import Options, check
+from tracekit.experiments.gate_model import Outcome
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.checking import Gate
-    from tracekit.store import Store
+    from tracekit.experiments.gate import Gate
+    from tracekit.runs.store import Store
 
 BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
 SLOWER = tuple(round(1.12 * step) for step in BASE)
@@ -262,8 +263,8 @@ def test_pairs_are_those_that_were_made_together_in_whatever_order_runs_are_give
 ) -> None:
     record_alternating(branch, store)
     base, head = ([run for run in store.runs() if run.meta.label == label] for label in "ab")
-    one = judge.compared(base, head, store.runs(), STEP_TIME)
-    assert judge.compared(base, head[::-1], store.runs(), STEP_TIME) == one
+    one = gate_module.compared(base, head, store.runs(), STEP_TIME)
+    assert gate_module.compared(base, head[::-1], store.runs(), STEP_TIME) == one
 
 
 def record_alternating(branch: tuple[str, str], store: Store) -> None:

@@ -13,7 +13,7 @@ from tracekit.cli.main import run
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
 SLOWER = tuple(round(1.12 * step) for step in BASE)

@@ -13,18 +13,18 @@ import pytest
 from tests.builders import host
 from tests.runs import make_run, step_rows
 from tests.unit.checking.gates import FINGERPRINT, commit, record, state
-from tracekit.checking import Options, check
 from tracekit.cli.main import run
-from tracekit.meta import Timings
-from tracekit.render.check_markdown import code
+from tracekit.experiments.gate import Options, check
+from tracekit.render.check_ci import code
+from tracekit.runs.meta import Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Git
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
 SLOWER = tuple(round(1.12 * step) for step in BASE)

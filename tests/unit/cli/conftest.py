@@ -10,7 +10,7 @@ from tracekit.cli import main
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses._shared.common import NO_DEVICE
+from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import host, kernel, make_run, memcpy
 from tracekit import analysis, registry

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from tests.builders import host, make_run
-from tracekit.cli.collected import summary
+from tracekit.cli.collect import summary
 from tracekit.cli.main import run
-from tracekit.meta import Timings
+from tracekit.runs.meta import Timings
 from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:

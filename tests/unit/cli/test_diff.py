@@ -12,7 +12,7 @@ import pytest
 from samples.simulator import write
 from samples.simulator.planted.changes import FILL_NS, Variant, program
 from tests.builders import host, make_run, step
-from tracekit.meta import Git, Timings
+from tracekit.runs.meta import Git, Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Git as Repository
     from tests.unit.cli.conftest import Done
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
     Tracekit = Callable[..., Done]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.unit.cli.conftest import Done
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.unit.cli.conftest import Done
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 BIG = 2**53 + 1
 

@@ -9,15 +9,15 @@ import pytest
 from tests.builders import host, kernel, make_run, step
 from tests.traces import imported
 from tracekit.analysis import analyze, available
-from tracekit.findings import gather
+from tracekit.analysis.findings import gather
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.unit.cli.conftest import Done
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 pytest.importorskip("jinja2")
 TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"

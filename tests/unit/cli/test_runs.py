@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.meta import Git
+from tracekit.runs.meta import Git
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.unit.cli.conftest import Done
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 GIT = Git("abcdef0123456789" * 2, "b" * 40, "main", True, "c" * 64, "2026-11-21T03:15:00+00:00")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.meta import Collector, Diagnostic, Level, Timings
+from tracekit.runs.meta import Collector, Diagnostic, Level, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.unit.cli.conftest import Done
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture

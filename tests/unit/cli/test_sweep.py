@@ -9,7 +9,7 @@ import pytest
 from tracekit.cli.main import run as tracekit
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.unit.cli.conftest import Done
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def test_whole_runs_are_told_and_the_code_is_0(store: Store, tracekit: Callable[..., Done]) -> None:

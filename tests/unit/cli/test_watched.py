@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tracekit.cli import watched
+from tracekit.cli import progress
 
 
 class Terminal(io.StringIO):
@@ -21,7 +21,7 @@ def nothing_overrules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_terminal_is_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
-    found = watched.console()
+    found = progress.terminal_console()
     assert found is not None
     assert found.file is sys.stderr
 
@@ -29,14 +29,14 @@ def test_a_terminal_is_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("stream", [io.StringIO(), None])
 def test_what_is_no_terminal_is_not(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
-    assert watched.console() is None
+    assert progress.terminal_console() is None
 
 
 def test_what_is_closed_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
-    assert watched.console() is None
+    assert progress.terminal_console() is None
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_the_environment_overrules_what_is_seen(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setenv(name, value)
-    assert (watched.console() is not None) == draws
+    assert (progress.terminal_console() is not None) == draws
 
 
 def test_a_terminal_that_understands_nothing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TTY_COMPATIBLE", "0")
-    assert watched.console() is None
+    assert progress.terminal_console() is None

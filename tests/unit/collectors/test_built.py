@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tracekit.collectors.measured import built
 
-from tracekit.collecting import Request, decide
 from tracekit.errors import CollectionError
+from tracekit.recording.workload import Request, decide
 
 torch = pytest.importorskip("torch")
 

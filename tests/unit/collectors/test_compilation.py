@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tracekit.collectors.compilation import LEAST, MOST_MORE, Compilations, guard
 
-from tracekit.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
+from tracekit.runs.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
 
 torch = pytest.importorskip("torch")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tracekit.collectors.children import child
-from tracekit.collectors.gated_sampling import Watched, in_window, recording
 from tracekit.collectors.process import RSS, ProcessSampler
 from tracekit.collectors.protocol import MEASURE, PROFILE
+from tracekit.collectors.sampling import Watched, in_window, recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

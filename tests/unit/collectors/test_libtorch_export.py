@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.workloads.building import BUILT_INS, built
-from tracekit.collecting import Request
 from tracekit.errors import UnusableInputError
+from tracekit.recording.workload import Request
 
 torch = pytest.importorskip("torch")
 

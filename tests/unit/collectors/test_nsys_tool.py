@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.collectors.nsys import options, tool
+from tracekit.collectors.nsys import tool
 from tracekit.collectors.nsys.collector import NsysCollector
 
 from tests.nsys import HELP, calls, install
-from tracekit import nsight
 from tracekit.errors import CollectionError
+from tracekit.runs import toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ NEW, OLD = HELP
 def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(nsight, "PLACES", ())
+    monkeypatch.setattr(toolchain, "PLACES", ())
 
 
 def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
@@ -31,13 +31,13 @@ def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
     places = [
         install(tmp_path / "opt" / version / "bin") for version in ("2024.9.1", "2024.10.2", "2024.10.1")
     ]
-    monkeypatch.setattr(nsight, "PLACES", (f"{tmp_path}/opt/*/bin/nsys",))
-    assert nsight.find_nsys() == str(places[1])
+    monkeypatch.setattr(toolchain, "PLACES", (f"{tmp_path}/opt/*/bin/nsys",))
+    assert toolchain.find_nsys() == str(places[1])
     monkeypatch.setenv("PATH", str(install(tmp_path / "path").parent))
-    assert nsight.find_nsys() == str(tmp_path / "path" / "nsys")
+    assert toolchain.find_nsys() == str(tmp_path / "path" / "nsys")
     install(tmp_path / "home" / "bin")
     monkeypatch.setenv("NSYS_HOME", str(tmp_path / "home"))
-    assert nsight.find_nsys() == str(tmp_path / "home" / "bin" / "nsys")
+    assert toolchain.find_nsys() == str(tmp_path / "home" / "bin" / "nsys")
 
 
 def test_none_is_one_line_that_says_what_to_do() -> None:
@@ -75,7 +75,7 @@ def test_a_current_one_is_told_everything(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", str(program.parent))
     nsys = tool.located()
     assert nsys.version == NEW
-    assert options.recording(nsys, tmp_path / "run", device="cuda") == [
+    assert tool.recording(nsys, tmp_path / "run", device="cuda") == [
         str(program),
         "profile",
         "--trace=cuda,nvtx,osrt,cudnn,cublas",
@@ -90,7 +90,7 @@ def test_a_current_one_is_told_everything(tmp_path: Path, monkeypatch: pytest.Mo
         "--force-overwrite=true",
         f"--output={tmp_path / 'run'}",
     ]
-    assert options.lost(nsys) == []
+    assert tool.lost_options(nsys) == []
     assert calls(program) == [["--version"], ["profile", "--help"], ["export", "--help"]]
 
 
@@ -100,7 +100,7 @@ def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
     program = install(tmp_path, version=OLD)
     monkeypatch.setenv("PATH", str(tmp_path))
     nsys = tool.located()
-    assert options.recording(nsys, tmp_path / "run", device="cuda")[2:] == [
+    assert tool.recording(nsys, tmp_path / "run", device="cuda")[2:] == [
         "--trace=cuda,nvtx,osrt,cublas",
         "--capture-range=cudaProfilerApi",
         "--stop-on-range-end=true",
@@ -110,7 +110,7 @@ def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
         "--force-overwrite=true",
         f"--output={tmp_path / 'run'}",
     ]
-    assert options.exporting(nsys, tmp_path / "run.qdrep", tmp_path / "run.sqlite")[2:4] == [
+    assert tool.exporting(nsys, tmp_path / "run.qdrep", tmp_path / "run.sqlite")[2:4] == [
         "--type=sqlite",
         "--force-overwrite=true",
     ]
@@ -124,7 +124,7 @@ def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
 
 def test_a_host_alone_has_no_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(install(tmp_path).parent))
-    words = options.recording(tool.located(), tmp_path / "run", device="cpu")
+    words = tool.recording(tool.located(), tmp_path / "run", device="cpu")
     assert words[2] == "--trace=nvtx,osrt"
     assert not any(word.startswith("--capture-range") for word in words)
 
@@ -132,11 +132,11 @@ def test_a_host_alone_has_no_range(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_one_without_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
     ancient = tool.Nsys(path="nsys", version="2019.1", profile={"trace": ""})
     with pytest.raises(CollectionError, match=r"no --capture-range.*newer"):
-        options.recording(ancient, tmp_path, device="cuda")
+        tool.recording(ancient, tmp_path, device="cuda")
 
 
 def test_doctor_says_which_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracekit import doctor
+    from tracekit.recording import doctor
 
     assert doctor._nsys().status == "missing"
     program = install(tmp_path)

@@ -14,8 +14,9 @@ from tracekit.collectors.nvml import NvmlSampler
 from tracekit.collectors.sampling import sampling
 
 from tests.unit.collectors.library import Gpu, Library, installed
-from tracekit import doctor, environment
-from tracekit.nvml import QUESTIONS, SOURCE, M
+from tracekit.recording import doctor
+from tracekit.runs import environment
+from tracekit.runs.nvml import QUESTIONS, SOURCE, M
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

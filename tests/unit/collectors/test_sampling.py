@@ -15,7 +15,7 @@ from tracekit.collectors.process import ProcessSampler
 from tracekit.collectors.sampling import Sampler, sampling
 
 from tracekit.ingest import Sample
-from tracekit.meta import Diagnostic, Level
+from tracekit.runs.meta import Diagnostic, Level
 
 
 class Scripted:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 HOSTILE = "<script>alert(1)</script><b>gemm</b>" + "x" * 5_000
 BASE, HEAD, OTHER = (

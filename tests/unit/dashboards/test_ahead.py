@@ -12,16 +12,15 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from dash import Dash, html
-from tracekit.dashboards import ahead
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
+from tracekit.dashboards import prefetch
+from tracekit.dashboards.page import View
+from tracekit.dashboards.site import Results, Site, registered
 
 from tracekit.analysis import Result, available
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -48,7 +47,7 @@ def asked() -> Asked:
 def site(store: Store, asked: Asked) -> Site:
     made = Site(app=Dash(), store=store, pages=registered(), results=Results(analyze=asked))
     made.app.layout = html.Div()
-    ahead.connect(made)
+    prefetch.connect(made)
     return made
 
 
@@ -58,7 +57,7 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     assert asked.done.acquire(timeout=60)
     assert asked.done.acquire(timeout=60)
     assert asked.names == [(new.path.name, "steps"), (new.path.name, "gpu_breakdown")]
-    ahead.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
+    prefetch.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
     assert asked.names[2:] == [(old.path.name, name) for name in site.pages["kernels"].covers]
 
 
@@ -69,13 +68,13 @@ def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) 
     client.post("/overview", headers=HTML)
     for path in ("/assets/a.js", "/timeline/x/draw", "/no-such-page"):
         client.get(path, headers=HTML)
-    assert not [one for one in threading.enumerate() if one.name == ahead.NAME]
+    assert not [one for one in threading.enumerate() if one.name == prefetch.NAME]
     assert asked.names == []
 
 
 def test_a_run_that_is_not_there_begins_nothing(site: Site, asked: Asked) -> None:
-    ahead.prefetch(site, View.parse("/overview", ""))
-    ahead.prefetch(site, View.parse("/overview", "?run=none"))
+    prefetch.prefetch(site, View.parse("/overview", ""))
+    prefetch.prefetch(site, View.parse("/overview", "?run=none"))
     assert asked.names == []
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from tracekit.dashboards.figures.copies import rates, sizes
-from tracekit.dashboards.figures.flame import flame
-from tracekit.dashboards.figures.launches import FULL, LESS, UNKNOWN, launch_map, waves
-from tracekit.dashboards.figures.memory import MOST, extremes, over_time
-from tracekit.dashboards.figures.packed import unpacked
-from tracekit.dashboards.figures.pareto import cumulative, grouped
-from tracekit.dashboards.figures.points import Dots, Limit, decades, points
-from tracekit.dashboards.figures.roofs import roofs
-from tracekit.dashboards.figures.waits import COLUMNS, matrix
+from tracekit.dashboards.figures.axis import unpacked
+from tracekit.dashboards.figures.copies import MOST, extremes, over_time, rates, roofs, sizes
+from tracekit.dashboards.figures.gaps import COLUMNS, FULL, LESS, UNKNOWN, launch_map, matrix, waves
+from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
+from tracekit.dashboards.figures.svg import flame
+from tracekit.dashboards.figures.sweep import cumulative, grouped
 
 from tracekit.schema import C
 

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.answers.reading import Reading, chosen_of, largest, switch
-from tracekit.dashboards.context import Context
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.site import registered
-from tracekit.dashboards.view import View
+from tracekit.dashboards.page import View
+from tracekit.dashboards.site import Context, Results, registered
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze
+from tracekit.runs.store import Store
 from tracekit.schema import C, CopyKind, HostKind, Memory
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 PAGES = (
     "compile",

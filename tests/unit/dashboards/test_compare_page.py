@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
-from tracekit.dashboards.figures import ledger
-from tracekit.dashboards.pages._compare import asked, export, sides
+from tracekit.dashboards.figures import shares
+from tracekit.dashboards.page import View, content
+from tracekit.dashboards.pages.compare import ledgers, selection
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff
 from tracekit.render import diff_tables
-from tracekit.render.diff_json import as_json
+from tracekit.render.diff_text import as_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
     from tracekit.diff import Diff
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture
@@ -57,8 +56,8 @@ def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **option
 
 def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
     context = site.context(View(page="compare", run=HEAD), dark=False)
-    assert [run.id for run in sides.nearest(context)] == [BASE, OTHER]
-    row = sides._offer(context, sides.nearest(context)[1])
+    assert [run.id for run in selection.nearest(context)] == [BASE, OTHER]
+    row = selection._offer(context, selection.nearest(context)[1])
     assert "gpu" in row["must_ignore"].split(", ")
     assert "gpu" not in row["other_differences"].split(", ")
 
@@ -103,7 +102,7 @@ def test_the_waterfall_ends_at_the_head_and_sums_to_it(found: Diff) -> None:
     assert found.wall is not None
     total = rows[found.wall.total.name]
     parts = [rows[line.name] for line in found.wall.lines if line.name in rows]
-    trace = ledger.waterfall(parts, total)["data"][0]
+    trace = shares.waterfall(parts, total)["data"][0]
     assert trace["measure"] == ["absolute", *("relative" for _ in parts), "total"]
     assert sum(trace["x"][:-1]) == pytest.approx(trace["x"][-1])
     assert sum(row["delta_ns"] for row in parts) == total["delta_ns"]
@@ -111,7 +110,7 @@ def test_the_waterfall_ends_at_the_head_and_sums_to_it(found: Diff) -> None:
 
 def test_terms_draw_what_was_removed_to_the_left(store: Store) -> None:
     base, head, _ = store.runs()
-    figure = ledger.terms(diff([head], [base], options=Options(explain=False)))
+    figure = shares.terms(diff([head], [base], options=Options(explain=False)))
     removed = next(trace for trace in figure["data"] if trace["name"] == "removed")
     assert min(removed["x"]) < 0
     assert "<script>" not in json.dumps(figure)
@@ -131,7 +130,7 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
 
 
 def test_csv_holds_no_formulas() -> None:
-    assert [export.quoted(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
+    assert [ledgers.quoted(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
         "'=1", "'+1", "'-x", "'@a", "ok", -1
     ]  # fmt: skip
 
@@ -157,7 +156,7 @@ def test_progress_has_ended_once_the_comparison_is_there(site: Site, client: Fla
 
 
 def test_stages_are_told_while_they_run_and_not_after() -> None:
-    stages, said = asked.Stages(), []
+    stages, said = selection.Stages(), []
 
     def work(tell: Any) -> Any:
         tell("matching")

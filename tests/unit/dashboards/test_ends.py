@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pandas as pd
-from tracekit.dashboards.figures.ends import MOST, ends
+from tracekit.dashboards.figures.axis import MOST, ends
 
 
 def test_a_few_rows_are_all_shown() -> None:

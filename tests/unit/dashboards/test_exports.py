@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from markupsafe import escape
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.exports.sheets import safe
+from tracekit.dashboards.exports.offers import safe
 
 from tests.builders import host, kernel, make_run
 from tests.traces import imported
 from tracekit.analysis import analyze, available, get
-from tracekit.findings import gather
-from tracekit.render.data import records
+from tracekit.analysis.findings import gather
+from tracekit.render.cells import records
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"
 HOSTILE = "=cmd|'/c calc'!A1<script>alert(1)</script>"

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.dashboards.figures.axis import label, whole
-from tracekit.dashboards.figures.bars import bars, stacked
-from tracekit.dashboards.figures.bins import histogram
-from tracekit.dashboards.figures.falls import waterfall
-from tracekit.dashboards.figures.heat import heatmap
-from tracekit.dashboards.figures.lines import lines, scatter
-from tracekit.dashboards.figures.packed import packed, unpacked
+from tracekit.dashboards.figures.axis import label, packed, unpacked, whole
+from tracekit.dashboards.figures.bars import bars, histogram, stacked, waterfall
+from tracekit.dashboards.figures.lines import heatmap, lines, scatter
 
 HOSTILE = "<script>alert(1)</script><b>bold</b>"
 

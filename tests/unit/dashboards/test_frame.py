@@ -8,21 +8,19 @@ import pytest
 from tests.builders import kernel
 from tests.runs import make_run, step_rows
 from tracekit.errors import UnusableInputError
-from tracekit.meta import Collector, Diagnostic, Git, Level
+from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
 pytest.importorskip("dash")
 
 from dash import Dash
-from tracekit.dashboards import blocks
+from tracekit.dashboards import frame, page
 from tracekit.dashboards.catalogue import Catalogue
-from tracekit.dashboards.frame import pickers, shell, shortcuts
+from tracekit.dashboards.page import View
 from tracekit.dashboards.pages import runs as runs_page
-from tracekit.dashboards.pages._runs.deleting import delete
-from tracekit.dashboards.pages._runs.rows import StepTimes, columns, rows
+from tracekit.dashboards.pages.runs import StepTimes, columns, delete, rows
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +68,7 @@ def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
 
 def test_one_run_without_ranks_offers_nothing_but_itself(site: Site) -> None:
     make_run(site.store)
-    hidden = [one.hidden for one in pickers.offers(site, site.context(View(), dark=False))]
+    hidden = [one.hidden for one in frame.picker_offers(site, site.context(View(), dark=False))]
     assert hidden == [False, True, True, True]
 
 
@@ -79,36 +77,36 @@ def test_two_ranks_and_devices_are_offered(site: Site) -> None:
 
     rows_ = [kernel(0, 1, rank=rank, device=rank) for rank in (0, 1)]
     built(site.store.path, device_intervals=rows_)
-    _, _, rank, device = pickers.offers(site, site.context(View(rank=1), dark=False))
+    _, _, rank, device = frame.picker_offers(site, site.context(View(rank=1), dark=False))
     assert ([one["value"] for one in rank.options], rank.value) == (["", "0", "1"], "1")
     assert (device.hidden, device.value) == (False, "")
 
 
 def test_a_run_is_never_its_own_baseline(site: Site) -> None:
     first, second = make_run(site.store), make_run(site.store, after_s=1)
-    run, base, _, _ = pickers.offers(site, site.context(View(), dark=False))
+    run, base, _, _ = frame.picker_offers(site, site.context(View(), dark=False))
     assert [one["value"] for one in run.options] == [second.path.name, first.path.name]
     assert [one["value"] for one in base.options] == [first.path.name]
 
 
 def test_another_run_forgets_what_was_chosen_of_the_first() -> None:
     before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1")
-    assert pickers.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
-    assert pickers.chosen(before, "b", "b", 1, None).base == ""
-    assert pickers.chosen(before, "a", "", 0, None) == View(
+    assert frame.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
+    assert frame.chosen(before, "b", "b", 1, None).base == ""
+    assert frame.chosen(before, "a", "", 0, None) == View(
         page="kernels", run="a", rank=0, start_ns=5, row="device_intervals:1"
     )
 
 
 def test_the_menu_marks_where_one_is(site: Site) -> None:
     make_run(site.store)
-    shown = text(shell.menu(site, site.context(View(page="kernels"), dark=False)))
+    shown = text(frame.menu(site, site.context(View(page="kernels"), dark=False)))
     assert shown.count('"aria-current": "page"') == 1
     assert '"data-key": "r"' in shown
 
 
 def test_every_key_opens_one_page() -> None:
-    keys = shortcuts.keys(registered())
+    keys = frame.keys(registered())
     assert len(set(keys.values())) == len(keys)
     assert "g" not in keys.values()
     assert {"runs", "overview", "help"} <= set(keys)
@@ -123,19 +121,19 @@ def test_every_key_opens_one_page() -> None:
     ],
 )
 def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, said: str) -> None:
-    shown = text(shell.laid_out(site, site.context(view, dark=False)))
+    shown = text(frame.laid_out(site, site.context(view, dark=False)))
     assert said in shown
     assert '"href": "/"' in shown
 
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="gpu_breakdown"), "result", dark=False))
+    shown = text(page.content(site, View(page="gpu_breakdown"), "result", dark=False))
     assert "no run selected" in shown
     assert '"type": "retry"' in shown
 
 
 def test_a_run_that_is_gone_is_named_where_it_was_shown(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
+    shown = text(page.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
     assert "the store has no readable run gone" in shown
 
 

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
-from tracekit.dashboards.figures import commits
-from tracekit.dashboards.pages._history.commands import bisect, ends
-from tracekit.dashboards.pages._history.series import configurations, states, subjects
+from tracekit.dashboards.figures import sweep
+from tracekit.dashboards.page import View, content
+from tracekit.dashboards.pages.history import bisect, configurations, ends, states, subjects
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
 from tests.runs import make_run
-from tracekit.checking.judge import compared
-from tracekit.checking.model import Options
-from tracekit.meta import Git, Timings
+from tracekit.experiments.gate import compared
+from tracekit.experiments.gate_model import Options
+from tracekit.runs.meta import Git, Timings
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 COMMAND = ["tracekit", "collect", "--workload", "resnet50"]
 
@@ -152,11 +150,11 @@ def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slowe
 
 def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:
     drawn = [
-        commits.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",)),
-        commits.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0%"),
-        commits.Commit("b+", "b", (9e6,), 9e6, ("",), dirty=True),
+        sweep.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",)),
+        sweep.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0%"),
+        sweep.Commit("b+", "b", (9e6,), 9e6, ("",), dirty=True),
     ]
-    figure = commits.over_commits(drawn, "ns", title="step time")
+    figure = sweep.over_commits(drawn, "ns", title="step time")
     medians, runs, dirty = figure["data"]
     assert (medians["y"], runs["y"], dirty["y"]) == ([1.0, 2.5], [1.0, 2.0, 3.0], [9.0])
     assert dirty["marker"]["symbol"] == "circle-open"

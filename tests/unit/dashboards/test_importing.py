@@ -10,18 +10,16 @@ pytest.importorskip("dash")
 from pathlib import Path
 
 from tracekit.dashboards.imports import jobs, routes
-from tracekit.dashboards.imports.jobs import Imports
-from tracekit.dashboards.imports.state import Phase
-from tracekit.dashboards.imports.uploads import FOLDER, safe
+from tracekit.dashboards.imports.jobs import FOLDER, Imports, Phase, safe
 
 from samples.simulator import examples, nsys
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
-    from tracekit.dashboards.imports.state import State
+    from tracekit.dashboards.imports.jobs import State
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 RECORDED = Path(__file__).parents[3] / "samples"
 TRACE = routes.SAMPLES / "simulated-training.json.gz"

@@ -7,32 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dash import dcc
-from tracekit.dashboards import blocks
+from tracekit.dashboards import page as page_module
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages._overview import ran
-from tracekit.dashboards.pages._overview.advising import advising
-from tracekit.dashboards.pages._shared import numbers
-from tracekit.dashboards.parts import looked, tiles
-from tracekit.dashboards.parts.evidence import around, spots
-from tracekit.dashboards.parts.finding import coded, finding
-from tracekit.dashboards.parts.tiles import Tile
+from tracekit.dashboards.page import View
+from tracekit.dashboards.pages import _shared, overview
+from tracekit.dashboards.pages.overview.advice import advising
+from tracekit.dashboards.parts import charts, links
+from tracekit.dashboards.parts.charts import Tile
+from tracekit.dashboards.parts.finding import around, coded, finding, spots
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit import analysis
 from tracekit.analysis import Basis, Finding, Result, Severity
-from tracekit.findings import advise
-from tracekit.meta import Diagnostic, Git, Level, Timings
+from tracekit.analysis.findings import advise
 from tracekit.render import human
-from tracekit.store import Store
+from tracekit.runs.meta import Diagnostic, Git, Level, Timings
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.dashboards.context import Context
+    from tracekit.dashboards.site import Context
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 MS = 1_000_000
 HOSTILE = "<script>alert(1)</script>"
@@ -69,7 +67,7 @@ def text_of(component: Any) -> str:
 
 
 def filled(store: Store, page: str, name: str, **view: Any) -> str:
-    return text_of(blocks.content(site_of(store), View(page=page, **view), name, dark=False))
+    return text_of(page_module.content(site_of(store), View(page=page, **view), name, dark=False))
 
 
 def figures_of(content: Any) -> list[Any]:
@@ -82,7 +80,7 @@ def every_block(store: Store, page: str, **view: Any) -> str:
     site = site_of(store)
     looked_at = View(page=page, **view)
     return "".join(
-        text_of(blocks.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
+        text_of(page_module.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
     )
 
 
@@ -115,7 +113,7 @@ def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
     make_run(store.path, **rows())
     site = site_of(store)
     for name in site.pages[page].blocks:
-        content = blocks.content(site, View(page=page), name, dark=False)
+        content = page_module.content(site, View(page=page), name, dark=False)
         for figure in figures_of(content):
             assert "<script" not in json.dumps(figure)
 
@@ -126,7 +124,7 @@ def test_tiles_show_what_the_analyses_say(store: Store) -> None:
     whole = analysis.analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
     for column in ("active_share", "movement_share", "idle_share"):
         assert human(float(whole[column]), "share") in shown
-    own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[numbers.OWN]
+    own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[_shared.OWN]
     assert human(int(own["median_ns"]), "ns") in shown
 
 
@@ -191,7 +189,7 @@ def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPat
     def broken(*_: object) -> None:
         raise ValueError("no budget")
 
-    monkeypatch.setattr("tracekit.dashboards.pages._overview.advising.gather", broken)
+    monkeypatch.setattr("tracekit.dashboards.pages.overview.advice.gather", broken)
     job = advising(context_of(store))
     assert job.finished.wait(60)
     assert job.error == "ValueError: no budget"
@@ -240,16 +238,16 @@ def test_changes_are_told_in_words() -> None:
     def tile(value: float, unit: str = "ns", wanted: str = "low") -> Tile:
         return Tile(label="x", low=value, high=value, unit=unit, wanted=wanted)
 
-    assert tiles.change(tile(110), tile(100)) == ("+10.0%", "worse")
-    assert tiles.change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == ("+10.0 points", "better")
-    assert tiles.change(tile(100), tile(100)) == ("no change", "")
-    assert tiles.change(tile(100), tile(0)) == ("", "")
-    assert tiles.change(tile(110, "ns", ""), tile(100)) == ("+10.0%", "")
+    assert charts.change(tile(110), tile(100)) == ("+10.0%", "worse")
+    assert charts.change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == ("+10.0 points", "better")
+    assert charts.change(tile(100), tile(100)) == ("no change", "")
+    assert charts.change(tile(100), tile(0)) == ("", "")
+    assert charts.change(tile(110, "ns", ""), tile(100)) == ("+10.0%", "")
 
 
 def test_tiles_of_nothing_are_none() -> None:
-    assert tiles.of([], label="x", unit="ns") is None
-    assert looked.rows(Result(), "absent", View()) is None
+    assert charts.of([], label="x", unit="ns") is None
+    assert links.rows(Result(), "absent", View()) is None
 
 
 def test_what_ran_says_what_is_known(store: Store) -> None:
@@ -259,7 +257,7 @@ def test_what_ran_says_what_is_known(store: Store) -> None:
         meta={"git": git, "command": ["python", HOSTILE], "workload": {"name": "mnist", "batch_size": 64}},
         **rows(),
     ).meta
-    known = dict(ran.facts(meta))
+    known = dict(overview.facts(meta))
     assert known["Commit"] == "0123456789 on main, with uncommitted changes"
     assert known["Workload"] == "mnist, batch size 64"
     assert "GPU" not in known

@@ -13,25 +13,24 @@ import pytest
 from tests.traces import imported
 from tracekit import analysis, registry
 from tracekit.cli import main
+from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.cells import clean
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
 import dash_ag_grid as dag
 from dash import html
-from tracekit.dashboards import blocks
+from tracekit.dashboards import page as page_module
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.exports.offers import shown_by
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
+from tracekit.dashboards.page import View
+from tracekit.dashboards.site import Results, Site, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
     Tables = dict[str, list[dict[str, Any]]]
 
@@ -72,7 +71,7 @@ def components(site: Site, run: Run, page: str, **view: Any) -> Iterator[Any]:
     """All components of all blocks of a page."""
     looked_at = View(page=page, run=run.path.name, **view)
     for name in site.pages[page].blocks:
-        content = blocks.content(site, looked_at, name, dark=False)
+        content = page_module.content(site, looked_at, name, dark=False)
         for top in content if isinstance(content, list) else [content]:
             if hasattr(top, "_traverse"):
                 yield top

@@ -13,12 +13,12 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages._runs.deleting import delete
+from tracekit.dashboards.pages.runs import delete
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 
 from tracekit.errors import UnusableInputError
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

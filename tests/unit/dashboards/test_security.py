@@ -11,11 +11,11 @@ pytest.importorskip("dash")
 
 from dash import Dash
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.page import View
 from tracekit.dashboards.security import LARGEST_BODY
 from tracekit.dashboards.site import Site
-from tracekit.dashboards.view import View
 
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient

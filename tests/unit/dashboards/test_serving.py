@@ -19,12 +19,12 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 pytest.importorskip("waitress")
 
-from tracekit.dashboards import security, serving
+from tracekit.dashboards import app, security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 EVERY = "0.0.0.0"  # noqa: S104
 TRACEKIT = "from tracekit.cli.main import main; main()"
@@ -84,13 +84,13 @@ def test_a_port_in_use_is_told_with_what_to_do(store: Store) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UnusableInputError, match=f"127.0.0.1:{port}.*in use") as caught:
-            serving.serve(store, host="127.0.0.1", port=port, on_ready=print)
+            app.serve(store, host="127.0.0.1", port=port, on_ready=print)
     assert f"http://127.0.0.1:{port}/; otherwise choose another port with --port" in caught.value.hint
 
 
 def test_an_address_of_another_machine_is_told(store: Store) -> None:
     with pytest.raises(UnusableInputError, match="cannot listen on"):
-        serving.serve(store, host="192.0.2.1", port=0, on_ready=print)
+        app.serve(store, host="192.0.2.1", port=0, on_ready=print)
 
 
 REFUSED = {

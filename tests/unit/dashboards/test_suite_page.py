@@ -6,18 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
+from tracekit.dashboards.page import View, content
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
 from tests.runs import make_run
 from tests.unit.sweeping.made import bad, cell, ok, plan
-from tracekit.suite import plan as suite_plan
-from tracekit.sweeping import folder
-from tracekit.sweeping.model import Outcome
+from tracekit.experiments import sweep_folder
+from tracekit.experiments.suite import plan as suite_plan
+from tracekit.experiments.sweep_model import Outcome
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def shown(store: Store, page: str, block: str, **options: str) -> str:
@@ -29,7 +28,7 @@ def shown(store: Store, page: str, block: str, **options: str) -> str:
 def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
     fits, large = cell(batch_size=8), cell(batch_size=16)
     run = make_run(store)
-    place = folder.begin(store, plan(fits, large))
+    place = sweep_folder.begin(store, plan(fits, large))
     place.keep(ok(fits, 1_500_000, run_id=run.id))
     place.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
     told = shown(store, "sweeps", "cells")
@@ -41,8 +40,8 @@ def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
 
 
 def test_another_sweep_can_be_chosen(store: Store) -> None:
-    first = folder.begin(store, plan(cell(batch_size=8)))
-    second = folder.begin(store, plan(cell(batch_size=16)))
+    first = sweep_folder.begin(store, plan(cell(batch_size=8)))
+    second = sweep_folder.begin(store, plan(cell(batch_size=16)))
     assert f"Cells of {first.id}" in shown(store, "sweeps", "cells", cells=first.id)
     assert f"Cells of {second.id}" in shown(store, "sweeps", "cells", cells=second.id)
 
@@ -53,7 +52,7 @@ def test_without_a_sweep_there_are_no_cells(store: Store) -> None:
 
 def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> None:
     wanted = suite_plan(only=["sac"])
-    place = folder.begin(store, wanted)
+    place = sweep_folder.begin(store, wanted)
     for one in wanted.cells:
         place.keep(ok(one, 1_500_000))
     told = shown(store, "suite", "report")

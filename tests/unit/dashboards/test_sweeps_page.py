@@ -7,28 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
 from tracekit.dashboards.figures import sweep
-from tracekit.dashboards.pages._sweeps.chosen import chosen
-from tracekit.dashboards.pages._sweeps.points import ACTIVE, Point, points, spreads, value, varying
+from tracekit.dashboards.page import View, content
+from tracekit.dashboards.pages.sweeps.points import ACTIVE, Point, chosen, points, spreads, value, varying
 from tracekit.dashboards.site import Site, registered
-from tracekit.dashboards.view import View
 
 from samples.simulator import write
 from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analyze
+from tracekit.experiments import sweep as sweep_module
 from tracekit.ingest import import_traces
-from tracekit.measuring.metrics import OF_RUNS, of_run
-from tracekit.meta import Git, Timings
+from tracekit.runs.meta import Git, Timings
+from tracekit.runs.metrics import OF_RUNS, of_run
 from tracekit.schema import C
-from tracekit.sweeping import measure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 def swept(store: Store, at: int, *step_ns: int, sha: str = "a" * 40, **settings: Any) -> Run:
@@ -144,7 +142,7 @@ def test_what_was_not_run_stays_empty_in_a_heatmap() -> None:
 
 def test_the_active_share_is_the_one_of_the_sweep_table(store: Store, tmp_path: Path) -> None:
     (run,) = import_traces(store, [write(training(), tmp_path / "t.json")])
-    kept = measure.of_run(run)
+    kept = sweep_module.of_run(run)
     assert kept.active_ns
     assert kept.window_ns
     assert value(Point(run, "w", {}), ACTIVE, analyze) == kept.active_ns / kept.window_ns

@@ -4,16 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.dashboards.context import Context
 from tracekit.dashboards.grids import table
-from tracekit.dashboards.grids.long_rows import filtered, ordered, page_rows
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.view import View
+from tracekit.dashboards.grids.table import filtered, ordered, page_rows
+from tracekit.dashboards.page import View
+from tracekit.dashboards.site import Context, Results
 
 from tests.builders import kernel, make_run
 from tests.unit.dashboards.test_values import grids
 from tracekit.analysis import Column, TableSpec
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

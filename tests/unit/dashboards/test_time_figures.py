@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from tracekit.dashboards.figures import durations, gaps, shares
+from tracekit.dashboards.figures import gaps, lines, shares
 
 from tracekit.schema import C
 
@@ -79,7 +79,7 @@ def test_measures_that_are_equal_at_every_step_are_one_line() -> None:
             "warmup_outlier": [False, False],
         }
     )
-    names = [trace["name"] for trace in durations.durations(steps)["data"]]
+    names = [trace["name"] for trace in lines.durations(steps)["data"]]
     assert names == ["after earlier steps and on the host", "device busy"]
 
 
@@ -123,7 +123,7 @@ def steps(**more: object) -> pd.DataFrame:
 
 
 def test_a_warm_up_outlier_is_crossed_on_the_same_scale() -> None:
-    figure = durations.durations(steps())
+    figure = lines.durations(steps())
     assert [trace["name"] for trace in figure["data"]] == [
         "after earlier steps",
         "on the host",
@@ -134,7 +134,7 @@ def test_a_warm_up_outlier_is_crossed_on_the_same_scale() -> None:
 
 
 def test_several_ranks_get_a_line_each() -> None:
-    figure = durations.durations(steps(rank=[0, 0, 1], step=[3, 4, 3], warmup_outlier=[False] * 3))
+    figure = lines.durations(steps(rank=[0, 0, 1], step=[3, 4, 3], warmup_outlier=[False] * 3))
     assert {trace["name"]: trace["y"] for trace in figure["data"]} == {
         "rank 0": [9.0, 5.0],
         "rank 1": [5.0, None],

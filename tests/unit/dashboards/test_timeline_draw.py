@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.dashboards.timeline import draw, wire
+from tracekit.dashboards.timeline import draw, routes
 
 from tests.tiers import examples
 from tests.unit.dashboards.timeline_runs import index_of, lanes_run, unpacked
@@ -59,7 +59,7 @@ def drawn(lanes: list[Spans], window: draw.Window) -> tuple[Any, dict[str, Any],
     with TemporaryDirectory() as folder:
         index = index_of(lanes_run(Path(folder), *lanes))
         chosen = [one for one in index.lanes if one.track.stream >= 0]
-        header, told = unpacked(wire.pack(window, draw.draw(index, chosen, window), index.names.texts))
+        header, told = unpacked(routes.pack(window, draw.draw(index, chosen, window), index.names.texts))
     return index, header, told
 
 

@@ -13,24 +13,25 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses._idle.causes import CAUSES
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.timeline import categories, disk, explain, labels, nesting
+from tracekit.analyses.idle.causes import CAUSES
+from tracekit.dashboards.site import Results
+from tracekit.dashboards.timeline import build as build_module
+from tracekit.dashboards.timeline import disk, draw, explain, reading
 from tracekit.dashboards.timeline.build import VERSION, build, seal
-from tracekit.dashboards.timeline.opened import Opened
+from tracekit.dashboards.timeline.disk import Opened
 
 from tests.builders import device, host, kernel, make_run, step
 from tests.tiers import examples
 from tests.unit.dashboards.timeline_runs import HOSTILE, index_of, training_run
+from tracekit.runs.store import Store
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracekit.dashboards.timeline.index import Index
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def titles(index: Index) -> list[tuple[str, str, int, int]]:
@@ -40,7 +41,7 @@ def titles(index: Index) -> list[tuple[str, str, int, int]]:
 def named(index: Index, name: str) -> list[str]:
     """Category of each interval of a name, by position."""
     found = index.names.name_of[index.label] == index.names.texts.index(name)
-    return [categories.CATEGORIES[index.names.category_of[label]] for label in index.label[found]]
+    return [reading.CATEGORIES[index.names.category_of[label]] for label in index.label[found]]
 
 
 def test_lanes_are_shown_by_rank_device_and_thread(tmp_path: Path) -> None:
@@ -138,23 +139,23 @@ def test_categories_say_what_intervals_are(tmp_path: Path) -> None:
 
 def test_copies_go_by_direction_and_the_rest_by_kind(tmp_path: Path) -> None:
     kinds: list[str] = [CopyKind.D2H, CopyKind.P2P, ""]
-    found = categories.of_copies(kinds[:2])
-    assert [categories.CATEGORIES[number] for number in found] == [
+    found = reading.of_copies(kinds[:2])
+    assert [reading.CATEGORIES[number] for number in found] == [
         "copy D2H",
         "copy D2D/other",
         "copy D2D/other",
     ]
     every = [*DeviceKind, *HostKind]
-    assert {categories.CATEGORIES[number] for number in categories.of_kinds(every)} >= {"graph", "overhead"}
+    assert {reading.CATEGORIES[number] for number in reading.of_kinds(every)} >= {"graph", "overhead"}
 
 
 def test_the_causes_are_those_of_the_analysis() -> None:
-    assert categories.CAUSES == CAUSES
+    assert reading.CAUSES == CAUSES
 
 
 def test_one_name_in_two_categories_has_two_labels() -> None:
-    names = labels.Names()
-    text = labels.reading.Text(["a", "b"], np.array([0, 1, 0], np.int32))
+    names = draw.Names()
+    text = draw.reading.Text(["a", "b"], np.array([0, 1, 0], np.int32))
     found = names.labels(text, np.array([1, 1, 2], np.uint8))
     assert len(set(found.tolist())) == 3
     assert [names.names[names.name_of[label]] for label in found] == ["a", "b", "a"]
@@ -169,7 +170,7 @@ def test_an_index_is_kept_and_opened_again(tmp_path: Path, monkeypatch: pytest.M
     first = opened(run, store)
     assert first.causes.final.wait(60)
     assert disk.place(store, run.path.name).is_dir()
-    monkeypatch.setattr("tracekit.dashboards.timeline.opened.build", None)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.build", None)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     second = opened(run, store)
     assert second.causes.final.is_set()
@@ -193,7 +194,7 @@ def test_the_causes_of_a_large_run_are_worked_out_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
-    monkeypatch.setattr("tracekit.dashboards.timeline.opened.LARGE", 0)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.LARGE", 0)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     index = opened(run, store)
     assert index.causes.final.wait(120)
@@ -306,7 +307,7 @@ def test_steps_are_known_by_their_place(tmp_path: Path) -> None:
         "row": 1,
         "lane": 0,
         "name": "ProfilerStep#4",
-        "category": categories.NUMBER["annotation"],
+        "category": reading.NUMBER["annotation"],
         C.START_NS: 10,
         "end_ns": 30,
         C.DUR_NS: 20,
@@ -341,7 +342,7 @@ def test_depth_counts_what_encloses_of_the_same_sort(nest: Any) -> None:
         if run is None:
             return
         index = index_of(run)
-        annotation, depth = nesting.depths(run)
+        annotation, depth = build_module.depths(run)
     for number, row in enumerate(rows):
         marked = row["kind"] == HostKind.ANNOTATION
         around = [

@@ -12,12 +12,12 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 from tracekit.dashboards.timeline.draw import Window
-from tracekit.dashboards.timeline.memory import Levels, drawn, levels
+from tracekit.dashboards.timeline.reading import Levels, drawn, levels
 
 from tests.builders import make_run
 from tests.unit.dashboards.timeline_runs import training_run, unpacked
+from tracekit.runs.store import Store
 from tracekit.schema import HOST_DEVICE, C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,17 +11,16 @@ import pytest
 pytest.importorskip("dash")
 
 from tracekit.dashboards import app
-from tracekit.dashboards.context import Context
+from tracekit.dashboards.page import View
 from tracekit.dashboards.pages import timeline
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.timeline.categories import CATEGORIES
-from tracekit.dashboards.view import View
+from tracekit.dashboards.site import Context, Results
+from tracekit.dashboards.timeline.reading import CATEGORIES
 
 from tests.runs import make_run
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 ASSETS = Path(app.__file__).parent / "assets" / "timeline"
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function"

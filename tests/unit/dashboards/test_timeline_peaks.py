@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.dashboards.timeline import peaks, split
+from tracekit.dashboards.timeline import build, draw
 
 if TYPE_CHECKING:
     import pytest
@@ -16,8 +16,8 @@ pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40)
 
 def longest(lengths: list[int], first: list[int], last: list[int]) -> list[int]:
     array = np.array(lengths, np.int64)
-    return peaks.longest(
-        peaks.build(array), array.__getitem__, np.array(first, np.int64), np.array(last, np.int64)
+    return draw.longest_intervals(
+        draw.build(array), array.__getitem__, np.array(first, np.int64), np.array(last, np.int64)
     ).tolist()
 
 
@@ -38,7 +38,7 @@ def test_every_range_of_a_pyramid_of_three_levels() -> None:
 
 
 def test_blocks_end_where_the_values_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peaks, "_STRIPE", 32)
+    monkeypatch.setattr(draw, "_STRIPE", 32)
     lengths = [3] * 99 + [7]
     assert longest(lengths, [0, 98, 99], [99, 98, 99]) == [99, 98, 99]
 
@@ -49,7 +49,7 @@ def test_nothing_overlaps_in_a_lane_and_nothing_is_lost(spans: list[tuple[int, i
     ordered = sorted(spans)
     start = np.array([one for one, _ in ordered], np.int64)
     end = start + np.array([length for _, length in ordered], np.int64)
-    found = split.levels(start, end)
+    found = build.levels(start, end)
     for lane in found:
         assert (start[lane][1:] >= end[lane][:-1]).all()
     assert sorted(np.concatenate([np.empty(0, int), *found]).tolist()) == list(range(len(ordered)))
@@ -57,10 +57,10 @@ def test_nothing_overlaps_in_a_lane_and_nothing_is_lost(spans: list[tuple[int, i
 
 def test_a_chain_in_which_each_overlaps_the_next_takes_two_lanes() -> None:
     start = np.arange(1_000) * 10
-    assert [len(lane) for lane in split.levels(start, start + 15)] == [500, 500]
+    assert [len(lane) for lane in build.levels(start, start + 15)] == [500, 500]
 
 
 def test_lanes_are_limited_where_everything_overlaps() -> None:
     start = np.arange(100)
-    found = split.levels(start, np.full(100, 1_000))
-    assert [len(lane) for lane in found] == [1] * split.LEVELS
+    found = build.levels(start, np.full(100, 1_000))
+    assert [len(lane) for lane in found] == [1] * build.LEVELS

@@ -7,13 +7,13 @@ import pytest
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
-from tracekit.dashboards.timeline.categories import CATEGORIES
-from tracekit.dashboards.timeline.opened import WORKER
+from tracekit.dashboards.timeline.disk import WORKER
+from tracekit.dashboards.timeline.reading import CATEGORIES
 
 from tests.builders import device, host, kernel, make_run
 from tests.unit.dashboards.timeline_runs import HOSTILE, training_run, unpacked
+from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from werkzeug.test import TestResponse
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
     Get = Callable[..., TestResponse]
 
@@ -105,7 +105,7 @@ def test_answers_are_kept_by_the_browser_once_they_are_final(get: Get) -> None:
 def test_answers_are_not_kept_while_causes_are_worked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracekit.dashboards.timeline.opened.Opened._explain", lambda *_: None)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.Opened._explain", lambda *_: None)
     run = training_run(tmp_path)
     get = client(run)
     assert get("draw").headers["Cache-Control"] == "no-store"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tracekit.dashboards.timeline import export, finding, totals
+from tracekit.dashboards.timeline import drawer, routes
 
 from tests.tiers import examples
 from tests.unit.dashboards.test_timeline_draw import Spans, lane, touches
@@ -36,9 +36,9 @@ def test_totals_are_those_of_the_parts_in_the_range(
     lanes: list[Spans], start: int, length: int, small: bool
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(totals, "_STRIPE", 3 if small else 1 << 18)
+        patch.setattr(drawer, "_STRIPE", 3 if small else 1 << 18)
         index = index_of(lanes_run(Path(folder), *lanes))
-        rows, total = totals.rows(index, totals.totals(index, index.lanes, start, start + length))
+        rows, total = drawer.rows(index, drawer.totals(index, index.lanes, start, start + length))
     wanted = expected(lanes, start, start + length)
     assert {row["name"]: (row["count"], row["sum_ns"], row["max_ns"]) for row in rows} == wanted
     assert total == len(wanted)
@@ -53,13 +53,13 @@ def test_totals_are_those_of_the_parts_in_the_range(
 def test_sums_are_exact_beyond_floats(tmp_path: Path) -> None:
     long = 2**53 + 1
     index = index_of(lanes_run(tmp_path, [(0, long)], [(0, long)], [(0, long)]))
-    rows, _ = totals.rows(index, totals.totals(index, index.lanes, 0, long))
+    rows, _ = drawer.rows(index, drawer.totals(index, index.lanes, 0, long))
     assert sum(row["sum_ns"] for row in rows) == 3 * long
 
 
 def found(index: Index, query: str, limit: int = 50) -> dict[str, Any]:
     start, end = index.span
-    return finding.search(index, totals.totals(index, finding.searched(index), start, end), query, limit)
+    return drawer.search(index, drawer.totals(index, drawer.searched(index), start, end), query, limit)
 
 
 def test_search_takes_any_case_and_the_heaviest_first(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_stepping_goes_both_ways_and_ends(tmp_path: Path) -> None:
     index = index_of(lanes_run(tmp_path, [(0, 3), (5, 8), (10, 13)], [(1, 2)]))
 
     def start(**asked: Any) -> int | None:
-        told = finding.step(index, index.lanes[:1] if "name" not in asked else index.lanes, **asked)
+        told = drawer.step(index, index.lanes[:1] if "name" not in asked else index.lanes, **asked)
         return told[C.START_NS] if told else None
 
     assert [start(after=0), start(after=4), start(after=10)] == [5, 5, None]
@@ -101,8 +101,8 @@ def test_stepping_goes_both_ways_and_ends(tmp_path: Path) -> None:
 
 def test_the_csv_has_no_formulas(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
-    rows, _ = totals.rows(index, totals.totals(index, index.lanes, *index.span))
-    lines = export.csv_text(rows).splitlines()
+    rows, _ = drawer.rows(index, drawer.totals(index, index.lanes, *index.span))
+    lines = routes.csv_text(rows).splitlines()
     assert lines[0] == "name,category,count,sum_ns,mean_ns,max_ns,max_table,max_row"
     assert len(lines) == len(rows) + 1
     assert not any(line.startswith(("=", '"=', "+", "-", "@")) for line in lines)

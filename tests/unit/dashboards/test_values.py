@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import dash_ag_grid as dag
 import pytest
-from tracekit.dashboards.answers.analysis_page import of_analysis
-from tracekit.dashboards.context import Context
-from tracekit.dashboards.results import Results
-from tracekit.dashboards.view import View
+from tracekit.dashboards.answers.pages import of_analysis
+from tracekit.dashboards.page import View
+from tracekit.dashboards.site import Context, Results
 
 from tests.traces import imported
 from tracekit import analysis
-from tracekit.render.cells import clean
+from tracekit.errors import clean
 from tracekit.render.results import as_json
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

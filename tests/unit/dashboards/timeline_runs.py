@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracekit.dashboards.timeline.index import Index
 
     from tests.builders import Row
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 TYPES = {"start": "<f8", "dur": "<f8", "column": "<u2", "busy": "u1", "category": "u1"}
 TYPES |= dict.fromkeys(("low", "high", "last"), "<f8")

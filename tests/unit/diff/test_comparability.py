@@ -8,17 +8,17 @@ import pytest
 
 from tests.builders import host, make_run, step
 from tracekit.diff import Options, diff
-from tracekit.diff.comparability import DECIDES, FIELDS, IMPLIED, declared
+from tracekit.diff.engine import DECIDES, FIELDS, IMPLIED, declared
 from tracekit.diff.model import Status, Verdict
 from tracekit.errors import UnusableInputError
-from tracekit.fingerprint import fingerprint
+from tracekit.runs.meta import fingerprint
 from tracekit.schema import C, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.diff import Diff
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 GPU = {"name": "GPU One", "sm_count": 100, "compute_capability": "9.0", "uuid": "GPU-1"}
 WORKLOAD = {"name": "resnet50", "device": "cuda", "mode": "train", "batch_size": 8, "dtype": "float32"}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.diff import Options, diff
-from tracekit.meta import Git
+from tracekit.runs.meta import Git
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 BARE = Options(explain=False)
 

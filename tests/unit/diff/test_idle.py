@@ -10,14 +10,14 @@ import pytest
 from tests.builders import host, kernel, make_run, step
 from tracekit import registry
 from tracekit.analysis import Result
-from tracekit.diff import diff, idle
+from tracekit.diff import diff, ledgers
 from tracekit.errors import PluginError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 GAPS = [
     (60, 20, "launch_bound"),
@@ -51,7 +51,7 @@ def lines(run: Run) -> dict[str, int]:
 def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle, "analyze", _gaps)
+    monkeypatch.setattr(ledgers, "analyze", _gaps)
     assert lines(run) == {
         "compute only": 20,
         "launch-bound idle": 20,
@@ -64,8 +64,8 @@ def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
 def test_without_the_analysis_idle_time_is_one_line_and_that_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [name for name in registry.names(registry.ANALYSES) if name != idle.ANALYSIS]
-    monkeypatch.setattr(idle.registry, "names", lambda _group: known)
+    known = [name for name in registry.names(registry.ANALYSES) if name != ledgers.ANALYSIS]
+    monkeypatch.setattr(ledgers.registry, "names", lambda _group: known)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "idle time is one line" in " ".join(diff([run], [run]).warnings)
 
@@ -74,6 +74,6 @@ def test_an_analysis_that_fails_is_said(run: Run, monkeypatch: pytest.MonkeyPatc
     def broken(_run: Run, _name: str) -> Result:
         raise PluginError("it broke", hint="")
 
-    monkeypatch.setattr(idle, "analyze", broken)
+    monkeypatch.setattr(ledgers, "analyze", broken)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "it broke" in " ".join(diff([run], [run]).warnings)

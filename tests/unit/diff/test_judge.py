@@ -10,14 +10,14 @@ import pytest
 
 from tests.builders import host, make_run, step
 from tests.runs import START
-from tracekit import meta
 from tracekit.diff import Options, diff
-from tracekit.measuring.metrics import of_run
-from tracekit.meta import Git, Timings
-from tracekit.run import Run
+from tracekit.runs import meta
+from tracekit.runs.meta import Git, Timings
+from tracekit.runs.metrics import of_run
+from tracekit.runs.run import Run
+from tracekit.runs.store import timestamp
 from tracekit.schema import C
 from tracekit.stats.comparison import Verdict
-from tracekit.store import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from tracekit.diff.ledgers import Terms
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 OPTIONS = Options(explain=False, varying=("shapes",))
 STEP_NS = 10_000

@@ -8,14 +8,14 @@ import pytest
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.diff import Options, diff
-from tracekit.diff.names import Role, op_role, role
+from tracekit.diff.naming import Role, op_role, role
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.diff.ledgers import Group
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 Launch = tuple[tuple[str, ...], str | None, str, int]
 """Ops from the outermost to the launching one, shapes of that one, name of the kernel, its duration."""

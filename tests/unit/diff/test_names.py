@@ -6,17 +6,17 @@ from hashlib import sha256
 
 import pytest
 
-from tracekit.diff import names
-from tracekit.diff.names import RULES_VERSION, Role, op_name, op_role, role
-from tracekit.kernel_names import family
+from tracekit.analysis.kernel_names import family
+from tracekit.diff import naming
+from tracekit.diff.naming import RULES_VERSION, Role, op_name, op_role, role
 
 RULES = {2: "1f1530d1d88fe212"}
 """Of each version the hash of its rules."""
 
 
 def test_rules_change_with_their_version_alone() -> None:
-    rules = [(str(told), rule) for told, rule in (*names._KERNEL_RULES, *names._OP_RULES)]
-    renames = [(rule.pattern, instead) for rule, instead in names._OP_RENAMES]
+    rules = [(str(told), rule) for told, rule in (*naming._KERNEL_RULES, *naming._OP_RULES)]
+    renames = [(rule.pattern, instead) for rule, instead in naming._OP_RENAMES]
     text = "\n".join("\t".join(pair) for pair in (*rules, *renames))
     digest = sha256(text.encode()).hexdigest()[:16]
     assert RULES.get(RULES_VERSION) == digest, "the rules changed: raise RULES_VERSION, and note the new hash"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.diff.sides import left_out, pair, runs_of
+from tracekit.diff.model import left_out, pair, runs_of
 from tracekit.errors import UnusableInputError
-from tracekit.meta import Git
+from tracekit.runs.meta import Git
 
 if TYPE_CHECKING:
     from tests.conftest import Git as Repository
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def test_a_label_means_all_its_runs_of_the_newest_fingerprint(store: Store) -> None:

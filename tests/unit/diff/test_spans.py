@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.diff.spans import Span
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def marked(place: Path, lengths: list[int], *, ranks: int = 1, first: int = 0) -> Run:

@@ -5,14 +5,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run
-from tracekit.export.chrome import chrome_trace
-from tracekit.export.packing import gzipped
+from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 HOSTILE = '</script><b>"quoted"\\ \n\u202e'
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.builders import host, kernel, make_run
 from tests.traces import imported
 from tracekit.export.chrome import chrome_trace
-from tracekit.export.lanes import crossing
+from tracekit.export.tracks import crossing
+from tracekit.runs.store import Store
 from tracekit.schema import C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"
 Interval = tuple[int, int]

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from tracekit.errors import UnusableInputError
-from tracekit.fleet import scratch
+from tracekit.executors import scratch
 
 _PATIENCE_S = 60
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.fleet import deeds
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.fleet import workers
-from tracekit.fleet.processes import LostWorkerError
+from tracekit.executors import workers
+from tracekit.executors.local import LostWorkerError
 
 if TYPE_CHECKING:
     from pathlib import Path

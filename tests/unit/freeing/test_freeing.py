@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit import owners
-from tracekit.freeing import free, leftovers
-from tracekit.measuring.worktrees import worktrees
+from tracekit.cli.gc import free, leftovers
+from tracekit.experiments.checkouts import worktrees
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 DAY = 86_400
 

@@ -10,11 +10,11 @@ import pytest
 from samples.simulator import kineto
 from tests.traces import busy_program
 from tracekit.errors import TracekitError
-from tracekit.fleet import Outcome, Workers, scratch, workers
-from tracekit.fleet.local import Here
-from tracekit.fleet.scratch import scratch_at
+from tracekit.executors import Outcome, Workers, scratch, workers
+from tracekit.executors.local import Here
+from tracekit.executors.model import scratch_at
 from tracekit.ingest import import_traces
-from tracekit.ingest.afar import PREFIX
+from tracekit.ingest.cluster import PREFIX
 from tracekit.ingest.importer import import_each
 from tracekit.schema import TABLES, C
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ def test_what_a_killed_import_parked_is_deleted_by_a_later_one(
     folder = job(tmp_path / "job", 1)
     imported(store, folder, Here())
     assert left.is_dir()
-    monkeypatch.setattr("tracekit.ingest.afar.FORGOTTEN_S", -1)
+    monkeypatch.setattr("tracekit.ingest.cluster.FORGOTTEN_S", -1)
     imported(store, folder, Here())
     assert not left.exists()
     assert scratch() == place

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest import arrays
+from tracekit.ingest import rows as rows_module
 
 SAMPLE = Path(__file__).parents[3] / "samples/simulated/training.json.gz"
 
@@ -27,9 +27,9 @@ def sliced(values: list[Any], kind: pa.DataType, data: st.DataObject) -> pa.Arra
 @given(rows, st.data())
 def test_numbers_go_both_ways(values: list[int | None], data: st.DataObject) -> None:
     array = sliced(values, pa.int64(), data)
-    assert arrays.filled(array, -7).tolist() == [-7 if value is None else value for value in values]
-    nulls = arrays.nulls_of(array)
-    held = arrays.numbers(arrays.values_of(array), nulls)
+    assert rows_module.filled(array, -7).tolist() == [-7 if value is None else value for value in values]
+    nulls = rows_module.nulls_of(array)
+    held = rows_module.numbers(rows_module.values_of(array), nulls)
     assert held.to_pylist() == values
     assert held.null_count == array.null_count
     assert (nulls is None) == (None not in values)
@@ -42,14 +42,14 @@ def test_integers_fit_or_are_refused_as_by_arrow(values: list[int | None], kind:
         expected = array.cast(kind)
     except pa.ArrowInvalid:
         with pytest.raises(pa.ArrowInvalid):
-            arrays.fitted(array, kind)
+            rows_module.fitted(array, kind)
     else:
-        assert arrays.fitted(array, kind).equals(expected)
+        assert rows_module.fitted(array, kind).equals(expected)
 
 
 @given(st.lists(st.text(max_size=5), max_size=30))
 def test_strings_are_what_was_encoded(values: list[str]) -> None:
-    array = arrays.strings([value.encode() for value in values])
+    array = rows_module.strings([value.encode() for value in values])
     array.validate(full=True)
     assert array.to_pylist() == values
 
@@ -64,7 +64,7 @@ import sys
 from pathlib import Path
 from tracekit.ingest.importer import import_traces
 from tracekit.ingest.kineto.scan import native
-from tracekit.store import Store
+from tracekit.runs.store import Store
 {decoder}
 import_traces(Store(Path({str(tmp_path)!r})), [Path({str(SAMPLE)!r})])
 print(*sorted({{"pandas", "pyarrow.compute", "pyarrow.dataset"}} & set(sys.modules)))

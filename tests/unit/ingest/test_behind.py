@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit.ingest.behind import Behind
+from tracekit.ingest.pool import Behind
 
 if TYPE_CHECKING:
-    from tracekit.ingest.behind import Work
+    from tracekit.ingest.pool import Work
 
 
 def _fail() -> None:

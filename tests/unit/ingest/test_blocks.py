@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest.kineto import blocks
+from tracekit.ingest.kineto import source
 from tracekit.ingest.kineto.source import open_trace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def blocked(text: bytes, *, size: int = 60_000) -> bytes:
 def inflated(content: bytes, workers: int = 2) -> tuple[bytes, int]:
     """The text of the blocks, and how far the file was used."""
     raw = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]
-    text = b"".join(run.text for run in blocks.inflate(raw, workers))
+    text = b"".join(run.text for run in source.inflate(raw, workers))
     return text, raw.tell()
 
 
@@ -46,7 +46,7 @@ def test_a_block_is_what_gzip_reads() -> None:
 
 @pytest.mark.parametrize("group", [1, 100_000, 1 << 20])
 def test_blocks_are_inflated_in_order(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_GROUP", group)
+    monkeypatch.setattr(source, "_GROUP", group)
     assert inflated(blocked(TEXT)) == (TEXT, len(blocked(TEXT)))
 
 

@@ -20,7 +20,7 @@ from tracekit.ingest import import_traces, importer
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan import loader, native
 from tracekit.ingest.kineto.scan.loader import Scanners
-from tracekit.store import Store
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
         "import sys; sys.modules['numba'] = sys.modules['llvmlite'] = None\n"
         "from pathlib import Path\n"
         "from tracekit.ingest import import_traces, importer\n"
-        "from tracekit.store import Store\n"
+        "from tracekit.runs.store import Store\n"
         f"print(len(import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -112,7 +112,7 @@ def _imported(place: Path, *, cache: Path | None = None) -> str:
         "import json, sys\n"
         "from pathlib import Path\n"
         "from tracekit.ingest import import_traces\n"
-        "from tracekit.store import Store\n"
+        "from tracekit.runs.store import Store\n"
         f"import_traces(Store(Path({str(place)!r})), [Path({str(TRACE)!r})])\n"
         f"print(json.dumps([name for name in {watched} if name in sys.modules]))"
     )

@@ -10,7 +10,7 @@ import pytest
 from samples.simulator import Program, write
 from tests.traces import kernels_text
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.jobs import plan, survey
+from tracekit.ingest.importer import plan, survey
 
 
 def rank_file(path: Path, *, rank: int = 0, world_size: int = 1) -> Path:

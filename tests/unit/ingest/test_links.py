@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 def run_of(store: Store, tmp_path: Path, program: Program, **change: Any) -> Run:
@@ -161,7 +161,7 @@ def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_trace_path_is_imported_once(store: Store, tmp_path: Path) -> None:
-    from tracekit.references import resolve
+    from tracekit.runs.references import resolve
 
     path = tmp_path / "trace.json"
     path.write_bytes(trace(busy_program()))

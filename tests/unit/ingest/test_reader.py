@@ -11,15 +11,15 @@ import pytest
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
 from tracekit.ingest import Sample, import_recording, import_traces
 from tracekit.ingest.kineto import reader
-from tracekit.meta import Collector, RunMeta
+from tracekit.runs.meta import Collector, RunMeta
+from tracekit.runs.store import timestamp
 from tracekit.schema import C
-from tracekit.store import timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture(params=[120, 333, 1_000, 5_000])

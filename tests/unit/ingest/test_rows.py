@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.ingest import spool
-from tracekit.ingest.arrays import of_arrow
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.rows import Batch, Column, Rows, concatenated, joined
+from tracekit.ingest.rows import Batch, Column, Rows, concatenated, joined, of_arrow
 from tracekit.ingest.spool import Index, Span
 
 Row = dict[str, Any]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest.kineto.times import nanoseconds
+from tracekit.ingest.kineto.columns import nanoseconds
 
 
 def decimal_text(ns: int) -> bytes:

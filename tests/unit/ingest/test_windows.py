@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from tracekit.ingest import spool, windows
-from tracekit.ingest.arrays import of_arrow
-from tracekit.ingest.closing import close
-from tracekit.ingest.crew import Linked, Place
+from tracekit.ingest import outline, spool
+from tracekit.ingest.decoding import close, write
+from tracekit.ingest.executor import Linked, TaskPlace
 from tracekit.ingest.kineto.batches import Tally
+from tracekit.ingest.kineto.events import TopLevel
 from tracekit.ingest.kineto.reader import KinetoTrace
-from tracekit.ingest.kineto.toplevel import TopLevel
-from tracekit.ingest.link import lookup
+from tracekit.ingest.link import launches
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.process import write
+from tracekit.ingest.rows import of_arrow
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def park(directory: Path, table: str, held: list[list[Row]]) -> None:
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
     """Tables of what `fill` parks, linked in windows and looked up in files of so many rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module, name in ((windows, "ROWS"), (lookup, "HELD"), (lookup, "BLOCK")):
+        for module, name in ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK")):
             patch.setattr(module, name, size)
         parked, run = Path(folder, "parked"), Path(folder, "run")
         parked.mkdir()
@@ -120,7 +119,7 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
         fill(parked)
         trace = KinetoTrace(parked / "t", parked, TopLevel(), Tally(), "")
         found = close(trace)
-        linked = write(trace, Place(run, None, 0, 0, 0, found.first_ns)) if found else None
+        linked = write(trace, TaskPlace(run, None, 0, 0, 0, found.first_ns)) if found else None
         return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
 
 
@@ -142,11 +141,11 @@ def test_the_size_of_windows_does_not_show(
 @given(parts(HOST, 12), st.integers(1, 9))
 def test_windows_hold_every_row_once_and_instants_whole(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "ROWS", size)
+        patch.setattr(outline, "ROWS", size)
         park(Path(folder), HOST_INTERVALS.name, host)
         table = outlined(spool.Index(Path(folder)).table(HOST_INTERVALS.name))
         seen = []
-        for window in windows.windows([table]):
+        for window in outline.windows([table]):
             rows = table.read(window.spans[0], [C.START_NS]).integers(C.START_NS).tolist()
             assert not seen or not rows or max(seen) < min(rows)
             assert window.until is None or all(start < window.until for start in rows)
@@ -160,8 +159,8 @@ def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
         spool.park(tmp_path, number, {"samples": of_arrow(rows)})
-    monkeypatch.setattr(windows, "ROWS", 4096)
+    monkeypatch.setattr(outline, "ROWS", 4096)
     table = outlined(spool.Index(tmp_path).table("samples"))
-    found = [sum(span.stop - span.first for span in window.spans[0]) for window in windows.windows([table])]
+    found = [sum(span.stop - span.first for span in window.spans[0]) for window in outline.windows([table])]
     assert sum(found) == 40_000
     assert max(found) < 1.2 * 4096

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.inside import recorder
+from tracekit.recording.agent import recorder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are named under /proc")

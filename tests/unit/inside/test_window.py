@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.inside.window import Window
+from tracekit.recording.agent.window import Window
 
 
 class Diary:

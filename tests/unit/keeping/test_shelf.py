@@ -18,13 +18,13 @@ import tracekit
 from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry
-from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache
+from tracekit.analysis.cache import FOLDER, Shelf
 from tracekit.errors import PluginError
 from tracekit.ingest import import_traces
-from tracekit.keeping import FOLDER, Shelf, code, codec
-from tracekit.run import Run
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,29 +98,29 @@ def test_every_analysis_reads_back_as_it_was_computed(
     assert file(run, name).is_file()
     kept = Shelf(shelf.store).analyze(run, name)
     assert counted == [name]
-    assert codec.same(kept, first)
-    assert codec.same(kept, analyze(run, name))
+    assert cache.same(kept, first)
+    assert cache.same(kept, analyze(run, name))
 
 
 def test_types_missing_values_and_kinds_of_notes_read_back(tmp_path: Path) -> None:
-    assert codec.write(tmp_path / "one", "key", odd())
-    kept = codec.read(tmp_path / "one", "key")
+    assert cache.write(tmp_path / "one", "key", odd())
+    kept = cache.read(tmp_path / "one", "key")
     assert kept is not None
-    assert codec.same(kept, odd())
+    assert cache.same(kept, odd())
     assert kept.tables["odd"]["kind"].cat.categories.tolist() == ["z", "b"]
     assert isinstance(kept.findings[0].severity, Severity)
-    assert codec.read(tmp_path / "one", "other key") is None
+    assert cache.read(tmp_path / "one", "other key") is None
 
 
 @pytest.mark.parametrize("value", [[1, "a"], [{1, 2}, None], ["\ud800", "b"], [1.5, None]])
 def test_what_does_not_read_back_the_same_is_not_kept(tmp_path: Path, value: list[object]) -> None:
     result = Result({"t": pd.DataFrame({"x": pd.Series(value, dtype=object)})})
     try:
-        kept = codec.write(tmp_path / "one", "key", result)
-    except codec.UNREADABLE:
+        kept = cache.write(tmp_path / "one", "key", result)
+    except cache.UNREADABLE:
         kept = False
     if kept:  # then exactly, types of the objects included
-        read = codec.read(tmp_path / "one", "key")
+        read = cache.read(tmp_path / "one", "key")
         assert read is not None
         assert [type(one) for one in read.tables["t"]["x"]] == [type(one) for one in value]
 
@@ -139,7 +139,7 @@ def test_other_code_is_computed_again(
     run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf.analyze(run, NAME)
-    monkeypatch.setattr("tracekit.keeping.code._digest", lambda place: f"changed {place}")
+    monkeypatch.setattr("tracekit.analysis.cache._digest", lambda place: f"changed {place}")
     shelf.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
@@ -159,7 +159,7 @@ def test_another_version_of_the_statistics_is_computed_again(
     run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf.analyze(run, NAME)
-    monkeypatch.setattr("tracekit.keeping.code.metadata.version", lambda name: f"{name} 0.0.0")
+    monkeypatch.setattr("tracekit.analysis.cache.metadata.version", lambda name: f"{name} 0.0.0")
     shelf.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
@@ -168,7 +168,7 @@ def test_another_version_of_the_schema_is_computed_again(
     run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf.analyze(run, NAME)
-    monkeypatch.setattr("tracekit.keeping.code.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("tracekit.analysis.cache.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     shelf.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
@@ -178,11 +178,11 @@ def test_a_file_of_the_code_that_changes_is_computed_again(tmp_path: Path) -> No
     package.mkdir()
     (package / "limits.json").write_text('{"most": 1}')
     (package / "notes.txt").write_text("of no account")
-    before = code._digest.__wrapped__(package)
+    before = cache._digest.__wrapped__(package)
     (package / "notes.txt").write_text("still of no account")
-    assert code._digest.__wrapped__(package) == before
+    assert cache._digest.__wrapped__(package) == before
     (package / "limits.json").write_text('{"most": 2}')
-    assert code._digest.__wrapped__(package) != before
+    assert cache._digest.__wrapped__(package) != before
 
 
 def test_each_analysis_is_kept_apart(run: Run, shelf: Shelf, counted: list[str]) -> None:
@@ -204,7 +204,7 @@ def test_asked_to_compute_anew_it_does_and_keeps_that(run: Run, shelf: Shelf, co
     before = file(run).stat().st_ino
     again = Shelf(shelf.store, fresh=True).analyze(run, NAME)
     assert counted == [NAME, NAME]
-    assert codec.same(again, right)
+    assert cache.same(again, right)
     assert file(run).stat().st_ino != before
     shelf.analyze(run, NAME)
     assert counted == [NAME, NAME]
@@ -219,8 +219,8 @@ def test_a_damaged_file_is_computed_again_and_replaced(
     whole = file(run).read_bytes()
     at = int(part * len(whole))
     file(run).write_bytes(whole[:at] + (b"" if ends else bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]))
-    assert codec.same(shelf.analyze(run, NAME), right)
-    assert codec.same(shelf.analyze(run, NAME), right)
+    assert cache.same(shelf.analyze(run, NAME), right)
+    assert cache.same(shelf.analyze(run, NAME), right)
     assert counted == [NAME, NAME]
 
 
@@ -231,13 +231,13 @@ def test_a_read_only_store_is_read_and_nothing_is_lost(run: Run, shelf: Shelf, c
         found = shelf.analyze(run, NAME)
     finally:
         shelf.store.path.chmod(0o700)
-    assert codec.same(found, analyze(run, NAME))
+    assert cache.same(found, analyze(run, NAME))
     assert not (shelf.store.path / FOLDER).exists()
 
 
 def test_where_nothing_can_be_kept_it_is_computed(run: Run, shelf: Shelf, counted: list[str]) -> None:
     (shelf.store.path / FOLDER).write_text("in the way")
-    assert codec.same(shelf.analyze(run, NAME), analyze(run, NAME))
+    assert cache.same(shelf.analyze(run, NAME), analyze(run, NAME))
     assert counted == [NAME, NAME]
 
 
@@ -292,8 +292,8 @@ _TWO = """
 import sys
 from pathlib import Path
 from tracekit import analysis
-from tracekit.keeping import Shelf
-from tracekit.store import Store
+from tracekit.analysis.cache import Shelf
+from tracekit.runs.store import Store
 store = Store(Path(sys.argv[1]))
 real = analysis.analyze
 def told(run, name):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import kernel, make_run, step
-from tracekit.measuring.conditions import Conditions, mean_clock, of_run, warnings
+from tracekit.runs.conditions import Conditions, mean_clock, of_run, warnings
 from tracekit.schema import C
 
 if TYPE_CHECKING:

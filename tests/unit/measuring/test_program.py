@@ -15,23 +15,23 @@ import pytest
 
 from tests.runs import make_run
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.measuring import process
-from tracekit.measuring.metrics import of_run
-from tracekit.measuring.process import ProgramError
-from tracekit.measuring.program import Program, Reading, measure, prepare, program
-from tracekit.meta import Timings
+from tracekit.experiments import process
+from tracekit.experiments.measure import Program, Reading, measure, prepare, program
+from tracekit.experiments.process import ProgramError
+from tracekit.runs.meta import Timings
+from tracekit.runs.metrics import of_run
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 PYTHON = sys.executable
 SAY_AND_SLEEP = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
 MEASURE = f"""
 import os, sys
 from pathlib import Path
-from tracekit.measuring import process
+from tracekit.experiments import process
 words = [sys.executable, "-c", {SAY_AND_SLEEP!r}, sys.argv[1]]
 process.run(words, folder=Path.cwd(), environment=os.environ)
 """
@@ -101,7 +101,7 @@ def test_an_interrupted_program_has_time_to_clean_up(tmp_path: Path) -> None:
         "time.sleep(600)"
     )
     measure = (
-        "import os, sys; from pathlib import Path; from tracekit.measuring import process\n"
+        "import os, sys; from pathlib import Path; from tracekit.experiments import process\n"
         "process._GRACE_SECONDS = 100\n"  # on a busy machine the default may pass before the program is done
         "process.run([sys.executable, '-c', sys.argv[1]], folder=Path.cwd(), environment=os.environ)"
     )

@@ -15,22 +15,19 @@ import pytest
 
 from tests.repositories import add_submodule
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.measuring import locks
-from tracekit.measuring.locks import abandoned, new_lock
-from tracekit.measuring.snapshot import changes, copy
-from tracekit.measuring.submodules import missing
-from tracekit.measuring.worktrees import FOLDER, worktrees
+from tracekit.experiments import checkouts
+from tracekit.experiments.checkouts import FOLDER, abandoned, changes, copy, missing, new_lock, worktrees
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from tracekit.cli.main import main
-from tracekit.measuring.worktrees import worktrees
-from tracekit.store import Store
+from tracekit.experiments.checkouts import worktrees
+from tracekit.runs.store import Store
 import tracekit.cli.main as cli
 
 def hold(_arguments):
@@ -140,7 +137,7 @@ def test_a_lock_that_goes_while_it_is_asked_for_is_not_taken(tmp_path: Path) -> 
         pass
     with abandoned(lock) as free:
         assert not free
-    swept, taken = tmp_path / "swept", locks._taken
+    swept, taken = tmp_path / "swept", checkouts._taken
     swept.write_text("")
 
     def taken_and_gone(descriptor: int) -> bool:
@@ -148,7 +145,7 @@ def test_a_lock_that_goes_while_it_is_asked_for_is_not_taken(tmp_path: Path) -> 
         return taken(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locks, "_taken", taken_and_gone)
+        patch.setattr(checkouts, "_taken", taken_and_gone)
         with abandoned(swept) as free:
             assert not free
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit import places
+from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.places import RemotePath
-from tracekit.store import Store, locate
+from tracekit.runs.store import Store, locate
+from tracekit.storage import RemotePath
 
 _LETTERS = st.characters(exclude_characters="/", exclude_categories=["Cs"])
 
@@ -27,21 +27,21 @@ _LETTERS = st.characters(exclude_characters="/", exclude_categories=["Cs"])
     ],
 )
 def test_what_an_address_names(text: str, key: str) -> None:
-    place = places.parse(text)
+    place = storage.parse(text)
     assert isinstance(place, RemotePath)
     assert (place.key, place.scheme) == (key, text[:2].lower())
 
 
 @pytest.mark.parametrize("text", ["runs", "/var/a b", "C:thing", "-", "a/b.json", "git:HEAD"])
 def test_anything_else_is_a_path(text: str) -> None:
-    assert places.parse(text) == Path(text)
+    assert storage.parse(text) == Path(text)
 
 
 def test_file_addresses() -> None:
-    assert places.parse("file:///a%20b/c") == Path("/a b/c")
-    assert places.parse("file://localhost/a") == Path("/a")
+    assert storage.parse("file:///a%20b/c") == Path("/a b/c")
+    assert storage.parse("file://localhost/a") == Path("/a")
     with pytest.raises(UnusableInputError, match="another machine"):
-        places.parse("file://server/share")
+        storage.parse("file://server/share")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_file_addresses() -> None:
 )
 def test_addresses_that_cannot_be(text: str, said: str) -> None:
     with pytest.raises(UnusableInputError, match=said):
-        places.parse(text)
+        storage.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_addresses_that_cannot_be(text: str, said: str) -> None:
 )
 def test_credentials_are_neither_taken_nor_repeated(text: str) -> None:
     with pytest.raises(UnusableInputError, match="credentials") as caught:
-        places.parse(text)
+        storage.parse(text)
     assert "hush" not in f"{caught.value.message} {caught.value.hint}"
 
 
@@ -86,7 +86,7 @@ def test_credentials_are_neither_taken_nor_repeated(text: str) -> None:
 def test_an_address_is_spelled_as_it_is_read(names: list[str], options: dict[str, str]) -> None:
     names = [name for name in names if name not in {".", ".."}]
     place = RemotePath("s3", "/".join(["bucket", *names]), tuple(sorted(options.items())))
-    assert places.parse(str(place)) == place
+    assert storage.parse(str(place)) == place
     assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301 (our own)
 
 
@@ -119,22 +119,22 @@ def test_what_is_no_run_stays_on_this_machine(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_globs_are_for_addresses(tmp_path: Path) -> None:
-    assert places.expand("a[0]*.json") == [Path("a[0]*.json")]
-    assert places.expand((tmp_path / "x.json").as_uri()) == [tmp_path / "x.json"]
+    assert storage.expand("a[0]*.json") == [Path("a[0]*.json")]
+    assert storage.expand((tmp_path / "x.json").as_uri()) == [tmp_path / "x.json"]
     for name in ("a/1.json", "a/b/2.json", "a/b/3.txt"):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     root = f"file://{tmp_path}"
-    assert [one.name for one in places.expand(f"{root}/**/*.json")] == ["1.json", "2.json"]
-    assert [one.name for one in places.expand(f"{root}/a/*/[23]*")] == ["2.json", "3.txt"]
+    assert [one.name for one in storage.expand(f"{root}/**/*.json")] == ["1.json", "2.json"]
+    assert [one.name for one in storage.expand(f"{root}/a/*/[23]*")] == ["2.json", "3.txt"]
     with pytest.raises(UnusableInputError, match="nothing matches"):
-        places.expand(f"{root}/*.gz")
+        storage.expand(f"{root}/*.gz")
 
 
 def test_google_is_reached_with_what_the_address_says() -> None:
-    place = places.parse("gs://bucket/runs?anonymous=true&endpoint_override=http://127.0.0.1:1")
+    place = storage.parse("gs://bucket/runs?anonymous=true&endpoint_override=http://127.0.0.1:1")
     assert isinstance(place, RemotePath)
     assert place.filesystem.type_name == "gcs"
     with pytest.raises(UnusableInputError, match="neither true nor false"):
-        _ = places.parse("gs://bucket?anonymous=perhaps").filesystem
+        _ = storage.parse("gs://bucket?anonymous=perhaps").filesystem

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit import places
+from tracekit import storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,48 +13,48 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["disk", "s3"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> places.Place:
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> storage.Place:
     if request.param == "disk":
         return tmp_path / "folder"
     request.getfixturevalue("s3")
-    return places.parse("s3://bucket/folder")
+    return storage.parse("s3://bucket/folder")
 
 
-def test_a_file_is_there_when_it_is_written(folder: places.Place) -> None:
+def test_a_file_is_there_when_it_is_written(folder: storage.Place) -> None:
     content = b"1" * (11 << 20)  # more than one part of an upload
-    with places.put(folder / "sub" / "one") as file:
+    with storage.put(folder / "sub" / "one") as file:
         file.write_bytes(content)
         assert not (folder / "sub" / "one").is_file()
     assert (folder / "sub" / "one").read_bytes() == content
-    assert [one.name for one in places.inside(folder, deep=True) if one.is_file()] == ["one"]
+    assert [one.name for one in storage.inside(folder, deep=True) if one.is_file()] == ["one"]
 
 
-def test_a_failure_leaves_what_was_there(folder: places.Place) -> None:
-    with places.put(folder / "one") as file:
+def test_a_failure_leaves_what_was_there(folder: storage.Place) -> None:
+    with storage.put(folder / "one") as file:
         file.write_bytes(b"before")
     with pytest.raises(KeyboardInterrupt):
         _interrupted(folder / "one")
     assert (folder / "one").read_bytes() == b"before"
-    assert [one.name for one in places.inside(folder, deep=True) if one.is_file()] == ["one"]
+    assert [one.name for one in storage.inside(folder, deep=True) if one.is_file()] == ["one"]
 
 
-def _interrupted(place: places.Place) -> None:
-    with places.put(place) as file:
+def _interrupted(place: storage.Place) -> None:
+    with storage.put(place) as file:
         file.write_bytes(b"aft")
         raise KeyboardInterrupt
 
 
-def test_what_is_far_is_brought_here(folder: places.Place, tmp_path: Path) -> None:
+def test_what_is_far_is_brought_here(folder: storage.Place, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        with places.put(folder / "in" / name) as file:
+        with storage.put(folder / "in" / name) as file:
             file.write_text(name)
     (tmp_path / "here").mkdir()
-    copy = places.fetch(folder / "in", tmp_path / "here")
+    copy = storage.fetch(folder / "in", tmp_path / "here")
     assert {one.name: one.read_text() for one in copy.iterdir()} == {"a": "a", "b": "b"}
-    assert places.fetch(folder / "in" / "a", tmp_path / "here").read_bytes() == b"a"
+    assert storage.fetch(folder / "in" / "a", tmp_path / "here").read_bytes() == b"a"
 
 
-def test_what_is_not_there_is_said_as_of_files(folder: places.Place, s3: Server) -> None:
+def test_what_is_not_there_is_said_as_of_files(folder: storage.Place, s3: Server) -> None:
     with pytest.raises(FileNotFoundError, match="nothing"):
         (folder / "nothing").read_bytes()
     with pytest.raises(FileNotFoundError):

@@ -9,13 +9,13 @@ import pytest
 
 from tests.builders import kernel, make_run
 from tracekit.errors import UnusableInputError
-from tracekit.query import ask, read
-from tracekit.query.views import KNOWN
+from tracekit.export.query import ask, read
+from tracekit.export.views import KNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 OTHERS = [
     "COPY steps TO '{out}'",

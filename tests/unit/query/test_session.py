@@ -14,15 +14,15 @@ from tests.builders import host, kernel, make_run
 from tests.runs import make_run as make_parts
 from tests.runs import of_old
 from tracekit.errors import UnusableInputError
-from tracekit.query import Limits, ask, read
-from tracekit.query.views import KNOWN
+from tracekit.export.query import Limits, ask, read
+from tracekit.export.views import KNOWN
+from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
-from tracekit.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 BIG = 2**62 + 1
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.render.diffs import DEVICE_PARTS, cause, compared, group, judged, metric, refused, side
 from tracekit.diff.model import Diff, Verdict
-from tracekit.render.diff_html import COLOURS, as_html
+from tracekit.render.diff_documents import COLOURS, as_html
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\"'onload=x|`&lt;"
 DIFFS = [

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.render.diffs import cause, compared, group, judged, metric, refused, side
 from tracekit.diff.model import Verdict
-from tracekit.render.diff_markdown import MOST_BYTES, as_markdown
+from tracekit.render.diff_documents import MOST_BYTES, as_markdown
 
 WIDE = "µ|`<b>_*" * 60
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
-from tracekit.findings import Advice, Ranked
-from tracekit.render.findings import as_csv, as_json, as_markdown, as_text
-from tracekit.savings import Budget
+from tracekit.analysis.findings import Advice, Ranked
+from tracekit.analysis.savings import Budget
+from tracekit.render.results import as_text, findings_csv, findings_json, findings_markdown
 
 if TYPE_CHECKING:
     import pytest
@@ -82,7 +82,7 @@ def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> N
         "    - copies, gaps: no device",
         "    - copies: no shapes",
     ]
-    markdown = as_markdown("r1", [], lacked, "")
+    markdown = findings_markdown("r1", [], lacked, "")
     assert markdown.splitlines()[-2:] == ["- no device (copies, gaps)", "- no shapes (copies)"]
 
 
@@ -101,7 +101,7 @@ def test_one_step_has_no_mean() -> None:
 
 
 def test_json_holds_everything() -> None:
-    found = json.loads(as_json("r1", advice().findings, advice(), "integrity: good"))
+    found = json.loads(findings_json("r1", advice().findings, advice(), "integrity: good"))
     assert (found["schema"], found["steps"], found["step_ns"], found["rules"]) == (
         "tracekit.findings/1",
         5,
@@ -116,9 +116,9 @@ def test_json_holds_everything() -> None:
 
 
 def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
-    lines = list(csv.DictReader(io.StringIO(as_csv(advice().findings))))
+    lines = list(csv.DictReader(io.StringIO(findings_csv(advice().findings))))
     assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
     assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
-    markdown = as_markdown("r1", advice().findings, advice(), "integrity: good")
+    markdown = findings_markdown("r1", advice().findings, advice(), "integrity: good")
     assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown

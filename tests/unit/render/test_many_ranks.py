@@ -3,8 +3,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.render.many_ranks import summary
-from tracekit.render.results import as_csv, as_table
+from tracekit.render.results import as_csv, as_table, summary
 
 RANK, WHAT = Column("rank", "", ""), Column("what", "", "")
 BUSY, PART = Column("busy_ns", "ns", ""), Column("part", "share", "")

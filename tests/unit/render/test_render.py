@@ -14,8 +14,9 @@ from rich.cells import cell_len
 from tracekit import render
 from tracekit.analysis import Column
 from tracekit.cli.options import FORMATS
-from tracekit.render.cells import ID, clean, human, shorten
-from tracekit.render.terminal import table_text
+from tracekit.errors import clean
+from tracekit.render.cells import ID, human, shorten
+from tracekit.render.layout import table_text
 
 COLUMNS = [Column("name", "", "n"), Column("dur_ns", "ns", "d"), Column("part", "share", "p")]
 HOSTILE = "[red]\x1b]0;owned\x07\x1b[2J[/red] \u202egnp.exe |`<b>` \n# x\r"

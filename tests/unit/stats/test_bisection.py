@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.bisection import (
-    Level,
-    Spread,
-    further_repeats,
-    level,
-    pooled,
-    posterior_bad,
-    posterior_jump,
-)
 from tracekit.stats.noise import Noise
+from tracekit.stats.search import Level, Spread, further_repeats, level, pooled, posterior_bad, posterior_jump
 
 means = st.floats(-1, 1).map(lambda value: round(value, 3))
 levels = st.builds(Level, means, st.integers(1, 6))

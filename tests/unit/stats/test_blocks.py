@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.blocks import apart, order, pairs
+from tracekit.stats.samples import apart, order, pairs
 
 
 @given(st.integers(0, 9), st.integers(0, 9))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tracekit.stats.clocks import at_their_clocks, cycles, differ, reconcile
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison, Metric, Verdict
 from tracekit.stats.noise import Noise
+from tracekit.stats.samples import at_their_clocks, cycles, differ, reconcile
 
 NS = [100_000.0, 101_000.0, 99_000.0, 100_500.0]
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.stats.comparison import Verdict
-from tracekit.stats.decide import Decided, decide
-from tracekit.stats.reasons import because
+from tracekit.stats.decide import Decided, because, decide
 
 T = math.log1p(0.07)
 E = 1e-9

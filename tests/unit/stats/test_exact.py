@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import Comparison, Direction, Metric, Verdict
-from tracekit.stats.exact import compare_exact
+from tracekit.stats.tests import compare_exact
 
 FILLS = Metric("fills", "count")
 PEAK = Metric("device_peak", "bytes")

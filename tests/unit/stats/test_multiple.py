@@ -13,8 +13,7 @@ from scipy import stats
 from tests.unit.stats.strategies import groups
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Metric, Verdict
-from tracekit.stats.exact import compare_exact
-from tracekit.stats.multiple import benjamini_hochberg, explore, gate, holm
+from tracekit.stats.tests import benjamini_hochberg, compare_exact, explore, gate, holm
 
 ps = st.lists(st.floats(0, 1) | st.floats(0, 0.05), min_size=1, max_size=20)
 A, B = [100.0, 101.0, 99.0, 100.5], [110.0, 111.5, 109.0, 108.0]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.stats.noise import Noise
-from tracekit.stats.search import next_step
-from tracekit.stats.steps import Found, Measure, Options
+from tracekit.stats.search import Found, Measure, Options, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.sequential import plan
+from tracekit.stats.tests import plan
 
 schedules = st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True).map(sorted)
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import searches, simulation
 from benchmarks.noise_models import MODELS
-from tracekit.stats.sequential import SCHEDULE, plan
+from tracekit.stats.tests import SCHEDULE, plan
 
 COUNT = 2_000
 each = pytest.mark.parametrize("model", MODELS)

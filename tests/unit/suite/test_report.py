@@ -12,26 +12,24 @@ import pytest
 from tests.unit.sweeping.made import bad, ok
 from tracekit import registry
 from tracekit.errors import PluginError, UnusableInputError
+from tracekit.experiments import sweep_folder
+from tracekit.experiments.suite import figures, plan, report
+from tracekit.experiments.suite_plan import CHARACTERIZATION, CURVES, FEW, THREADS, UNMEASURED, ZERO_GRAD
+from tracekit.experiments.sweep_model import Outcome
 from tracekit.render import suite as render
-from tracekit.suite import plan, report
-from tracekit.suite.figures import figures
-from tracekit.suite.model import FEW, UNMEASURED
-from tracekit.suite.plan import CHARACTERIZATION, CURVES, THREADS, ZERO_GRAD
-from tracekit.sweeping import folder
-from tracekit.sweeping.model import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.store import Store
-    from tracekit.suite import Report
-    from tracekit.sweeping import Cell, Plan, Record
+    from tracekit.experiments.suite import Report
+    from tracekit.experiments.sweep import Cell, Plan, Record
+    from tracekit.runs.store import Store
 
 GPU = {"device": "cuda", "gpu": "G", "allocated_peak_bytes": 1 << 30, "window_ns": 1000}
 
 
 def told(store: Store, wanted: Plan, became: Callable[[Cell], Record | None]) -> Report:
-    place = folder.begin(store, wanted)
+    place = sweep_folder.begin(store, wanted)
     for cell in wanted.cells:
         record = became(cell)
         if record is not None:
@@ -136,7 +134,7 @@ def test_a_change_is_told_from_noise_by_its_runs(
     store: Store, runs: int, of_zero: int, *, apart: bool | None
 ) -> None:
     wanted = plan(only=["sac"], repeats=runs)
-    place = folder.begin(store, wanted)
+    place = sweep_folder.begin(store, wanted)
     for cell in wanted.cells:
         base = of_zero if cell.settings.zero_grad == "zero" else 100
         for repeat in range(runs):

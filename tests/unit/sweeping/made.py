@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracekit.sweeping.model import Cell, Outcome, Plan, Record, Settings, Values
+from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
 
 
 def cell(*, part: str = "", **settings: Any) -> Cell:

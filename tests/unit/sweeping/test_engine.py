@@ -9,16 +9,17 @@ import pytest
 from tests.runs import make_run
 from tests.unit.sweeping.made import bad, cell, done, ok, plan
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
-from tracekit.meta import Timings
-from tracekit.sweeping import Watcher, engine, find, finish, folder, listed, measure, rows, search
-from tracekit.sweeping.model import Outcome, Record
+from tracekit.experiments import sweep, sweep_folder, sweep_model
+from tracekit.experiments.sweep import Watcher, find, finish, listed, rows
+from tracekit.experiments.sweep_model import Outcome, Record
+from tracekit.runs.meta import Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.run import Run
-    from tracekit.store import Store
-    from tracekit.sweeping import Cell, Plan
+    from tracekit.experiments.sweep import Cell, Plan
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
     Became = Callable[[Cell, int], Record]
 
@@ -38,8 +39,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Became], list[tuple[int,
             asked_for.append((settings.resolution, settings.batch_size))
             return became(cell(**vars(settings)), repeat)
 
-        monkeypatch.setattr(measure, "measured", measured)
-        monkeypatch.setattr(measure, "possible", lambda *_: "")
+        monkeypatch.setattr(sweep, "measured", measured)
+        monkeypatch.setattr(sweep, "possible", lambda *_: "")
         return asked_for
 
     return play
@@ -54,7 +55,7 @@ def test_what_is_larger_than_what_ran_out_of_memory_is_skipped(store: Store, ask
         return ok(of, 1, repeat=repeat) if fits else bad(of, large, repeat=repeat)
 
     seen = asked(became)
-    place = folder.begin(store, plan(*cells, repeats=2))
+    place = sweep_folder.begin(store, plan(*cells, repeats=2))
     found = rows(place.plan, finish(store, place, watcher=Watcher()))
     assert seen == [(8, 1), (8, 1), (8, 2), (16, 1), (16, 1), (8, 2), (8, 2)]
     assert [row.outcome for row in found] == ["ok", large, "skipped", "ok", "skipped", "ok"]
@@ -66,7 +67,7 @@ def test_a_failure_says_nothing_of_larger_sizes(store: Store, asked: Any) -> Non
         return bad(of, Outcome.FAILED, repeat=repeat) if of.settings.batch_size == 1 else ok(of, 1)
 
     seen = asked(became)
-    place = folder.begin(store, plan(*grid((8, 1), (8, 2))))
+    place = sweep_folder.begin(store, plan(*grid((8, 1), (8, 2))))
     found = rows(place.plan, finish(store, place, watcher=Watcher()))
     assert seen == [(8, 1), (8, 2)]
     assert [row.outcome for row in found] == ["failed", "ok"]
@@ -80,12 +81,12 @@ def test_an_interrupted_sweep_goes_on_without_repeating(store: Store, asked: Any
             raise KeyboardInterrupt
         return ok(of, 1, repeat=repeat)
 
-    place = folder.begin(store, plan(*cells))
+    place = sweep_folder.begin(store, plan(*cells))
     asked(stops)
     with pytest.raises(KeyboardInterrupt):
         finish(store, place, watcher=Watcher())
     seen = asked(lambda of, repeat: ok(of, 1, repeat=repeat))
-    again = folder.begin(store, plan(*cells))
+    again = sweep_folder.begin(store, plan(*cells))
     assert again.id == place.id
     finish(store, again, watcher=Watcher())
     assert seen == [(8, 4)]
@@ -95,7 +96,7 @@ def test_an_interrupted_sweep_goes_on_without_repeating(store: Store, asked: Any
 
 def test_a_run_that_was_stored_but_not_noted_is_taken_over(store: Store, asked: Any) -> None:
     (one,) = grid((8, 1))
-    place = folder.begin(store, plan(one))
+    place = sweep_folder.begin(store, plan(one))
     label = place.label(one.key, 0)
     run = make_run(store, label=label, workload={"device": "cpu"}, timings=Timings([5], [], "perf_counter"))
     seen = asked(lambda of, _: ok(of, 1))
@@ -106,7 +107,7 @@ def test_a_run_that_was_stored_but_not_noted_is_taken_over(store: Store, asked: 
 
 def test_a_damaged_record_is_measured_again(store: Store, asked: Any) -> None:
     (one,) = grid((8, 1))
-    place = folder.begin(store, plan(one))
+    place = sweep_folder.begin(store, plan(one))
     seen = asked(lambda of, _: ok(of, 1))
     finish(store, place, watcher=Watcher())
     place.write(f"cells/{one.key}-0.json", b'{"key"')
@@ -115,7 +116,7 @@ def test_a_damaged_record_is_measured_again(store: Store, asked: Any) -> None:
 
 
 def test_another_process_at_the_same_sweep_is_refused(store: Store) -> None:
-    place = folder.begin(store, plan(*grid((8, 1))))
+    place = sweep_folder.begin(store, plan(*grid((8, 1))))
     with (
         place.alone(),
         pytest.raises(UnusableInputError, match="another process"),
@@ -125,16 +126,16 @@ def test_another_process_at_the_same_sweep_is_refused(store: Store) -> None:
 
 def test_restart_forgets_and_another_plan_is_another_sweep(store: Store) -> None:
     one, two = grid((8, 1), (8, 2))
-    place = folder.begin(store, plan(one))
+    place = sweep_folder.begin(store, plan(one))
     place.keep(ok(one, 1))
-    assert folder.begin(store, plan(one)).records()
-    assert folder.begin(store, plan(one), restart=True).records() == {}
-    assert folder.begin(store, plan(one, two)).id != place.id
+    assert sweep_folder.begin(store, plan(one)).records()
+    assert sweep_folder.begin(store, plan(one), restart=True).records() == {}
+    assert sweep_folder.begin(store, plan(one, two)).id != place.id
     assert len(listed(store)) == 2
 
 
 def test_sweeps_are_found_by_a_part_of_their_id(store: Store) -> None:
-    place = folder.begin(store, plan(*grid((8, 1))))
+    place = sweep_folder.begin(store, plan(*grid((8, 1))))
     assert find(store, place.id[:6]).id == place.id
     assert find(store, "latest").id == place.id
     with pytest.raises(RunNotFoundError, match="no sweep named"):
@@ -148,7 +149,7 @@ def test_failures_are_told_apart() -> None:
         def collected() -> Run:
             raise CollectionError(message)
 
-        return measure._timed("k", 0, collected)
+        return sweep._timed("k", 0, collected)
 
     assert fails("w ran out of memory: CUDA out of memory.").outcome is Outcome.OUT_OF_MEMORY
     assert fails("the process running w was killed by SIGKILL").outcome is Outcome.OUT_OF_MEMORY
@@ -162,15 +163,15 @@ def test_a_fault_of_a_collector_is_a_row_and_a_full_disk_is_not() -> None:
     def full() -> Run:
         raise OSError(28, "No space left on device")
 
-    record = measure._timed("k", 0, broken)
+    record = sweep._timed("k", 0, broken)
     assert (record.outcome, "KeyError" in record.reason) == (Outcome.FAILED, True)
     with pytest.raises(OSError, match="No space"):
-        measure._timed("k", 0, full)
+        sweep._timed("k", 0, full)
 
 
 def test_only_what_has_no_values_is_retried(store: Store, asked: Any) -> None:
     cells = grid((8, 1), (8, 2))
-    place = folder.begin(store, plan(*cells))
+    place = sweep_folder.begin(store, plan(*cells))
     place.keep(ok(cells[0], 1))
     place.keep(bad(cells[1], Outcome.FAILED))
     place.forget_failures()
@@ -182,9 +183,9 @@ def test_only_what_has_no_values_is_retried(store: Store, asked: Any) -> None:
 def test_time_left_is_what_the_others_took() -> None:
     cells = grid((8, 1), (8, 2), (8, 4))
     known = done(ok(cells[0], 1))
-    assert engine._moment(plan(*cells), cells[1], 0, known).left_seconds == 4.0
-    assert engine._moment(plan(*cells), cells[0], 0, {}).left_seconds is None
-    search_of = engine._moment(plan(cells[0], search=True), cells[1], 0, known)
+    assert sweep._moment(plan(*cells), cells[1], 0, known).left_seconds == 4.0
+    assert sweep._moment(plan(*cells), cells[0], 0, {}).left_seconds is None
+    search_of = sweep._moment(plan(cells[0], search=True), cells[1], 0, known)
     assert (search_of.number, search_of.total, search_of.left_seconds) == (2, None, None)
 
 
@@ -197,38 +198,38 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     factors = {1: 1.0, 2: 1.5, 4: 1.8, 8: 1.82}
     (first,) = grid((8, 1))
     seen = asked(lambda of, _: rate(of, factors[of.settings.batch_size]))
-    place = folder.begin(store, plan(first, search=True))
+    place = sweep_folder.begin(store, plan(first, search=True))
     known = finish(store, place, watcher=Watcher())
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
-    found = search.found(first, place.plan, known)
+    found = sweep_model.found(first, place.plan, known)
     assert found.best == 8
     assert "+1.1% at batch size 8" in found.why
-    assert search.DOUBT not in found.why
+    assert sweep_model.DOUBT not in found.why
     assert [row.settings.batch_size for row in rows(place.plan, known)] == [1, 2, 4, 8]
 
 
 def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) -> None:
     (first,) = grid((8, 1))
     asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
-    place = folder.begin(store, plan(first, search=True))
-    found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    place = sweep_folder.begin(store, plan(first, search=True))
+    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
     assert found.best == 1
     assert "-4.8% at batch size 2" in found.why
-    assert found.why.endswith(search.DOUBT)
+    assert found.why.endswith(sweep_model.DOUBT)
 
 
 def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
     (first,) = grid((8, 1))
     large = Outcome.OUT_OF_MEMORY
     asked(lambda of, _: bad(of, large) if of.settings.batch_size > 2 else rate(of, of.settings.batch_size))
-    place = folder.begin(store, plan(first, search=True, repeats=2))
-    found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    place = sweep_folder.begin(store, plan(first, search=True, repeats=2))
+    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
     assert (found.best, found.why) == (2, "batch size 4 ran out of memory")
 
 
 def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) -> None:
     (first,) = grid((8, 1))
     asked(lambda of, _: rate(of, of.settings.batch_size))
-    place = folder.begin(store, plan(first, search=True, most=4))
-    found = search.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    place = sweep_folder.begin(store, plan(first, search=True, most=4))
+    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
     assert (found.best, found.why) == (4, "batch size 4 is the largest allowed")

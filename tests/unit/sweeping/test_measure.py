@@ -8,15 +8,15 @@ from samples.simulator import write
 from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analyze
+from tracekit.experiments import sweep
 from tracekit.ingest import import_traces
-from tracekit.meta import Timings
+from tracekit.runs.meta import Timings
 from tracekit.schema import C
-from tracekit.sweeping import measure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 
 def sample(metric: str, value: float, device: int | None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_peaks_are_of_the_device_with_most(store: Store) -> None:
         fingerprint={"gpu": "G"},
         timings=Timings([3, 1, 2], [9], "cuda_event"),
     )
-    found = measure.of_run(run)
+    found = sweep.of_run(run)
     assert (found.device, found.gpu, found.threads, found.step_ns) == ("cuda", "G", 3, (3, 1, 2))
     assert (found.host_peak_bytes, found.allocated_peak_bytes, found.reserved_peak_bytes) == (5, 9, 8)
     assert (found.used_peak_bytes, found.utilization) == (30, 0.75)
@@ -51,7 +51,7 @@ def test_peaks_are_of_the_device_with_most(store: Store) -> None:
 
 def test_shares_are_those_of_the_breakdown(store: Store, tmp_path: Path) -> None:
     (run,) = import_traces(store, [write(training(), tmp_path / "trace.json")])
-    found = measure.of_run(run)
+    found = sweep.of_run(run)
     (row,) = analyze(run, "gpu_breakdown").tables["profiled_steps"].to_dict("records")
     assert found.window_ns == row["window_ns"]
     assert (found.active_ns, found.movement_ns, found.idle_ns) == (
@@ -64,5 +64,5 @@ def test_shares_are_those_of_the_breakdown(store: Store, tmp_path: Path) -> None
 
 
 def test_a_run_without_a_device_has_no_shares(store: Store) -> None:
-    found = measure.of_run(make_run(store))
+    found = sweep.of_run(make_run(store))
     assert (found.active_ns, found.utilization, found.host_peak_bytes) == (None, None, None)

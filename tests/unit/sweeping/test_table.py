@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.sweeping.made import bad, cell, done, ok, plan
-from tracekit.render import sweep as render
-from tracekit.sweeping import folder, rows, table
-from tracekit.sweeping.model import Outcome
+from tracekit.experiments import sweep_folder, sweep_table
+from tracekit.experiments.sweep import rows
+from tracekit.experiments.sweep_model import Outcome
+from tracekit.render import suite as render
 
 if TYPE_CHECKING:
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 ONE, TWO = cell(batch_size=4), cell(batch_size=8)
 
@@ -58,26 +59,26 @@ def test_every_row_without_values_has_a_reason() -> None:
     found = rows(plan(ONE, TWO), known)
     assert [(row.outcome, row.reason) for row in found] == [
         ("out of memory", "too large"),
-        ("pending", table.PENDING),
+        ("pending", sweep_table.PENDING),
     ]
 
 
 def test_the_parquet_file_holds_the_rows(store: Store) -> None:
-    place = folder.begin(store, plan(ONE, TWO))
+    place = sweep_folder.begin(store, plan(ONE, TWO))
     known = done(ok(ONE, 2**53 + 1), bad(TWO, Outcome.FAILED))
-    table.write(place, known)
+    sweep_table.write(place, known)
     kept = pq.read_table(place.table).to_pylist()
     assert kept[0]["step_ns"] == 2**53 + 1
     assert kept[0]["run_ids"] == [f"{ONE.key}-0"]
     assert kept[0]["run_step_ns"] == [2**53 + 1]
     assert (kept[1]["outcome"], kept[1]["reason"], kept[1]["step_ns"]) == ("failed", "why", None)
-    assert set(kept[0]) == {column.name for column in table.COLUMNS} | {"run_ids", "run_step_ns"}
+    assert set(kept[0]) == {column.name for column in sweep_table.COLUMNS} | {"run_ids", "run_step_ns"}
 
 
 @pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])
 def test_every_format_tells_the_reason(output_format: str) -> None:
     found = rows(plan(ONE, TWO), done(ok(ONE, 1_500_000), bad(TWO, Outcome.FAILED, "it fell")))
-    text = render.as_text("w-1", plan(ONE, TWO), found, output_format)
+    text = render.sweep_text("w-1", plan(ONE, TWO), found, output_format)
     assert "it fell" in text
     if output_format == "json":
         assert [row["batch_size"] for row in json.loads(text)["rows"]] == [4, 8]

@@ -18,15 +18,15 @@ from tests.runs import make_meta, make_run, step_rows, write_table
 from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
-from tracekit.meta import FILE_NAME
+from tracekit.runs.meta import FILE_NAME
+from tracekit.runs.store import Store
+from tracekit.runs.verify import Kind, verify
 from tracekit.schema import SCHEMA_VERSION, STEPS, TABLES, VERSION_KEY, C
-from tracekit.store import Store
-from tracekit.verifying import Kind, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.run import Run
+    from tracekit.runs.run import Run
 
 
 def kinds(run: Run, *, quick: bool = False) -> set[str]:

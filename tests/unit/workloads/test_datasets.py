@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.unit.workloads.building import BUILT_INS, built
-from tracekit.collecting import Request, decide
 from tracekit.errors import UnusableInputError
+from tracekit.recording.workload import Request, decide
 from tracekit.workloads.datasets import DATASET_SHAPES
 
 torch = pytest.importorskip("torch")

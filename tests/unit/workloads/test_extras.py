@@ -12,8 +12,8 @@ import pytest
 from tests.unit.workloads.building import built, losses
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
-from tracekit.doctor import Status, examine
 from tracekit.errors import PluginError
+from tracekit.recording.doctor import Status, examine
 from tracekit.workloads.base import BUILT_IN, Options
 from tracekit.workloads.extras import library, providers
 

@@ -10,11 +10,19 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest import flops
-from tracekit.ingest.kineto import names
-from tracekit.ingest.kineto.building import Building
-from tracekit.ingest.kineto.columns import devices, floats, integers, json_texts, lanes, texts, triples
+from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto.columns import (
+    Building,
+    devices,
+    floats,
+    integers,
+    json_texts,
+    lanes,
+    nanoseconds,
+    texts,
+    triples,
+)
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
-from tracekit.ingest.kineto.times import nanoseconds
 from tracekit.ingest.rows import Column
 from tracekit.schema import (
     ALLOCATIONS,
@@ -86,35 +94,35 @@ class _Groups(msgspec.Struct):
     memory: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
 
-def _grouped(events: list[Event], tally: Tally) -> _Groups:
+def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
     groups = _Groups()
-    for (phase, category), members in _by_category(events).items():
-        if phase == "X" and category in names.DEVICE_CATEGORIES:
-            groups.device[names.DEVICE_CATEGORIES[category]] += members
-        elif phase == "X" and category in names.HOST_CATEGORIES:
-            groups.host[names.HOST_CATEGORIES[category]] += members
+    for (phase, category), members in _by_category(decoded).items():
+        if phase == "X" and category in columns.DEVICE_CATEGORIES:
+            groups.device[columns.DEVICE_CATEGORIES[category]] += members
+        elif phase == "X" and category in columns.HOST_CATEGORIES:
+            groups.host[columns.HOST_CATEGORIES[category]] += members
         elif phase == "X" and category is None:  # the autograd profiler of old
             for event in members:
-                legacy = event.pid == names.LEGACY_DEVICE
+                legacy = event.pid == columns.LEGACY_DEVICE
                 (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
         elif phase in ("i", "I"):
-            groups.memory[None] += [event for event in members if event.name == names.MEMORY_EVENT]
-        elif phase == "X" and category not in names.DERIVED_CATEGORIES:
+            groups.memory[None] += [event for event in members if event.name == columns.MEMORY_EVENT]
+        elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
             tally.ignored[str(category)] += len(members)
-        elif phase not in names.SILENT_PHASES:
+        elif phase not in columns.SILENT_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
     return groups
 
 
-def _by_category(events: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
+def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
     by_category: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
     try:
-        for event in events:
+        for event in decoded:
             by_category[event.ph, event.cat].append(event)
     except TypeError:  # a list or an object where a word should be
-        for event in events:
+        for event in decoded:
             event.ph, event.cat = _word(event.ph), _word(event.cat)
-        return _by_category(events)
+        return _by_category(decoded)
     return by_category
 
 
@@ -124,38 +132,40 @@ def _word(value: Any) -> Any:
 
 def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event], list[Any], Column]:
     """The events that have a time, their kinds and their times."""
-    events = [event for members in groups.values() for event in members]
+    decoded = [event for members in groups.values() for event in members]
     kinds = [kind for kind, members in groups.items() for _ in members]
-    start, usable = nanoseconds([event.ts for event in events])
+    start, usable = nanoseconds([event.ts for event in decoded])
     if not usable.all():
         tally.bad_time += int((~usable).sum())
-        events, kinds = [*compress(events, usable)], [*compress(kinds, usable)]
-    return events, kinds, Column(start[usable])
+        decoded, kinds = [*compress(decoded, usable)], [*compress(kinds, usable)]
+    return decoded, kinds, Column(start[usable])
 
 
-def _durations(events: Sequence[Event], tally: Tally) -> Column:
+def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
     """Durations; an absent, negative or unreadable one becomes 0, so that the event keeps its links."""
-    duration, known = nanoseconds([event.dur for event in events])
+    duration, known = nanoseconds([event.dur for event in decoded])
     bad = (duration < 0) | ~known
     tally.bad_duration += int(bad.sum())
     return Column(np.where(bad, 0, duration))
 
 
-def _arguments(events: Sequence[Event]) -> list[Args]:
-    return [event.args or NO_ARGS for event in events]
+def _arguments(decoded: Sequence[Event]) -> list[Args]:
+    return [event.args or NO_ARGS for event in decoded]
 
 
 def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    events, kinds, start = _timed(groups, tally)
-    args = _arguments(events)
-    named = _names(events)
-    built = Building(len(events))
+    decoded, kinds, start = _timed(groups, tally)
+    args = _arguments(decoded)
+    named = _names(decoded)
+    built = Building(len(decoded))
     built.numbers(C.START_NS, start)
-    built.numbers(C.DUR_NS, _durations(events, tally))
-    built.texts(C.KIND, texts([names.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)]))
+    built.numbers(C.DUR_NS, _durations(decoded, tally))
+    built.texts(
+        C.KIND, texts([columns.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)])
+    )
     built.texts(C.NAME, texts(named))
-    built.numbers(C.PID, lanes([event.pid for event in events]))
-    built.numbers(C.TID, lanes([event.tid for event in events]))
+    built.numbers(C.PID, lanes([event.pid for event in decoded]))
+    built.numbers(C.TID, lanes([event.tid for event in decoded]))
     built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
     built.numbers(C.SEQUENCE, integers([arg.sequence for arg in args]))
@@ -167,8 +177,8 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     return built.batch()
 
 
-def _names(events: Sequence[Event]) -> list[str]:
-    return [event.name if type(event.name) is str else _name(event) for event in events]
+def _names(decoded: Sequence[Event]) -> list[str]:
+    return [event.name if type(event.name) is str else _name(event) for event in decoded]
 
 
 def _flops(named: list[str], args: Sequence[Args]) -> Column:
@@ -192,13 +202,13 @@ def _external(args: Sequence[Args]) -> Column:
 
 
 def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    events, kinds, start = _timed(groups, tally)
-    args = _arguments(events)
-    named = _names(events)
-    both = [*zip(args, events, strict=True)]
-    built = Building(len(events))
+    decoded, kinds, start = _timed(groups, tally)
+    args = _arguments(decoded)
+    named = _names(decoded)
+    both = [*zip(args, decoded, strict=True)]
+    built = Building(len(decoded))
     built.numbers(C.START_NS, start)
-    built.numbers(C.DUR_NS, _durations(events, tally))
+    built.numbers(C.DUR_NS, _durations(decoded, tally))
     built.texts(C.KIND, texts(kinds))
     built.texts(C.NAME, texts(named))
     built.numbers(C.DEVICE, devices([_first(arg.device, event.pid) for arg, event in both]))
@@ -226,7 +236,7 @@ def _first(value: Any, fallback: Any) -> Any:
 def _add_ends(built: Building, named: list[str], kinds: list[Any]) -> None:
     """Add what names of copies tell of them."""
     ends = [
-        names.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
+        columns.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
         for name, kind in zip(named, kinds, strict=True)
     ]
     for place, column in enumerate(COPY_COLUMNS):
@@ -234,12 +244,12 @@ def _add_ends(built: Building, named: list[str], kinds: list[Any]) -> None:
 
 
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    events, _, time = _timed(groups, tally)
-    args = _arguments(events)
-    built = Building(len(events))
+    decoded, _, time = _timed(groups, tally)
+    args = _arguments(decoded)
+    built = Building(len(decoded))
     built.numbers(C.T_NS, time)
-    built.numbers(C.PID, lanes([event.pid for event in events]))
-    built.numbers(C.TID, lanes([event.tid for event in events]))
+    built.numbers(C.PID, lanes([event.pid for event in decoded]))
+    built.numbers(C.TID, lanes([event.tid for event in decoded]))
     built.numbers(C.DEVICE, devices([_memory_device(arg) for arg in args]))
     built.numbers(C.BYTES, lanes([arg.alloc_bytes for arg in args]))
     built.numbers(C.ADDRESS, integers([arg.address for arg in args]))

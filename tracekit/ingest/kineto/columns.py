@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import lru_cache
 from itertools import repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,10 +14,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.rows import NONE, Column
+from tracekit.ingest.rows import NONE, Batch, Column, Rows
+from tracekit.ingest.texts import LATEST_NS
+from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
 """Texts: each row's code, -1 where it has none, and what the codes stand for in UTF-8."""
@@ -166,3 +171,187 @@ def compact_json(text: bytes) -> bytes:
 
 def _utf8(text: bytes) -> bytes:
     return text.decode("utf-8", "replace").encode()
+
+
+DEVICE_CATEGORIES = {
+    "kernel": DeviceKind.KERNEL,
+    "Kernel": DeviceKind.KERNEL,
+    "gpu_memcpy": DeviceKind.MEMCPY,
+    "Memcpy": DeviceKind.MEMCPY,
+    "gpu_memset": DeviceKind.MEMSET,
+    "Memset": DeviceKind.MEMSET,
+    "cuda_sync": DeviceKind.SYNC,
+}
+HOST_CATEGORIES = {
+    "cpu_op": HostKind.OP,
+    "Operator": HostKind.OP,
+    "cuda_runtime": HostKind.RUNTIME,
+    "cuda_driver": HostKind.RUNTIME,
+    "Runtime": HostKind.RUNTIME,
+    "xpu_runtime": HostKind.RUNTIME,
+    "privateuse1_runtime": HostKind.RUNTIME,
+    "privateuse1_driver": HostKind.RUNTIME,
+    "user_annotation": HostKind.ANNOTATION,
+    "python_function": HostKind.PYTHON,
+    "overhead": HostKind.OVERHEAD,
+}
+NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
+"""Kinds of the host that `host_kind` may make others of."""
+
+DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"})
+"""Categories that repeat what other events say; leaving them out loses nothing."""
+
+SILENT_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
+"""Phases that are read, or only describe or connect; of any other the loss is said."""
+
+LEGACY_DEVICE = "CUDA functions"
+"""The process to which torch's autograd profiler of old gave its kernels."""
+
+MEMORY_EVENT = "[memory]"
+
+_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
+_BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
+_COPY = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH)")
+_COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
+_MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")
+_COPY_KINDS = {
+    "HtoD": CopyKind.H2D,
+    "DtoH": CopyKind.D2H,
+    "DtoD": CopyKind.D2D,
+    "PtoP": CopyKind.P2P,
+    "HtoH": CopyKind.H2H,
+    "HostToDevice": CopyKind.H2D,
+    "DeviceToHost": CopyKind.D2H,
+    "DeviceToDevice": CopyKind.D2D,
+    "HostToHost": CopyKind.H2H,
+}
+_MEMORIES = {
+    "Pageable": Memory.PAGEABLE,
+    "Pinned": Memory.PINNED,
+    "Device": Memory.DEVICE,
+    "Managed": Memory.UNIFIED,
+    "Unified": Memory.UNIFIED,
+    "Array": Memory.ARRAY,
+}
+
+
+@lru_cache(maxsize=4096)
+def host_kind(kind: HostKind, name: str) -> HostKind:
+    """The kind of a host event: old traces call annotations operators; blocking calls are `sync`.
+
+    Example:
+        >>> host_kind(HostKind.RUNTIME, "cudaStreamSynchronize")
+        <HostKind.SYNC: 'sync'>
+    """
+    if kind is HostKind.OP and _ANNOTATION.match(name):
+        return HostKind.ANNOTATION
+    if kind is HostKind.RUNTIME and _BLOCKING.match(name):
+        return HostKind.SYNC
+    return kind
+
+
+@lru_cache(maxsize=4096)
+def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
+    """Direction, source memory and destination memory of a copy, from its name.
+
+    Example:
+        >>> [str(part) for part in copy_ends("Memcpy HtoD (Pageable -> Device)")]
+        ['H2D', 'pageable', 'device']
+    """
+    match = _COPY.search(name) or _COPY_HIP.search(name)
+    word = match.group().removeprefix("Copy") if match else ""
+    ends = _MEMORY.search(name)
+    source, target = (ends[1], ends[2]) if ends else ("", "")
+    return (
+        _COPY_KINDS.get(word, CopyKind.UNKNOWN),
+        _MEMORIES.get(source, Memory.UNKNOWN),
+        _MEMORIES.get(target, Memory.UNKNOWN),
+    )
+
+
+class Building:
+    """A batch while it is built; a column without a value does not become one.
+
+    Attributes:
+        count: How many rows there are.
+
+    Example:
+        >>> built = Building(2)
+        >>> built.numbers("a", Column(np.array([7, 8]), np.array([False, True])))
+        >>> built.texts("b", (np.array([-1, -1]), []))
+        >>> built.batch().rows.columns
+        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
+    """
+
+    def __init__(self, count: int) -> None:
+        """Begin with no column."""
+        self.count = count
+        self._columns: dict[str, Column] = {}
+        self._texts: dict[str, list[bytes]] = {}
+
+    def numbers(self, name: str, column: Column) -> None:
+        """Add numbers; anything may stand where one is missing."""
+        values, missing = column
+        if missing is None or not missing.any():
+            self._columns[name] = Column(values)
+        elif not missing.all():
+            self._columns[name] = Column(np.where(missing, values.dtype.type(NONE), values), missing)
+
+    def texts(self, name: str, words: Words) -> None:
+        """Add texts."""
+        codes, encoded = words
+        if len(encoded):
+            self._columns[name] = Column(codes)
+            self._texts[name] = list(encoded)
+
+    def batch(self) -> Batch:
+        """What was built."""
+        return Batch(Rows(count=self.count, columns=self._columns), self._texts)
+
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_DECIMALS = 3
+"""Digits behind the point that are nanoseconds."""
+_TIME_DIGITS = 19
+
+
+def nanoseconds(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
+    """Parse JSON numbers of microseconds.
+
+    Args:
+        texts: Buffers of JSON text, one number each; empty where the event has none.
+
+    Returns:
+        int64 nanoseconds (0 where unusable), and a mask that is True where the text is a usable number.
+        Digits below a nanosecond are rounded half to even.
+
+    Example:
+        >>> nanoseconds([b"1712191111.123", b"", b'"12.5"'])
+        (array([1712191111123,             0,         12500]), array([ True, False,  True]))
+    """
+    values = [_read(bytes(text)) for text in texts]
+    return (
+        np.array([value or 0 for value in values], np.int64),
+        np.array([value is not None for value in values], np.bool_),
+    )
+
+
+def _read(text: bytes) -> int | None:
+    whole, _, decimals = text.partition(b".")
+    digits = whole + decimals.ljust(_DECIMALS, b"0")
+    plain = whole and len(decimals) <= _DECIMALS and len(digits) <= _TIME_DIGITS and digits.isdigit()
+    value = int(digits) if plain else _exact(text)
+    return value if value is not None and abs(value) < LATEST_NS else None
+
+
+def _exact(text: bytes) -> int | None:
+    """The value of any other way to write a number."""
+    try:
+        scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(_DECIMALS)
+        if not scaled.is_finite() or (scaled and scaled.adjusted() > _TIME_DIGITS):
+            return None  # before a number of a million digits is made
+        return int(scaled.to_integral_value(ROUND_HALF_EVEN))
+    except (ArithmeticError, UnicodeDecodeError, ValueError):
+        return None

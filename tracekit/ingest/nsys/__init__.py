@@ -1,5 +1,5 @@
 """Read what Nsight Systems recorded: its SQLite export, a folder of Parquet tables, or the report itself."""
 
-from tracekit.ingest.nsys.formats import is_nsys, is_parquet_export
+from tracekit.ingest.nsys.report import is_nsys, is_parquet_export
 
 __all__ = ["is_nsys", "is_parquet_export"]

@@ -9,12 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tracekit import places
-from tracekit.errors import UnusableInputError
-from tracekit.ingest.limits import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
-from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
-from tracekit.ingest.nsys.vendor import SUFFIX
-from tracekit.spelling import printable
+from tracekit import storage
+from tracekit.errors import UnusableInputError, printable
+from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
+from tracekit.ingest.texts import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +29,7 @@ class ParquetTables:
         self._files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
-            if places.kind(file) is places.Kind.FILE  # a pipe would be waited for
+            if storage.kind(file) is storage.Kind.FILE  # a pipe would be waited for
         }
 
     @property

@@ -1,33 +1,215 @@
-"""Read one export: tables in, parked batches and what the export says about itself out."""
+"""The tables at a path, whichever of Nsight Systems' formats it is.
+
+Only the named fields of a few tables are read. `META_DATA_CAPTURE`, which holds every environment variable of
+the program, is never opened; host and user names and paths stay behind.
+"""
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.errors import UnusableInputError
-from tracekit.ingest import files, spool
-from tracekit.ingest.arrays import of_arrow
-from tracekit.ingest.kineto.toplevel import Distributed
-from tracekit.ingest.nsys import about, device, host, samples, vendor
-from tracekit.ingest.nsys.opening import open_tables
-from tracekit.ingest.nsys.rows import timely
-from tracekit.ingest.nsys.strings import Strings
-from tracekit.ingest.trace import Trace
-from tracekit.meta import Diagnostic, Level
+from tracekit import storage
+from tracekit.errors import UnusableInputError, printable
+from tracekit.ingest import sources, spool
+from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
+from tracekit.ingest.nesting import Trace
+from tracekit.ingest.nsys import events, report, rows
+from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, timely, whole, words
+from tracekit.ingest.nsys.sqlite import SqliteTables, Strings
+from tracekit.ingest.rows import of_arrow
+from tracekit.ingest.texts import LATEST_NS, MOST_RANKS
+from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tracekit.ingest.nsys.tables import Chunk, Tables
-    from tracekit.places import Place
+    from tracekit.ingest.nsys.parquet import ParquetTables
+    from tracekit.ingest.nsys.rows import Chunk, Tables
+    from tracekit.storage import Place
+
+
+def is_export(path: Place) -> bool:
+    """Whether a SQLite database holds an export's tables; False, too, for a damaged one.
+
+    One on object storage is taken for an export: to tell, all of it would have to come here.
+    """
+    if not isinstance(path, Path):
+        return True
+    try:
+        tables = SqliteTables(path)
+    except (UnusableInputError, sqlite3.Error):
+        return False
+    found = bool(tables.names() & (TABLES | MARKS))
+    tables.close()
+    return found
+
+
+def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
+    """The tables at a path.
+
+    Args:
+        path: A SQLite export, a folder of Parquet tables, or a report.
+        directory: Where a report is exported to when there is no writing beside it, and where what lies on
+            object storage is brought.
+
+    Raises:
+        UnusableInputError: It holds none of an export's tables.
+    """
+    local = storage.fetch(path, directory)
+    if storage.kind(local) is storage.Kind.FOLDER:
+        from tracekit.ingest.nsys.parquet import ParquetTables
+
+        return ParquetTables(local)
+    tables = SqliteTables(report.exported(local, directory) if report.is_report(local) else local)
+    if not tables.names() & (TABLES | MARKS):
+        tables.close()
+        raise UnusableInputError(
+            f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems",
+            hint="export the report: nsys export --type=sqlite REPORT.nsys-rep",
+        )
+    return tables
+
+
+_GPU = (
+    "id",
+    "deviceId",
+    "name",
+    "totalMemory",
+    "smCount",
+    "uuid",
+    "computeMajor",
+    "computeMinor",
+    "maxWarpsPerSm",
+    "threadsPerWarp",
+    "maxRegistersPerSm",
+    "maxShmemPerSm",
+)
+_ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
+_MINOR = re.compile(r"(?i)unified memory cannot be traced")
+_HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
+_GPU_WORDS = ("name", "uuid")
+_LONGEST = 300
+_SIMULATED = "TRACEKIT_SIMULATED"
+"""Said by what the project's own simulator writes."""
+
+
+def top_level(tables: Tables) -> TopLevel:
+    """The capture's start, its GPUs and driver."""
+    started = tables.records("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    system = _system(tables)
+    return TopLevel(
+        devices=gpus(tables),
+        base_ns=_instant(started[0]["utcEpochNs"]) if started else 0,
+        driver=system.get("NvDriverVersion"),
+        tool=f"nsys {version(tables)}".strip(),
+        simulated=any(row["name"] == _SIMULATED for row in tables.records("META_DATA_EXPORT", ("name",))),
+    )
+
+
+def _instant(value: Any) -> int:
+    """Nanoseconds since 1970, or since the capture's start; 0 where nothing could be reckoned with them."""
+    found = whole(value) or 0
+    return found if 0 <= found < LATEST_NS else 0
+
+
+def version(tables: Tables) -> str:
+    """Version of the tool that wrote the export; empty when it does not say."""
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        for row in tables.records(table, ("name", "value")):
+            if row["name"] == "EXPORT_PRODUCT_VERSION":
+                return words(row["value"])
+    return ""
+
+
+def _system(tables: Tables) -> dict[str, str]:
+    """Facts about the machine that are no names of a person or host."""
+    records = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))
+    return {row["name"]: words(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
+
+
+def gpus(tables: Tables) -> list[DeviceProperties]:
+    """GPUs that can run CUDA; exports of old tell only their names."""
+    told = "smCount" in tables.columns("TARGET_INFO_GPU")
+    records = tables.records("TARGET_INFO_GPU", _GPU)
+    return [_gpu(row) for row in records if whole(row["smCount"]) or not told]
+
+
+def _gpu(row: dict[str, Any]) -> DeviceProperties:
+    row = {name: value if name in _GPU_WORDS else whole(value) for name, value in row.items()}
+    warps, warp = row["maxWarpsPerSm"], row["threadsPerWarp"]
+    return DeviceProperties(
+        index=row["id"] if row["id"] is not None else row["deviceId"] or 0,
+        name=words(row["name"]),
+        memory_bytes=row["totalMemory"] or None,
+        major=row["computeMajor"],
+        minor=row["computeMinor"],
+        sm_count=row["smCount"] or None,
+        max_threads_per_sm=warps * warp if warps and warp else None,
+        registers_per_sm=row["maxRegistersPerSm"] or None,
+        shared_bytes_per_sm=row["maxShmemPerSm"] or None,
+        warp_size=warp or None,
+        uuid=words(row["uuid"]) or None,
+    )
+
+
+def capture_end(tables: Tables) -> int:
+    """When the capture ended, ns since its start; 0 when the export does not say."""
+    records = tables.records("ANALYSIS_DETAILS", ("duration",))
+    return max((_instant(row["duration"]) for row in records), default=0)
+
+
+def mpi_ranks(tables: Tables) -> dict[int, int]:
+    """Rank by process, where the export tells: `MPI_RANKS`."""
+    records = tables.records("MPI_RANKS", ("globalPid", "rank"))
+    mask = (1 << PROCESS_BITS) - 1
+    told = [(whole(row["globalPid"]), whole(row["rank"])) for row in records]
+    return {
+        process >> PROCESS_BITS & mask: rank
+        for process, rank in told
+        if process is not None and rank is not None and 0 <= rank < MOST_RANKS
+    }
+
+
+def diagnostics(tables: Tables) -> list[Diagnostic]:
+    """Warnings and errors of the tool; those that do not concern the GPU are information."""
+    records = tables.records("DIAGNOSTIC_EVENT", ("severity", "text", "timestamp"))
+    found: dict[str, Level] = {}
+    for row in sorted(records, key=lambda row: (whole(row["timestamp"]) or 0, str(row["text"]))):
+        if row["severity"] in (rows.WARNING, rows.ERROR):
+            found.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
+    return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in found.items()]
+
+
+def _level(severity: int, text: str) -> Level:
+    if _MINOR.search(text) or not _ABOUT_CUDA.search(text):
+        return Level.INFO
+    return Level.ERROR if severity == rows.ERROR else Level.WARN
+
+
+def _clean(text: str) -> str:
+    """One line, of bounded length, without the name of a person's folder."""
+    line = " ".join(_HOME.sub("~", text).split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def no_device_reason(found: Sequence[Diagnostic], tables: Tables) -> str:
+    """Why there may be no device activity, as far as the export tells."""
+    if not tables.names() & {rows.RUNTIME, rows.KERNEL, rows.MEMCPY}:
+        return "the export has no CUDA tables: record with `nsys profile --trace=cuda,nvtx,osrt`"
+    said = [one.message for one in found if one.level is not Level.INFO]
+    if said:
+        return "; ".join(said)
+    return "nsys gives no reason; check permissions with `tracekit doctor`, and that the driver is supported"
 
 
 class Tally(msgspec.Struct):
@@ -43,9 +225,9 @@ class Tally(msgspec.Struct):
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def add(self, table: str, rows: int, *, bad: int = 0, dropped: int = 0) -> None:
+    def add(self, table: str, part: int, *, bad: int = 0, dropped: int = 0) -> None:
         """Count a chunk."""
-        self.rows[table] = self.rows.get(table, 0) + rows
+        self.rows[table] = self.rows.get(table, 0) + part
         for counts, count in ((self.bad, bad), (self.dropped, dropped)):
             if count:
                 counts[table] = counts.get(table, 0) + count
@@ -67,13 +249,13 @@ class NsysTrace(Trace):
 
     def notes(self) -> Iterator[Diagnostic]:
         """What reading noticed, and what the tool itself noticed while it recorded."""
-        name = files.name(self.path)
+        name = sources.name(self.path)
         if self.top.simulated:
             yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
         yield from self.said
         for table, count in sorted(self.tally.bad.items()):
             what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} have no usable end: "
-            treated = "a range lasts until the capture's end" if table == vendor.NVTX else "they last 0 ns"
+            treated = "a range lasts until the capture's end" if table == rows.NVTX else "they last 0 ns"
             yield Diagnostic(Level.WARN, "bad_duration", what + treated)
         for table, count in sorted(self.tally.dropped.items()):
             what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} "
@@ -81,14 +263,14 @@ class NsysTrace(Trace):
         if not self.top.base_ns:
             said = f"{name}: the export does not say when the capture began; times count from 1970"
             yield Diagnostic(Level.INFO, "no_start_time", said)
-        if self.tally.rows.get(vendor.MEMORY):
+        if self.tally.rows.get(rows.MEMORY):
             said = f"{name}: allocations are the CUDA driver's (cudaMalloc), not those of tensors"
             yield Diagnostic(Level.INFO, "driver_allocations", said)
 
     def empty(self) -> UnusableInputError:
         """The error for an export that gives no interval."""
         return UnusableInputError(
-            f"{files.name(self.path)} has no events: {self.reason}",
+            f"{sources.name(self.path)} has no events: {self.reason}",
             hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
         )
 
@@ -113,7 +295,7 @@ def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[
     """
     with closing(open_tables(path, directory)) as tables:
         reading = _Reading(tables, directory)
-        size = files.size(path)
+        size = sources.size(path)
         for share in reading.park():
             progress(int(size * share))
         return reading.traces(path)
@@ -125,11 +307,11 @@ class _Reading:
     def __init__(self, tables: Tables, directory: Path) -> None:
         self._tables, self._directory = tables, directory
         self._strings = Strings(tables)
-        self._ranks = about.mpi_ranks(tables)
-        self._metrics = samples.metric_names(tables)
-        self._end = about.capture_end(tables)
+        self._ranks = mpi_ranks(tables)
+        self._metrics = events.metric_names(tables)
+        self._end = capture_end(tables)
         self._tally = Tally()
-        self._devices = device.Devices()
+        self._devices = events.Devices()
         self._part = 0
 
     def park(self) -> Iterator[float]:
@@ -146,32 +328,32 @@ class _Reading:
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
         """A chunk as rows of one of the project's tables."""
         bad = 0
-        if table in device.WANTED:
+        if table in events.DEVICE_TABLES:
             name = DEVICE_INTERVALS.name
-            batch, bad = device.intervals(table, self._placed(table, chunk), self._strings)
-        elif table in host.WANTED:
+            batch, bad = events.device_intervals(table, self._placed(table, chunk), self._strings)
+        elif table in events.HOST_TABLES:
             name = HOST_INTERVALS.name
-            batch, bad = host.intervals(table, chunk, self._strings, end=self._end)
-        elif table == vendor.MEMORY:
-            name, batch = ALLOCATIONS.name, samples.allocations(chunk)
+            batch, bad = events.host_intervals(table, chunk, self._strings, end=self._end)
+        elif table == rows.MEMORY:
+            name, batch = ALLOCATIONS.name, events.allocations(chunk)
         else:
-            name, batch = COUNTERS.name, samples.metrics(chunk, self._metrics)
+            name, batch = COUNTERS.name, events.metrics(chunk, self._metrics)
         self._tally.add(table, 0, bad=bad)
         return name, batch
 
     def _placed(self, table: str, chunk: Chunk) -> Chunk:
         """Waits with the device that their process works on; the export numbers it otherwise there."""
-        if table == vendor.SYNC:
+        if table == rows.SYNC:
             return self._devices.corrected(chunk)
         self._devices.add(chunk)
         return chunk
 
     def _park(self, table: str, batch: pa.RecordBatch) -> None:
-        for rank, rows in self._by_rank(batch):
-            if rows.num_rows:
+        for rank, part in self._by_rank(batch):
+            if part.num_rows:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                spool.park(place, self._part, {table: of_arrow(rows)})
+                spool.park(place, self._part, {table: of_arrow(part)})
         self._part += 1
 
     def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
@@ -193,8 +375,8 @@ class _Reading:
 
     def traces(self, path: Place) -> list[Trace]:
         """What was parked."""
-        top, said = about.top(self._tables), about.diagnostics(self._tables)
-        reason = about.reason(said, self._tables)
+        top, said = top_level(self._tables), diagnostics(self._tables)
+        reason = no_device_reason(said, self._tables)
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
         found: list[Trace] = []
         for rank in ranks or [None]:
@@ -211,11 +393,11 @@ def _distributed(rank: int | None, ranks: int) -> Distributed | None:
 
 
 _WANTED = {
-    **device.WANTED,
-    **host.WANTED,
-    vendor.MEMORY: samples.ALLOCATED,
-    vendor.METRICS: samples.METRICS,
+    **events.DEVICE_TABLES,
+    **events.HOST_TABLES,
+    rows.MEMORY: events.ALLOCATED,
+    rows.VENDOR_METRICS: events.METRICS,
 }
-_TIMES = {vendor.METRICS: "timestamp"}
+_TIMES = {rows.VENDOR_METRICS: "timestamp"}
 """Columns of time that are not called start."""
 _ORDER = tuple(_WANTED)

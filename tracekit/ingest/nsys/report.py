@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import TypeVar
 
-from tracekit import owners
+from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import files
-from tracekit.nsight import find_nsys
-from tracekit.places import Place
+from tracekit.ingest import sources
+from tracekit.ingest.nsys.rows import MARKS, SUFFIX, TABLES
+from tracekit.runs.toolchain import find_nsys
+from tracekit.storage import Place, owners
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 _LAST = 400
@@ -55,7 +56,7 @@ def exported(path: Path, directory: Path) -> Path:
     Raises:
         UnusableInputError: The report is not there, nsys is not, or it failed.
     """
-    with files.reading(path):
+    with sources.reading(path):
         target = beside(path)
         if is_exported(path):
             return target
@@ -96,7 +97,7 @@ def _sweep(target: Path) -> None:
 def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
     said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
     return UnusableInputError(
-        f"nsys could not export {files.name(path)} (exit code {done.returncode}): {said or 'no message'}",
+        f"nsys could not export {sources.name(path)} (exit code {done.returncode}): {said or 'no message'}",
         hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
     )
 
@@ -106,6 +107,36 @@ def _found(path: Path) -> str:
     if found:
         return found
     raise UnusableInputError(
-        f"{files.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
+        f"{sources.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
         hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {beside(path).name}",
     )
+
+
+_MAGIC = b"SQLite format 3\0"
+
+
+def is_nsys(path: Place) -> bool:
+    """Whether a path is for this reader: a SQLite database, a report, or a folder of its tables."""
+    match storage.kind(path):
+        case storage.Kind.FOLDER:
+            return is_parquet_export(path)
+        case storage.Kind.FILE:
+            return is_report(path) or is_sqlite(path)
+        case _:
+            return False
+
+
+def is_sqlite(path: Place) -> bool:
+    """Whether a file begins as SQLite databases do."""
+    with sources.reading(path), path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def is_parquet_export(path: Place) -> bool:
+    """Whether a folder holds tables of an export, one file each."""
+    try:
+        inside = {file.name: file for file in path.glob(f"*{SUFFIX}")}
+    except OSError:
+        return False
+    wanted = (inside.get(f"{table}{SUFFIX}") for table in TABLES | MARKS)
+    return any(file is not None and storage.kind(file) is storage.Kind.FILE for file in wanted)

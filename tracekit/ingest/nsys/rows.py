@@ -1,22 +1,133 @@
-"""Shared steps from a chunk of the vendor's columns to a batch of the project's."""
+"""The tables of an export, read by column name in bounded chunks, whatever holds them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.limits import LATEST_NS
-from tracekit.ingest.nsys.tables import NULL
-from tracekit.schema import C, ValueType
+from tracekit.ingest.texts import LATEST_NS
+from tracekit.schema import C, CopyKind, Memory, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-    from tracekit.ingest.nsys.strings import Strings
-    from tracekit.ingest.nsys.tables import Chunk, Ints
+    import numpy.typing as npt
+
+    from tracekit.ingest.nsys.sqlite import Strings
+
+
+if TYPE_CHECKING:
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+
+NULL: Final = int(np.iinfo(np.int64).min)
+"""Stands for null in a column of integers; no time, id or size has this value."""
+CHUNK_ROWS: Final = 1 << 17
+FEW_ROWS: Final = 4096
+"""Rows at most of a table that describes the capture."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns to read of a table; one that the table lacks is null in every row.
+
+    Attributes:
+        integers: Whole numbers: times in ns, ids, sizes in bytes.
+        reals: Numbers that may have a fraction.
+        texts: Text.
+    """
+
+    integers: Sequence[str] = ()
+    reals: Sequence[str] = ()
+    texts: Sequence[str] = ()
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Some rows of a table, by column: integers with `NULL` for null, reals with NaN, texts with nulls."""
+
+    rows: int
+    _integers: dict[str, Ints] = msgspec.field(default_factory=dict)
+    _reals: dict[str, Floats] = msgspec.field(default_factory=dict)
+    _texts: dict[str, pa.Array] = msgspec.field(default_factory=dict)
+
+    def integers(self, name: str) -> Ints:
+        """A column of whole numbers; all `NULL` where the table lacks it."""
+        found = self._integers.get(name)
+        return np.full(self.rows, NULL, np.int64) if found is None else found
+
+    def replaced(self, name: str, values: Ints) -> Chunk:
+        """The same rows with other whole numbers in one column."""
+        return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> Chunk:
+        """Only the rows that are kept."""
+        chosen = pa.array(kept)
+        return Chunk(
+            int(kept.sum()),
+            {name: values[kept] for name, values in self._integers.items()},
+            {name: values[kept] for name, values in self._reals.items()},
+            {name: values.filter(chosen) for name, values in self._texts.items()},
+        )
+
+    def reals(self, name: str) -> Floats:
+        """A column of numbers; all NaN where the table lacks it."""
+        found = self._reals.get(name)
+        return np.full(self.rows, np.nan) if found is None else found
+
+    def texts(self, name: str) -> pa.Array:
+        """A column of text; all null where the table lacks it."""
+        found = self._texts.get(name)
+        return pa.nulls(self.rows, pa.string()) if found is None else found
+
+
+def whole(value: Any) -> int | None:
+    """A value of a small table as a whole number of 64 bits; None where it is none.
+
+    Example:
+        >>> [whole(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
+        [7, 7, None, None, None, None]
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max else None
+
+
+def words(value: Any) -> str:
+    """A value of a small table as text; empty where it is none."""
+    return value if isinstance(value, str) else ""
+
+
+class Tables(Protocol):
+    """An export: tables by the vendor's names, any of which may be absent."""
+
+    @property
+    def path(self) -> Path:
+        """What is read."""
+
+    def names(self) -> frozenset[str]:
+        """The tables that are there."""
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Columns of a table; none when it is absent."""
+
+    def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
+        """A table's rows, in the order in which they are stored; none when it is absent.
+
+        Raises:
+            UnusableInputError: It is damaged.
+        """
+
+    def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows of a small table, only these columns; absent ones are None.
+
+        Raises:
+            UnusableInputError: It is damaged.
+        """
+
 
 PROCESS_BITS = 24
 _MASK = (1 << PROCESS_BITS) - 1
@@ -129,3 +240,96 @@ def parked(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str
     """The schema of a parked table: every part has all of its columns."""
     fields = [(name, ValueType.TEXT.arrow) for name in texts] + [(name, pa.int64()) for name in integers]
     return pa.schema(fields + [(name, pa.float64()) for name in reals])
+
+
+KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+SYNC: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+OVERHEAD: Final = "CUPTI_ACTIVITY_KIND_OVERHEAD"
+PROFILER: Final = "PROFILER_OVERHEAD"
+OSRT: Final = "OSRT_API"
+NVTX: Final = "NVTX_EVENTS"
+MEMORY: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+VENDOR_METRICS: Final = "GPU_METRICS"
+STRINGS: Final = "StringIds"
+TABLES: Final = frozenset(
+    {KERNEL, MEMCPY, MEMSET, GRAPH, SYNC, RUNTIME, OVERHEAD, PROFILER, OSRT, NVTX, MEMORY, VENDOR_METRICS}
+)
+"""Tables of events; a file with one of them, or with `MARKS`, is an export."""
+MARKS: Final = frozenset({STRINGS, "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS"})
+SUFFIX: Final = ".parquet"
+"""What the name of a table's file ends in, in a folder of them."""
+
+_UNKNOWN, _PAGEABLE, _PINNED, _DEVICE = "Unknown", "Pageable", "Pinned", "Device"
+_ARRAY, _MANAGED = "Array", "Managed"
+MEMORY_WORDS: Final = (_PAGEABLE, _PINNED, _DEVICE, _ARRAY, _MANAGED, _DEVICE, _MANAGED, _UNKNOWN)
+"""Words for srcKind, dstKind and memKind, by number."""
+_MEMORIES = {
+    _PAGEABLE: Memory.PAGEABLE,
+    _PINNED: Memory.PINNED,
+    _DEVICE: Memory.DEVICE,
+    _ARRAY: Memory.ARRAY,
+    _MANAGED: Memory.UNIFIED,
+    _UNKNOWN: Memory.UNKNOWN,
+}
+ON_HOST: Final = (0, 1)
+"""Memory kinds of the host."""
+
+_COPIES: Final = {
+    1: ("HtoD", CopyKind.H2D),
+    2: ("DtoH", CopyKind.D2H),
+    3: ("HtoA", CopyKind.H2D),
+    4: ("AtoH", CopyKind.D2H),
+    5: ("AtoA", CopyKind.D2D),
+    6: ("AtoD", CopyKind.D2D),
+    7: ("DtoA", CopyKind.D2D),
+    8: ("DtoD", CopyKind.D2D),
+    9: ("HtoH", CopyKind.H2H),
+    10: ("PtoP", CopyKind.P2P),
+    11: ("HtoD", CopyKind.H2D),
+    12: ("DtoH", CopyKind.D2H),
+    13: ("DtoD", CopyKind.D2D),
+}
+_MIGRATIONS: Final = (11, 12, 13)
+"""Copies of unified memory, whose memory kinds the export calls unknown."""
+SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+"""Names by syncType, as torch.profiler writes them."""
+NO_STREAM: Final = 0xFFFF_FFFF
+NVTX_MARK: Final = 34
+NVTX_RANGES: Final = (59, 60)
+WARNING, ERROR = 2, 3
+"""Severities of DIAGNOSTIC_EVENT."""
+
+_VERSION = re.compile(r"(_ptsz|_ptds)?(_v\d+)?$")
+
+
+def call(name: str) -> str:
+    """The name of a runtime or driver call without the version of its interface.
+
+    Example:
+        >>> call("cudaMemcpyAsync_v3020"), call("cuMemcpyHtoDAsync_v2"), call("cudaLaunchKernel_ptsz_v7000")
+        ('cudaMemcpyAsync', 'cuMemcpyHtoDAsync', 'cudaLaunchKernel')
+    """
+    return _VERSION.sub("", name, count=1)
+
+
+def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Memory]:
+    """Name, direction and memories of a copy; named as torch.profiler names it.
+
+    Example:
+        >>> copy(1, 0, 2)[0], copy(12, 7, 7)[0]
+        ('Memcpy HtoD (Pageable -> Device)', 'Unified Memory Memcpy DtoH')
+    """
+    letters, direction = _COPIES.get(kind, (_UNKNOWN, CopyKind.UNKNOWN))
+    if kind in _MIGRATIONS:
+        return f"Unified Memory Memcpy {letters}", direction, Memory.UNIFIED, Memory.UNIFIED
+    ends = [word(source), word(target)]
+    return f"Memcpy {letters} ({ends[0]} -> {ends[1]})", direction, _MEMORIES[ends[0]], _MEMORIES[ends[1]]
+
+
+def word(memory: int) -> str:
+    """The word for a memory kind."""
+    return MEMORY_WORDS[memory] if 0 <= memory < len(MEMORY_WORDS) else _UNKNOWN

@@ -1,4 +1,8 @@
-"""The SQLite export: opened read-only, numbers handed over as text that is parsed a column at a time.
+"""A SQLite file of unknown origin, opened so that it is read as plain tables and does nothing else.
+
+A database can hold more than rows: views, triggers, virtual tables, columns that are computed, and a schema
+that calls functions. None of it is evaluated: only tables that are stored row by row are seen, and whatever a
+question would touch beyond selecting from those is denied when the question is prepared.
 
 A tuple for each row is what costs most in reading; SQLite joins the numbers of a column instead, and NumPy
 parses the text, whole and exactly. Measured on five columns: 0.5 s of CPU a million rows, against 0.8 to 1.0.
@@ -6,23 +10,91 @@ parses the text, whole and exactly. Measured on five columns: 0.5 s of CPU a mil
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
-from tracekit.errors import UnusableInputError
-from tracekit.ingest.nsys import guard
-from tracekit.ingest.nsys.tables import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
-from tracekit.spelling import printable
+from tracekit.errors import UnusableInputError, printable
+from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, STRINGS, Chunk, Wanted
+from tracekit.ingest.texts import MOST_STEPS, MOST_VALUE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
+
+    from tracekit.ingest.nsys.rows import Ints, Tables
+
+
+_STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_TABLE: Final = b"CREATE TABLE "
+"""How the statement of a table begins that is stored row by row; SQLite writes them itself, always so."""
+_FUNCTIONS: Final = frozenset({"count", "group_concat", "ifnull", "max", "min"})
+_PRAGMAS: Final = frozenset({"table_info"})
+_STEPS: Final = 1_000_000
+"""Steps of SQLite's machine between two looks at how many they were."""
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a database for reading: without locks, journals, and anything that it might do by itself.
+
+    Raises:
+        sqlite3.Error: It is not there, or no database.
+    """
+    where = quote(os.fsencode(path))
+    file = sqlite3.connect(f"file:{where}?mode=ro&immutable=1", uri=True)
+    try:
+        for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
+            file.execute(f"PRAGMA {pragma}")
+        file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+        file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        file.set_authorizer(_authorized)
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+def _authorized(
+    action: int, first: str | None, second: str | None, _file: str | None, inside: str | None
+) -> int:
+    """Whether a question may do this; `inside` names the view or trigger that would."""
+    allowed = inside is None and (
+        action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
+        or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
+        or (action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS)
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def stored(file: sqlite3.Connection) -> Iterator[bytes]:
+    """Names of the tables that are stored row by row; text must come as bytes."""
+    for name, statement in file.execute(_STORED):
+        if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE):
+            yield name
+
+
+class Budget:
+    """Ends a question that takes more steps than any export can need."""
+
+    def __init__(self, file: sqlite3.Connection) -> None:
+        self._left = 0
+        file.set_progress_handler(self._over, _STEPS)
+
+    def renew(self) -> None:
+        """Begin another question."""
+        self._left = MOST_STEPS // _STEPS
+
+    def _over(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
 
 _FEWER = 16
 """Of so many rows one is asked for, where the texts of all are too long."""
@@ -41,11 +113,11 @@ class SqliteTables:
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
         with self._reading():
-            self._file = guard.opened(path)
+            self._file = opened(path)
             self._file.text_factory = bytes  # what is no UTF-8 must not stop the reading
-            self._budget = guard.Budget(self._file)
+            self._budget = Budget(self._file)
             self._budget.renew()
-            self._names = frozenset(map(_text, guard.stored(self._file)))
+            self._names = frozenset(map(_text, stored(self._file)))
 
     @property
     def path(self) -> Path:
@@ -201,3 +273,26 @@ def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
     if len(found) != rows:
         raise ValueError("a column of numbers holds something else")
     return found
+
+
+class Strings:
+    """Texts by id; a text takes memory once, whatever refers to it."""
+
+    def __init__(self, tables: Tables) -> None:
+        chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
+        ids = np.concatenate([chunk.integers("id") for chunk in chunks] or [np.empty(0, np.int64)])
+        texts = pa.concat_arrays(
+            [chunk.texts("value").cast(pa.large_string()) for chunk in chunks] or [_NONE]
+        )
+        order = np.argsort(ids, kind="stable")
+        self._ids, self._texts = ids[order], texts.take(pa.array(order))
+
+    def of(self, ids: Ints) -> pa.Array:
+        """The texts of ids; null for one that is not there."""
+        if not len(self._ids):
+            return pa.nulls(len(ids), pa.large_string())
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return self._texts.take(pa.array(at, mask=self._ids[at] != ids))
+
+
+_NONE = pa.array([], pa.large_string())

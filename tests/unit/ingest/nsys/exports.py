@@ -14,8 +14,8 @@ from tracekit.ingest import import_traces
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 Row = dict[str, Any]
 START_NS = 1_760_000_000_123_456_789

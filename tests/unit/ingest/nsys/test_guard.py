@@ -14,15 +14,15 @@ import pytest
 
 from tests.unit.ingest.nsys.exports import imported, kernel, levels, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.nsys import guard
+from tracekit.ingest.nsys import sqlite as sqlite_module
+from tracekit.ingest.nsys.rows import Wanted
 from tracekit.ingest.nsys.sqlite import SqliteTables
-from tracekit.ingest.nsys.tables import Wanted
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 
@@ -73,7 +73,10 @@ def test_a_column_that_would_be_computed_is_not_asked_for(store: Store, tmp_path
 )
 def test_nothing_but_selecting_is_allowed(question: str, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", "")
-    with closing(guard.opened(path)) as file, pytest.raises(sqlite3.Error, match=r"authorized|prohibited"):
+    with (
+        closing(sqlite_module.opened(path)) as file,
+        pytest.raises(sqlite3.Error, match=r"authorized|prohibited"),
+    ):
         file.execute(question).fetchone()
 
 
@@ -81,8 +84,8 @@ def test_a_question_that_takes_too_many_steps_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sqlite(tmp_path / "run.sqlite", tables(KERNEL=[kernel(n, n + 1) for n in range(30_000)]))
-    monkeypatch.setattr(guard, "_STEPS", 1_000)
-    monkeypatch.setattr(guard, "MOST_STEPS", 100_000)
+    monkeypatch.setattr(sqlite_module, "_STEPS", 1_000)
+    monkeypatch.setattr(sqlite_module, "MOST_STEPS", 100_000)
     with closing(SqliteTables(path)) as found, pytest.raises(UnusableInputError, match="interrupted"):
         list(found.chunks(KERNEL, Wanted(integers=("start", "end", "gridX", "gridY"))))
 
@@ -92,7 +95,7 @@ def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
 ) -> None:
     rows = [{"id": number, "value": f"{number} " * 200} for number in range(500)]
     path = sqlite(tmp_path / "run.sqlite", {"StringIds": rows})
-    monkeypatch.setattr(guard, "MOST_VALUE_BYTES", 60_000)
+    monkeypatch.setattr(sqlite_module, "MOST_VALUE_BYTES", 60_000)
     with closing(SqliteTables(path)) as found:
         chunks = list(found.chunks("StringIds", Wanted(integers=("id",), texts=("value",))))
     assert len(chunks) > 1

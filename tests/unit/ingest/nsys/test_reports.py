@@ -11,17 +11,18 @@ import pytest
 
 from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
-from tracekit import nsight, owners
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import plan
 from tracekit.ingest.nsys import report
-from tracekit.references import resolve
+from tracekit.runs import toolchain
+from tracekit.runs.references import resolve
 from tracekit.schema import DEVICE_INTERVALS
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.store import Store
+    from tracekit.runs.store import Store
 
 STAND_IN = """#!{python}
 import pathlib, shutil, sys
@@ -96,7 +97,7 @@ def test_without_the_tool_the_next_step_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setattr(nsight, "PLACES", ())
+    monkeypatch.setattr(toolchain, "PLACES", ())
     with pytest.raises(UnusableInputError, match="needs nsys to open; nsys is not installed") as raised:
         imported(store, made_report(tmp_path))
     assert "nsys export --type=sqlite run.nsys-rep elsewhere, then import run.sqlite" in raised.value.hint

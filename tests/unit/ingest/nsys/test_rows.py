@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tracekit.run import Run
-    from tracekit.store import Store
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 
 @pytest.fixture(params=["sqlite", "parquet"])

@@ -15,11 +15,11 @@ import pytest
 
 from tests.unit.ingest.nsys.exports import kernel, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.nsys.formats import is_nsys
-from tracekit.ingest.nsys.opening import open_tables
 from tracekit.ingest.nsys.parquet import ParquetTables
+from tracekit.ingest.nsys.reader import open_tables
+from tracekit.ingest.nsys.report import is_nsys
+from tracekit.ingest.nsys.rows import NULL, Wanted
 from tracekit.ingest.nsys.sqlite import SqliteTables
-from tracekit.ingest.nsys.tables import NULL, Wanted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest import flops
-from tracekit.ingest.kineto import names
+from tracekit.ingest.kineto import columns
 from tracekit.ingest.kineto.events import Args, Event
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.schema import C, DeviceKind, HostKind
@@ -136,12 +136,14 @@ class Row(IntEnum):
 HOST_KINDS, DEVICE_KINDS = tuple(HostKind), tuple(DeviceKind)
 KIND_BITS = 8
 _CATEGORIES = {
-    **{name: Row.HOST << KIND_BITS | HOST_KINDS.index(kind) for name, kind in names.HOST_CATEGORIES.items()},
+    **{
+        name: Row.HOST << KIND_BITS | HOST_KINDS.index(kind) for name, kind in columns.HOST_CATEGORIES.items()
+    },
     **{
         name: Row.DEVICE << KIND_BITS | DEVICE_KINDS.index(kind)
-        for name, kind in names.DEVICE_CATEGORIES.items()
+        for name, kind in columns.DEVICE_CATEGORIES.items()
     },
-    **dict.fromkeys(sorted(names.DERIVED_CATEGORIES), Row.NONE << KIND_BITS),
+    **dict.fromkeys(sorted(columns.DERIVED_CATEGORIES), Row.NONE << KIND_BITS),
 }
 PRESET_STRINGS = [name.encode() for name in (*sorted(flops.COUNTED), *_CATEGORIES)]
 """Strings with fixed codes: ops whose work is counted, then categories."""

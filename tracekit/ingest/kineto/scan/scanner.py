@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest import flops
-from tracekit.ingest.kineto import names
+from tracekit.ingest.kineto import columns
 from tracekit.ingest.kineto.batches import COPY_COLUMNS, Tally, counter_rows
-from tracekit.ingest.kineto.building import Building
-from tracekit.ingest.kineto.columns import compact_json, fitting_devices
+from tracekit.ingest.kineto.columns import Building, compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
@@ -175,10 +174,10 @@ class Strings:
         self.encoded = CodeMap(lambda code: _decode(self.raw(code)).encode(), np.object_)
         self.fragments = CodeMap(lambda code: compact_json(self.raw(code)), np.object_)
         self.escaped = CodeMap(lambda code: b"\\" in self.raw(code), np.bool_)
-        self.kinds = {kind: CodeMap(partial(self._kind, kind), np.int64) for kind in names.NAMED_KINDS}
+        self.kinds = {kind: CodeMap(partial(self._kind, kind), np.int64) for kind in columns.NAMED_KINDS}
 
     def _kind(self, kind: HostKind, code: int) -> int:
-        return HOST_KINDS.index(names.host_kind(kind, _decode(self.raw(code))))
+        return HOST_KINDS.index(columns.host_kind(kind, _decode(self.raw(code))))
 
     def distinct(self, codes: Ints) -> tuple[Ints, Ints]:
         """Find the distinct codes in order of occurrence, and each row's index among them, -1 for none."""
@@ -309,7 +308,7 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.KIND, _kind_names(rows[-1], DEVICE_KINDS, strings))
     built.texts(C.NAME, (index, strings.encoded.of(found)))
     copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
-    _add_copy_ends(built, copy, [names.copy_ends(name) for name in strings.decoded.of(found[copied])])
+    _add_copy_ends(built, copy, [columns.copy_ends(name) for name in strings.decoded.of(found[copied])])
     return built.batch()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto import names
+from tracekit.ingest.kineto import columns
 from tracekit.ingest.kineto.scan.codegen.grammar import span_length, span_start, unescaped_end
 from tracekit.ingest.kineto.scan.codegen.intrinsics import MIX, WORD, byte, compiled, equal, peek, poke, word
 from tracekit.ingest.kineto.scan.layout import (
@@ -61,7 +61,7 @@ _TYPE, _INDEX, _BYTES = SLOT.device_type, SLOT.device_id, SLOT.alloc_bytes
 _X, _I, _OLD_I, _C = (ord(phase) for phase in "XiIC")
 _IGNORED_PHASES = np.array([chr(code) in "MstfR" for code in range(256)])
 _MAX_ESCAPE = len("\\u005b")  # the most bytes of a character that could be written as one
-_MEMORY_EVENT = int.from_bytes(names.MEMORY_EVENT.encode(), "little")
+_MEMORY_EVENT = int.from_bytes(columns.MEMORY_EVENT.encode(), "little")
 _NO_CODE = _NO_ROW = -1
 
 

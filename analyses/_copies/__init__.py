@@ -1,1 +1,0 @@
-"""Copies between host and device, for `h2d_copies`, `d2h_copies` and `pinned_memory`."""

@@ -1,1 +1,0 @@
-"""Launch calls and their delays, for `launch_latency`."""

@@ -1,1 +1,0 @@
-"""Grids, blocks and occupancy limits, for `launch_config`."""

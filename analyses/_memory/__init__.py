@@ -1,1 +1,0 @@
-"""Allocator events, for `memory`."""

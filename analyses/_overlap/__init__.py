@@ -1,1 +1,0 @@
-"""Exposed and overlapped time, for `overlap`."""

@@ -1,1 +1,0 @@
-"""Dependences of host and device intervals, for `critical_path`."""

@@ -1,1 +1,0 @@
-"""Measures of ranks and matched collectives, for `ranks`."""

@@ -1,1 +1,0 @@
-"""Work, traffic and device peaks, for `roofline`."""

@@ -1,1 +1,0 @@
-"""Samples, tables and findings of `utilization`."""

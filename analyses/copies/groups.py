@@ -1,0 +1,351 @@
+"""Overlap of copies with kernels and opaque graphs, per device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Column, Remark, TableSpec
+from tracekit.analysis.savings import budget
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.run import busy
+from tracekit.schema import C, CopyKind, DeviceKind
+
+from ..shared import groups as shared_groups
+from ..shared.common import (
+    DEVICE,
+    NO_STEPS,
+    RANK,
+    STEP,
+    ints,
+    segments_by,
+    share,
+    spans,
+    union_by,
+    worst_devices,
+)
+from ..shared.hosts import NO_SOURCE
+from .causes import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
+from .reading import (
+    BLOCKED_NS,
+    CALL_START_NS,
+    EXPOSED_NS,
+    KEYS,
+    MEMORY,
+    OP,
+    OUTER,
+    SOURCE,
+    code_by,
+    counted,
+    described,
+    read,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+
+class Hiding:
+    """Unions of kernels and opaque graphs per device, which overlap copies."""
+
+    def __init__(self, run: Run) -> None:
+        frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+        hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
+        self.unions: dict[Any, Union] = {
+            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(list(KEYS), sort=True)
+        }
+
+    def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
+        """Exposed length of the union of each group's intervals, summed over devices."""
+        total = np.zeros(groups, np.int64)
+        for place, at in frame.groupby(list(KEYS), sort=True).indices.items():
+            lane, start, end = segments_by(codes[at], *spans(frame.iloc[at]))
+            union = self.unions.get(place, intervals.EMPTY)
+            np.add.at(total, lane, end - start - covered(union, start, end))
+        return total
+
+    def starved(self, copies: pd.DataFrame) -> int:
+        """Upper bound of how much earlier kernels could run if the host were not blocked in these copies.
+
+        For each gap between kernels in which copies end: the minimum of the time the host was blocked in them
+        and the gap since the first of their calls. The device of each rank with the largest sum counts.
+        """
+        known = copies[copies[BLOCKED_NS].notna()]
+        codes, _ = code_by(known, KEYS)
+        places = known[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
+        waited = [
+            _starved(known[codes == number], *self.unions.get(place, intervals.EMPTY))
+            for number, place in enumerate(places.itertuples(index=False, name=None))
+        ]
+        return worst_devices(places, waited)
+
+    def exposed(self, frame: pd.DataFrame) -> int:
+        """Exposed length of the union of these intervals, on the device of each rank with most of it."""
+        codes, count = code_by(frame, KEYS)
+        places = frame[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
+        return worst_devices(places, self.exposed_by(frame, codes, count))
+
+
+def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
+    """Upper bound for copies of one device and the union of its kernels."""
+    if not len(start):
+        return 0
+    ended = spans(rows)[1]
+    before = np.searchsorted(start, ended, side="right") - 1
+    idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
+    table = pd.DataFrame(
+        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
+    )
+    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
+    at = gaps.index.to_numpy(dtype=np.int64)
+    length = start[at + 1] - np.maximum(end[at], ints(gaps, "call"))
+    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())
+
+
+RATE = "gb_per_s"
+NEEDED = "needed_bytes"
+_UNKNOWN = -1
+
+COPIES = Column("copies", "count", "number of copies")
+BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing if the size of one is unknown")
+SUM = Column("sum_ns", "ns", "Σ of durations, overlaps counted twice")
+UNION = Column("union_ns", "ns", "time at least one of them ran, per device and summed")
+EXPOSED = Column(EXPOSED_NS, "ns", "the part of the union that no kernel or opaque graph overlaps")
+GB_PER_S = Column(RATE, "GB/s", "bytes over Σ of durations, 10⁹ bytes per second")
+BLOCKED = Column(
+    BLOCKED_NS, "ns", "Σ of the launching calls and of the waits directly after them inside the same op"
+)
+PER_STEP = (RANK, DEVICE, STEP, COPIES, BYTES, SUM, UNION, EXPOSED, GB_PER_S)
+
+GROUPS = (
+    Column(OP, "", "innermost op that launched them"),
+    Column("bytes_each", "bytes", "bytes of each copy"),
+    Column(MEMORY, "", "memory of the host side: pageable, pinned, unified or unknown"),
+    COPIES,
+    Column("copies_per_step", "", "those of profiled steps over the profiled steps of all ranks"),
+    BYTES,
+    SUM,
+    Column("median_ns", "ns", "lower median of the durations"),
+    GB_PER_S,
+    BLOCKED,
+    EXPOSED,
+    Column(C.INPUT_SHAPES, "", "shapes of that op's inputs"),
+    Column(C.INPUT_DTYPES, "", "dtypes of that op's inputs, as the profiler names them"),
+    Column(SOURCE, "", "user's source line; empty if no stack was recorded"),
+    Column(OUTER, "", "outermost op around it"),
+    Column("first_row", "", "device row of the first copy"),
+)
+SIZES = TableSpec(
+    "sizes",
+    "By size, in powers of two; a last row without bounds holds copies of unknown size",
+    (
+        Column("from_bytes", "bytes", "minimum size, inclusive"),
+        Column("to_bytes", "bytes", "maximum size, exclusive"),
+        COPIES,
+        BYTES,
+        SUM,
+    ),
+)
+
+
+NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
+NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
+
+
+def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
+    """Notes on missing data, and how to record it."""
+    holds = {
+        NO_STEPS: not steps,
+        NO_BYTES: copies[C.BYTES].isna().any(),
+        NO_STACKS: (copies[SOURCE] == NO_SOURCE).all(),
+    }
+    return tuple(note for note, true in holds.items() if true)
+
+
+def sums(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
+    """Exact sums by group, missing if a value of the group is missing."""
+    values = frame[column].astype("Int64")
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, codes, values.fillna(0).to_numpy(dtype=np.int64))
+    incomplete = np.zeros(groups, bool)
+    incomplete[codes[values.isna().to_numpy(dtype=bool)]] = True
+    return pd.Series(total, dtype="Int64").mask(incomplete)
+
+
+def rate(size: pd.Series, duration: pd.Series) -> pd.Series:
+    """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
+    known = size.notna()
+    whole = duration.where(known & (duration > 0), 0).fillna(0)
+    return pd.Series(share(size.fillna(0).to_numpy(np.float64), whole.to_numpy(dtype=np.int64)), size.index)
+
+
+def totals(frame: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
+    """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one."""
+    codes, groups = code_by(frame, keys)
+    _, first = np.unique(codes, return_index=True)
+    table = frame[list(keys)].iloc[first].reset_index(drop=True)
+    lanes = frame.groupby(list(KEYS)).ngroup().to_numpy().astype(np.int64)
+    wide = int(lanes.max()) + 1 if len(lanes) else 1
+    unions = union_by(codes * wide + lanes, groups * wide, *spans(frame)).reshape(groups, wide).sum(axis=1)
+    table["copies"] = np.bincount(codes, minlength=groups).astype(np.int64)
+    table[C.BYTES] = sums(frame, codes, groups, C.BYTES)
+    table["sum_ns"] = sums(frame, codes, groups, C.DUR_NS).astype(np.int64)
+    table["union_ns"] = unions.astype(np.int64)
+    table[EXPOSED_NS] = hiding.exposed_by(frame, codes, groups)
+    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    return table
+
+
+def per_step(frame: pd.DataFrame, hiding: Hiding, extra: Sequence[str]) -> pd.DataFrame:
+    """One row per rank, device and step, copies outside of steps last; with sums of further columns."""
+    keys = [C.RANK, C.DEVICE, C.STEP]
+    table = totals(frame, keys, hiding)
+    codes, groups = code_by(frame, keys)
+    for column in extra:
+        table[column] = sums(frame, codes, groups, column)
+    return table
+
+
+def group_table(frame: pd.DataFrame, hiding: Hiding, steps: int) -> pd.DataFrame:
+    """Group copies by launching op, size, memory, shapes, dtypes and source line; largest sum first.
+
+    Args:
+        frame: Described copies.
+        hiding: Unions of kernels and graphs.
+        steps: Profiled steps of all ranks; 0 where none are marked.
+    """
+    keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
+    keys = [OP, "bytes_each", MEMORY, C.INPUT_SHAPES, C.INPUT_DTYPES, SOURCE, OUTER]
+    table = shared_groups.by(keyed, keys).rename(columns={"count": "copies"})
+    codes, count = code_by(keyed, keys)
+    _, first = np.unique(codes, return_index=True)
+    inside = np.bincount(codes[keyed[C.STEP].notna().to_numpy(dtype=bool)], minlength=count)
+    more = keyed[keys].iloc[first].reset_index(drop=True)
+    more["copies_per_step"] = inside / steps if steps else np.full(count, np.nan)
+    more[EXPOSED_NS] = hiding.exposed_by(keyed, codes, count)
+    more[BLOCKED_NS] = sums(keyed, codes, count, BLOCKED_NS)
+    more["first_row"] = ints(keyed, C.ROW_ID)[first]
+    table = table.merge(more, on=keys, how="left", validate="1:1")
+    known = table["bytes_each"] != _UNKNOWN
+    table["bytes_each"] = table["bytes_each"].astype("Int64").where(known)
+    table[C.BYTES] = table["bytes_each"] * table["copies"]
+    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    return table[[column.name for column in GROUPS]]
+
+
+def sizes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Histogram by powers of two, with separate rows for sizes of 0 and unknown sizes."""
+    known = frame[C.BYTES].notna().to_numpy(dtype=bool)
+    size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
+    power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)
+    power = np.where(known, power, 64)
+    codes, count = code_by(frame.assign(power=power), ["power"])
+    powers = np.unique(power)
+    lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)
+    upper = np.where(powers >= 0, 2 << np.clip(powers, 0, 61), 1).astype(np.int64)
+    missing = powers == 64
+    return pd.DataFrame(
+        {
+            "from_bytes": pd.Series(lower, dtype="Int64").mask(missing),
+            "to_bytes": pd.Series(upper, dtype="Int64").mask(missing),
+            "copies": np.bincount(codes, minlength=count).astype(np.int64),
+            C.BYTES: sums(frame, codes, count, C.BYTES),
+            "sum_ns": sums(frame, codes, count, C.DUR_NS).astype(np.int64),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of copies of a run, per step.
+
+    Attributes:
+        shape: Shape of the copied tensor, empty if unknown.
+        dtype: Its dtype as the profiler names it, empty if unknown.
+        size: Bytes of each copy, None if unknown.
+        function: The source line without its number.
+        rows: Device rows of the longest copies.
+    """
+
+    op: str
+    shape: str
+    dtype: str
+    elements: int
+    item: int
+    size: int | None
+    memory: str
+    function: str
+    source: str
+    copies: float
+    bytes: int | None
+    sum_ns: int
+    exposed_ns: int
+    rate: float | None
+    rows: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions as text."""
+        return tuple(self.shape.strip("[]").split(",")) if self.shape else ()
+
+
+def groups(run: Run) -> list[Group]:
+    """Group the copies of a run, in the order of their first copy in a step."""
+    steps = budget(run)
+    copies = counted(with_tensors(described(run, read(run, CopyKind.H2D))), marked=steps.marked)
+    if copies.empty:
+        return []
+    place = copies.groupby([C.RANK, C.STEP], dropna=False).cumcount()
+    copies = copies.assign(place=place).reset_index(drop=True)
+    for column in (SHAPE, DTYPE):
+        copies[column] = copies[column].astype(object).where(copies[column].notna(), "")
+    copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
+    codes, count = code_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
+    exposed = Hiding(run).exposed_by(copies, codes, count)
+    took = sums(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
+    places = copies.groupby(codes, sort=True)["place"].min().to_numpy()
+    longest = _longest(copies, codes)
+    first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")
+    number = np.bincount(codes, minlength=count)
+    found = [
+        _group(one, longest[at], int(number[at]), int(took[at]), int(exposed[at]), steps.steps)
+        for at, one in enumerate(first)
+    ]
+    return [found[at] for at in np.lexsort((np.arange(count), places))]
+
+
+def _longest(copies: pd.DataFrame, codes: Ints) -> list[list[int]]:
+    """Rows of the longest copies of each group, at most `EVIDENCE_ROWS`."""
+    row, duration = ints(copies, C.ROW_ID), ints(copies, C.DUR_NS)
+    order = np.lexsort((row, -duration, codes))
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    return [part[:EVIDENCE_ROWS].tolist() for part in np.split(row[order], ends)]
+
+
+def _group(one: dict[Any, Any], rows: list[int], count: int, took: int, exposed: int, steps: int) -> Group:
+    size = int(one["size"]) if one["size"] != _UNKNOWN else None
+    line = str(one[SOURCE])
+    return Group(
+        op=str(one[OP]),
+        shape=str(one[SHAPE]),
+        dtype=str(one[DTYPE]),
+        elements=int(one[ELEMENTS]) if one[SHAPE] else 0,
+        item=int(one[ITEM]) if one[SHAPE] else 0,
+        size=size,
+        memory=str(one[MEMORY]),
+        function=line.partition("(")[0] + line.partition(")")[2],
+        source=line,
+        copies=count / steps,
+        bytes=None if size is None else size * count // steps,
+        sum_ns=took // steps,
+        exposed_ns=exposed // steps,
+        rate=None if size is None or not took else size * count / took,
+        rows=tuple(rows),
+    )

@@ -1,0 +1,445 @@
+"""Device side of the critical path: the dependencies of each interval on a stream.
+
+An interval has three dependencies: the end of the previous interval on its stream (queue), the arrival of its
+launch at the device (launch), and the end of the interval its stream waits for (wait). The last one is
+binding. A launch is assumed to arrive one *latency* after the start of its call, at the latest when the
+interval starts; the latency is the lower median of (device start − call start) over launches into an empty
+stream. A wait is assumed for a `StreamWaitEvent` call between the previous launch and its own; the awaited
+interval is not recorded, so it is the last one to end on another stream of the device among those launched
+before that call. Within one graph replay, an interval waits for the last of the graph's intervals to end on
+another stream.
+
+An interval that starts while the previous one on its stream still runs (programmatic dependent launch)
+depends on that one, from its own start on.
+
+A sync call waits for work launched before it started: on the stream that the profiler recorded with it, else
+on all streams of the rank. The target of the wait is the last of that work to end by the end of the call. A
+copy blocks its call if one side is pageable memory or the call is not asynchronous, and the copy ended before
+the call did. Freeing memory also waits for a busy device.
+
+A top-level interval of a backward thread depends on the main thread if that was idle from before the interval
+started, when the backward thread was idle, until it ended. The next work of the main thread depends on the
+last such interval that started and ended while the main thread was idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs.run import busy
+from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
+
+from ..shared.common import NO_PARENT, ints, known
+from .host import FAR, KINDS, SYNC, present
+
+if TYPE_CHECKING:
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .host import Bools, Host, Small
+
+
+NONE, QUEUE, LAUNCH, WAIT = range(4)
+WAIT_ROW = "Stream Wait Event"
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.STREAM,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.LAUNCH_ROW,
+    C.OP_ROW,
+    C.SRC_MEMORY,
+    C.DST_MEMORY,
+)
+_KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.SRC_MEMORY, C.DST_MEMORY)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Busy intervals of one rank, by stream and end.
+
+    Attributes:
+        frame: Further columns of their rows, in this order.
+        lane: Number of the stream each is on, over all devices.
+        bounds: First interval of each lane, and the number of intervals at the end.
+        lanes: Device and stream of each lane.
+        start: Starts.
+        end: Ends.
+        call: Position of the launching call among the host's rows, -1 if unknown.
+        thread: Thread of that call, -1 if unknown.
+        called: Start of that call, else of the interval.
+        previous: Previous interval on its stream, -1 if there is none.
+        waited: Interval its stream waited for, -1 without a wait.
+        binding: Binding dependency: `QUEUE`, `LAUNCH` or `WAIT`; `NONE` if unknown.
+        latency: Assumed time from the start of its call until the launch arrives at the device.
+        syncs: Recorded rows of the streams that calls waited for.
+    """
+
+    frame: pd.DataFrame
+    lane: Ints
+    bounds: Ints
+    lanes: list[tuple[int, int]]
+    start: Ints
+    end: Ints
+    call: Ints
+    thread: Ints
+    called: Ints
+    previous: Ints
+    waited: Ints
+    binding: Ints
+    latency: Ints
+    syncs: pd.DataFrame
+
+    def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
+        """Last interval of a lane that was launched and has ended by then, -1 if there is none."""
+        low, high = self.bounds[lane], self.bounds[lane + 1]
+        called = np.maximum.accumulate(self.called[low:high])
+        ended = np.searchsorted(self.end[low:high], ended_by, side="right")
+        at = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
+        return np.where(at >= 0, low + at, NO_PARENT)
+
+
+def ranks(run: Run) -> list[int]:
+    """Ranks with device intervals."""
+    return sorted(int(rank) for rank in busy(run, [C.RANK])[C.RANK].unique())
+
+
+def read(run: Run, rank: int, host: Host) -> Device:
+    """Read the intervals of one rank with their dependencies."""
+    kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
+    frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
+    is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
+    syncs, frame = frame[is_sync], frame[~is_sync]
+    device = frame[C.DEVICE].to_numpy(np.int64)
+    stream = known(frame[C.STREAM])
+    lane, lanes = _lanes(device, stream)
+    start = ints(frame, C.START_NS)
+    end = start + ints(frame, C.DUR_NS)
+    order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
+    call = host.position(known(frame[C.LAUNCH_ROW]))[order]
+    frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
+    called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
+    thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
+    bounds = np.searchsorted(lane, np.arange(len(lanes) + 1))
+    unbound = Device(
+        frame=frame.reset_index(drop=True),
+        lane=lane,
+        bounds=bounds,
+        lanes=lanes,
+        start=start,
+        end=end,
+        call=call,
+        thread=thread,
+        called=called,
+        previous=_previous(bounds, start, end, ints(frame, C.ROW_ID)),
+        waited=np.full(len(start), NO_PARENT),
+        binding=np.zeros(len(start), np.int64),
+        latency=np.zeros(len(start), np.int64),
+        syncs=syncs,
+    )
+    return _bound(unbound, host)
+
+
+def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+    """Lane number of each interval, and device and stream of each lane."""
+    place, devices = pd.factorize(device, sort=True)
+    own, streams = pd.factorize(stream, sort=True)
+    lane, pairs = pd.factorize(place * len(streams) + own, sort=True)
+    return lane, [(int(devices[at // len(streams)]), int(streams[at % len(streams)])) for at in pairs]
+
+
+def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
+    """Last interval on the lane that ended by each start, or the previous one if it still runs.
+
+    Ties are resolved by position.
+    """
+    found = np.full(len(start), NO_PARENT)
+    for low, high in pairwise(bounds.tolist()):
+        at = np.searchsorted(end[low:high], start[low:high], side="right") - 1
+        at = np.minimum(at, np.arange(high - low) - 1)
+        found[low:high] = np.where(at >= 0, low + at, NO_PARENT)
+        order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
+        running = end[order[:-1]] > start[order[1:]]
+        running &= end[found[order[1:]]] < start[order[1:]]
+        running |= (end[order[:-1]] > start[order[1:]]) & (found[order[1:]] < 0)
+        found[order[1:][running]] = order[:-1][running]
+    return found
+
+
+def ended(device: Device, which: Ints) -> Ints:
+    """End of each of these intervals, `-FAR` for none."""
+    return np.where(which >= 0, device.end[which], -FAR)
+
+
+def _bound(device: Device, host: Host) -> Device:
+    """Add the dependencies to the intervals."""
+    start, launched = device.start, device.call >= 0
+    queued = np.minimum(ended(device, device.previous), start)
+    elapsed = start - device.called
+    empty = launched & (queued <= device.called) & (elapsed >= 0)
+    _, first = np.unique(device.call[empty], return_index=True)
+    seen = np.sort(elapsed[empty][first])
+    typical = int(seen[(len(seen) - 1) // 2]) if len(seen) else FAR
+    latency = np.minimum(elapsed, typical)
+    reached = np.where(launched, device.called + latency, -FAR)
+    waited = _waited(device, host)
+    released = ended(device, waited)
+    binding = np.where(queued > -FAR, QUEUE, NONE)
+    binding = np.where(reached > queued, LAUNCH, binding)
+    binding = np.where(released > np.maximum(queued, reached), WAIT, binding)
+    latency = np.where(binding == LAUNCH, elapsed, latency)
+    return Device(**{**vars(device), "waited": waited, "binding": binding, "latency": latency})
+
+
+def _waited(device: Device, host: Host) -> Ints:
+    """Interval that each interval's stream waited for, derived from the calls."""
+    found = np.full(len(device.start), NO_PARENT)
+    calls = np.flatnonzero(host.waits)
+    named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
+    if len(named):
+        _with_stream(device, host, named, found)
+    elif len(calls):
+        _without_stream(device, host, calls, found)
+    _within_graphs(device, found)
+    return found
+
+
+def _within_graphs(device: Device, found: Ints) -> None:
+    """For intervals launched by one call on several lanes: the last one to end on another lane."""
+    lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
+    spread = lanes.min() != lanes.max()
+    calls = spread.index[spread].to_numpy(np.int64)
+    rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (found < 0))
+    best = np.full(len(rows), NO_PARENT)
+    for lane in np.unique(device.lane[rows]):
+        low, high = device.bounds[lane], device.bounds[lane + 1]
+        at = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
+        fits = (at >= low) & (device.lane[rows] != lane) & (device.call[at] == device.call[rows])
+        one = np.where(fits, at, NO_PARENT)
+        best = np.where(ended(device, one) > ended(device, best), one, best)
+    found[rows] = best
+
+
+def _with_stream(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
+    """Waits with a recorded stream."""
+    call = host.position(named[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    stream = named[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    place = named[C.DEVICE].to_numpy(np.int64)
+    for lane, (number, own) in enumerate(device.lanes):
+        mine = np.sort(call[(call >= 0) & (stream == own) & (place == number)])
+        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
+        _follow(device, host, mine, rows, found)
+
+
+def _without_stream(device: Device, host: Host, calls: Ints, found: Ints) -> None:
+    """Waits without a recorded stream, which apply to the next launch of the thread."""
+    for lane in range(len(device.lanes)):
+        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
+        _follow(device, host, calls, rows, found)
+
+
+def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) -> None:
+    """Set the wait of intervals launched after one of these calls and before others on the lane."""
+    rows = rows[device.call[rows] >= 0]
+    if not len(calls) or not len(rows):
+        return
+    at = np.searchsorted(calls, device.call[rows]) - 1
+    wait = calls[np.maximum(at, 0)]
+    before = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
+    seen: Bools = (at >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
+    seen &= host.start[wait] >= before
+    rows, wait = rows[seen], wait[seen]
+    if not len(rows):
+        return
+    lane = int(device.lane[rows[0]])
+    best = np.full(len(rows), NO_PARENT)
+    for other, (number, _) in enumerate(device.lanes):
+        if other != lane and number == device.lanes[lane][0]:
+            one = device.last(other, device.start[rows], host.start[wait])
+            best = np.where(ended(device, one) > ended(device, best), one, best)
+    found[rows] = best
+
+
+@dataclass(frozen=True)
+class Joins:
+    """Waits of host threads, by thread and end.
+
+    Attributes:
+        thread: Thread that waits.
+        end: End of the wait.
+        source_thread: Thread it depends on: its own, or the one that hands over to it.
+        source: Time on that thread it depends on.
+        target: Last interval to end of those it waited for, -1 for a thread or none.
+        is_call: Whether it is a sync call or a blocking copy, not a thread.
+        bound: Whether it actually waited: the target ended after the call started.
+        cost: Time from the later of arrival and the target's end until the end of the wait.
+        pairs: Join and interval of every dependency on the device.
+    """
+
+    thread: Small
+    end: Ints
+    source_thread: Small
+    source: Ints
+    target: Ints
+    is_call: Bools
+    bound: Bools
+    cost: Ints
+    pairs: tuple[Ints, Ints]
+
+    def last(self, thread: Small, by: Ints, *, bound: bool) -> Ints:
+        """Last join of a thread that ended by each instant, -1 if there is none."""
+        found = np.full(len(by), NO_PARENT)
+        rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))
+        for lane in present(self.thread[rows]):
+            low, high = np.searchsorted(self.thread[rows], [lane, lane + 1])
+            on_lane = thread == lane
+            at = np.searchsorted(self.end[rows[low:high]], by[on_lane], side="right") - 1
+            found[on_lane] = np.where(at >= 0, rows[low + np.maximum(at, 0)], NO_PARENT)
+        return found
+
+
+def find(host: Host, device: Device) -> Joins:
+    """Find all waits of a rank's threads."""
+    call, pairs, target = _calls(host, device)
+    handovers = _handovers(host)
+    called, returned = host.start[call], host.end[call]
+    cost = returned - np.maximum(ended(device, target), called)
+    zeros = np.zeros(len(handovers[0]), np.int64)
+    thread = np.concatenate((host.thread[call], handovers[0]))
+    end = np.concatenate((returned, handovers[1]))
+    order = np.lexsort((np.concatenate((-called, zeros)), end, thread))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    number, interval = place[pairs[0]], pairs[1]
+    sorted_pairs = np.lexsort((interval, number))
+    return Joins(
+        thread=thread[order],
+        end=end[order],
+        source_thread=np.concatenate((host.thread[call], handovers[2]))[order],
+        source=np.concatenate((called, handovers[3]))[order],
+        target=np.concatenate((target, zeros - 1))[order],
+        is_call=(np.arange(len(order)) < len(call))[order],
+        bound=np.concatenate((ended(device, target) > called, zeros == 0))[order],
+        cost=np.concatenate((cost, handovers[1] - handovers[3]))[order],
+        pairs=(number[sorted_pairs], interval[sorted_pairs]),
+    )
+
+
+def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
+    """Waiting calls by thread and end, with all intervals they waited for, and the last of these."""
+    waits = np.flatnonzero(((host.kind == KINDS.index(SYNC)) | host.frees) & (host.end > host.start))
+    copies = _blocking(host, device)
+    call = np.concatenate((waits, device.call[copies]))
+    numbers, intervals = [np.arange(len(waits), len(call))], [copies]
+    lanes = _lanes_waited_for(host, device, waits)
+    for lane in range(len(device.lanes)):
+        selected = np.flatnonzero(np.isin(lanes, (-1, lane)))
+        found = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
+        numbers.append(selected[found >= 0])
+        intervals.append(found[found >= 0])
+    pairs = np.concatenate(numbers), np.concatenate(intervals)
+    target = _latest(len(call), pairs, device)
+    keep = _newest(call, pairs, host, target)
+    waited = ~host.frees[call] | (ended(device, target) > host.start[call])
+    keep &= waited[pairs[0]]
+    number = np.cumsum(waited) - 1
+    return call[waited], (number[pairs[0][keep]], pairs[1][keep]), target[waited]
+
+
+def _blocking(host: Host, device: Device) -> Ints:
+    """Copies that blocked their call."""
+    frame, call = device.frame, device.call
+    copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool) & (call >= 0)
+    pageable = (frame[C.SRC_MEMORY] == Memory.PAGEABLE) | (frame[C.DST_MEMORY] == Memory.PAGEABLE)
+    rows = np.flatnonzero(copy)
+    at = call[rows]
+    within = (device.end[rows] <= host.end[at]) & (device.start[rows] >= host.start[at])
+    nonempty = host.end[at] > host.start[at]
+    rows = rows[within & nonempty & (pageable.to_numpy(bool)[rows] | ~host.asynchronous[at])]
+    _, last = np.unique(call[rows][::-1], return_index=True)
+    return rows[::-1][last]
+
+
+def _lanes_waited_for(host: Host, device: Device, waits: Ints) -> Ints:
+    """Lane each sync call waited for if recorded, else -1 for all lanes."""
+    lanes = np.full(len(waits), -1)
+    own = device.syncs[matches(device.syncs[C.NAME], r"^Stream Sync")]
+    call = host.position(own[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    place, stream = own[C.DEVICE].to_numpy(np.int64), own[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    for lane, (number, one) in enumerate(device.lanes):
+        lanes[np.isin(waits, call[(call >= 0) & (place == number) & (stream == one)])] = lane
+    return lanes
+
+
+def _latest(count: int, pairs: tuple[Ints, Ints], device: Device) -> Ints:
+    """Interval of each join that ended last; the first one for equal ends."""
+    target = np.full(count, NO_PARENT)
+    order = np.lexsort((-pairs[1], device.end[pairs[1]], pairs[0]))
+    target[pairs[0][order]] = pairs[1][order]
+    return target
+
+
+def _newest(call: Ints, pairs: tuple[Ints, Ints], host: Host, target: Ints) -> Bools:
+    """Whether each dependency is new to the thread; others already hold by an earlier join."""
+    number, interval = pairs
+    order = np.lexsort((host.end[call[number]], interval, host.thread[call[number]]))
+    thread, what = host.thread[call[number]][order], interval[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (thread[1:] != thread[:-1]) | (what[1:] != what[:-1])
+    keep: Bools = np.empty(len(order), np.bool_)
+    keep[order] = new
+    keep |= target[number] == interval
+    return keep
+
+
+def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
+    """Thread, time, source thread and source time of handovers between main and backward threads."""
+    parts = [_between(host, int(lane)) for lane in np.flatnonzero(host.backward)]
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return none, none, none, none
+    thread, time, before, at = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((-at, time, thread))
+    first = np.ones(len(order), np.bool_)  # of several awaited threads, the last one to finish counts
+    first[1:] = (thread[order][1:] != thread[order][:-1]) | (time[order][1:] != time[order][:-1])
+    selected = order[first]
+    return thread[selected], time[selected], before[selected], at[selected]
+
+
+def _between(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Handovers in both directions between main and a backward thread; equal times are separated by 1 ns."""
+    slices, main = host.slices, host.main
+    top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))
+    first, done = host.start[top], np.maximum.accumulate(host.end[top])
+    low, high = slices.bounds[main], slices.bounds[main + 1]
+    begin, end = slices.cuts[low : high - 1], slices.cuts[low + 1 : high]
+    over = np.searchsorted(slices.cuts[low:high], first, side="right") - 1
+    called = slices.cuts[low + over]
+    idle = np.concatenate(([-FAR], done[:-1]))
+    starts = (called > idle) & (slices.ends(low + over) >= host.end[top])
+    last = np.searchsorted(done, end, side="right") - 1
+    resumes = np.flatnonzero((last >= 0) & (begin > -FAR) & (first[last] >= begin))
+    counts = [int(starts.sum()), len(resumes)]
+    return (
+        np.repeat(np.array([other, main]), counts),
+        np.concatenate((first[starts], end[resumes])),
+        np.repeat(np.array([main, other]), counts),
+        np.concatenate(
+            (
+                np.minimum(called[starts], first[starts] - 1),
+                np.minimum(done[last[resumes]], end[resumes] - 1),
+            )
+        ),
+    )

@@ -1,0 +1,286 @@
+"""Host side of the critical path: the activity of each thread of a rank over time, as arrays.
+
+Every thread is cut at the starts and ends of its intervals. A *slice* is the time between two neighboring
+cuts and belongs to the innermost interval that covers it, so the slices of a thread partition its time
+exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.ingest import nesting
+from tracekit.schema import MARKER, C, HostKind, Phase
+
+from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
+from ..shared.host_lines import LazyColumns, by_thread, moved, per_run, picked
+from ..shared.hosts import NO_OP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from ..shared.host_lines import Coded
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Small: TypeAlias = npt.NDArray[np.integer[Any]]
+"""Integers of fewer than 8 bytes, to save memory for millions of rows."""
+
+LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
+    "launch call",
+    "runtime call",
+    "sync call",
+    "CPU op",
+    "CPU outside ATen ops",
+    "profiler overhead",
+)
+KINDS = (LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER)
+_BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
+_WAIT_EVENT = r"(?i)StreamWaitEvent"
+_ASYNC = r"(?i)async"
+_FREE = r"^(?:cuda|hip)Free(?:Host)?$"
+"""Calls that wait for a busy device, although they are not named sync calls."""
+_READ = (C.ROW_ID, C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.PHASE)
+_KIND_CODES = {
+    HostKind.RUNTIME: KINDS.index(RUNTIME),
+    HostKind.SYNC: KINDS.index(SYNC),
+    HostKind.OP: KINDS.index(OP),
+    HostKind.OVERHEAD: KINDS.index(PROFILER),
+}
+_BLOCK = 1 << 18
+"""Starts per block that are merged with ends, so that arrays fit the CPU cache."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Rows of one rank by thread, start and descending end; positions refer to this order.
+
+    Attributes:
+        row_id: Id of each row.
+        thread: Number of its thread.
+        start: Starts.
+        end: Ends.
+        parent: Position of the innermost enclosing row, -1 at the top.
+        kind: Index into `KINDS`.
+        label: Index into `labels` of the innermost op or annotation at the row.
+        labels: Names of ops and annotations; the last is `NO_OP`.
+        waits: Whether each row is a stream-wait-event call.
+        frees: Whether each row is a call that frees memory, which waits for the device.
+        asynchronous: Whether each row is an asynchronous call by name.
+        backward: Whether each thread runs the backward pass.
+        main: The thread that marks the steps, else the one with most launches outside the backward pass.
+    """
+
+    row_id: Ints
+    thread: Small
+    start: Ints
+    end: Ints
+    parent: Small
+    kind: Small
+    label: Small
+    labels: list[str]
+    waits: Bools
+    frees: Bools
+    asynchronous: Bools
+    backward: Bools
+    main: int
+
+    @cached_property
+    def slices(self) -> Slices:
+        """Slices of all threads."""
+        return _sliced(self)
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.row_id)
+
+    def position(self, row_ids: Ints) -> Ints:
+        """Positions of rows with these ids, -1 for absent ones."""
+        return self._places.of(row_ids)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of all threads, thread by thread: slice `i` ends where `i + 1` of its thread starts.
+
+    Attributes:
+        bounds: First slice of each thread, and the number of slices at the end.
+        cuts: Starts, `-FAR` for the first of a thread, and an additional `-FAR` after the last.
+        row: Position of the innermost row, -1 if there is none.
+    """
+
+    bounds: Ints
+    cuts: Ints
+    row: Small
+
+    def at(self, thread: Small, times: Ints) -> Ints:
+        """Slice of a thread that covers each instant; ends are exclusive."""
+        found = np.zeros(len(times), np.int64)
+        for lane in present(thread):
+            low, high = self.bounds[lane], self.bounds[lane + 1]
+            on_lane = thread == lane
+            inner = np.searchsorted(self.cuts[low:high], times[on_lane], side="right") - 1
+            found[on_lane] = low + np.maximum(inner, 0)
+        return found
+
+    def starts(self, number: Small) -> Ints:
+        """Starts of slices, unbounded for the first of a thread."""
+        return self.cuts[number]
+
+    def ends(self, number: Small) -> Ints:
+        """Ends of slices, unbounded for the last of a thread."""
+        following = self.cuts[number + 1]
+        return np.where(following == -FAR, FAR, following)
+
+
+def present(thread: Small) -> list[int]:
+    """Numbers of the threads that occur, without sorting; -1 is none.
+
+    Example:
+        >>> present(np.array([3, -1, 0, 3]))
+        [0, 3]
+    """
+    return [int(lane) for lane in np.flatnonzero(np.bincount(thread + 1)) - 1 if lane >= 0]
+
+
+FAR = 1 << 61
+"""Time beyond all others, for unbounded slices; sums with it do not overflow."""
+
+
+def read(run: Run, rank: int) -> Host:
+    """Read the host rows of one rank."""
+    others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
+    columns = LazyColumns(run, "host_intervals", _READ, where=others)
+    thread = per_run(_threads, columns.table(C.PID, C.TID))
+    start, length, row_id = (columns.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
+    order = _order(thread, start, length, row_id)
+    thread = thread[order]
+    start, row_id, end = moved(order, [start, row_id, length])
+    end += start
+    del length
+    kinds, names = (columns.coded(name)[order] for name in (C.KIND, C.NAME))
+    backward = columns.coded(C.PHASE).among(Phase.BACKWARD)[order]
+    del order
+    parent = nesting.parents(thread, start, end)
+    kind, own, labels = _described(kinds, names)
+    nearest = nesting.nearest(parent, own >= 0)
+    backward |= names.matching(_BACKWARD)
+    runs_backward = np.zeros(_count(thread), np.bool_)
+    runs_backward[thread[backward]] = True
+    main = _main(thread, names.matching(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
+    runs_backward[main] = False
+    return Host(
+        row_id=row_id,
+        thread=thread,
+        start=start,
+        end=end,
+        parent=parent,
+        kind=kind,
+        label=picked(np.append(own, own.dtype.type(len(labels) - 1)), nearest),
+        labels=labels,
+        waits=names.matching(_WAIT_EVENT),
+        frees=names.matching(_FREE),
+        asynchronous=names.matching(_ASYNC),
+        backward=runs_backward,
+        main=main,
+    )
+
+
+def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
+    """Order by thread, start, descending end and id."""
+    return by_thread(thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows])
+
+
+def _threads(pid: Ints, tid: Ints) -> Small:
+    """A small number for each thread of each process."""
+    thread, distinct = pd.factorize((pid << 32) ^ tid, sort=True)
+    found: Small = thread.astype(np.min_scalar_type(-1 - len(distinct)))
+    return found
+
+
+def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
+    """Kind and label of each row, -1 for a row without its own label, and the label names."""
+    kind = np.full(len(kinds.codes), KINDS.index(OUTSIDE), np.int8)
+    for value, code in _KIND_CODES.items():
+        kind[kinds.among(value)] = code
+    launch = names.matching(LAUNCH_PATTERN) & ~names.matching(HOST_FUNCTION_PATTERN)
+    kind[launch & (kind == KINDS.index(RUNTIME))] = KINDS.index(LAUNCH)
+    labelled = kinds.among(HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD)
+    labelled &= ~names.matching(MARKER)
+    label = np.where(labelled, names.codes, names.codes.dtype.type(-1))
+    return kind, label, [*names.texts, NO_OP]
+
+
+def _count(thread: Small) -> int:
+    """Number of threads, at least 1."""
+    return int(thread[-1]) + 1 if len(thread) else 1
+
+
+def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
+    for chosen in (marks, launches & ~backward[thread], launches, np.ones(len(thread), np.bool_)):
+        if chosen.any():
+            return int(np.bincount(thread[chosen]).argmax())
+    return 0
+
+
+def _sliced(host: Host) -> Slices:
+    threads = _count(host.thread)
+    bounds = np.searchsorted(host.thread, np.arange(threads + 1, dtype=host.thread.dtype))
+    size = 2 * len(host.start) + threads + 1
+    cuts, row, filled = np.empty(size, np.int64), np.empty(size, np.int32), 0
+    first = []
+    for low, high in pairwise(bounds.tolist()):
+        first.append(filled)
+        cuts[filled], row[filled] = -FAR, NO_PARENT
+        filled += 1
+        for time, inside in _cuts(host, slice(low, high)):
+            filled -= int(cuts[filled - 1] == time[0])  # no empty slices
+            cuts[filled : filled + len(time)], row[filled : filled + len(time)] = time, inside
+            filled += len(time)
+    cuts[filled] = -FAR
+    return Slices(bounds=np.array([*first, filled]), cuts=cuts[: filled + 1], row=row[:filled])
+
+
+def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
+    """Yield the distinct cuts of one thread in blocks: time, and innermost row after the cut.
+
+    At equal times starts come after ends; of starts the inner one, of ends the outer one is last.
+    """
+    start, end, parent = host.start[lane], host.end[lane], host.parent[lane]
+    by_end = np.argsort(end, kind="stable")
+    passed = 0
+    for block in range(0, len(start), _BLOCK):
+        rest = block + _BLOCK
+        reached = len(end)
+        if rest < len(start):
+            reached = bisect_right(by_end, start[rest], lo=passed, key=end.__getitem__)
+        ending, starting = by_end[passed:reached], np.arange(block, min(rest, len(start)))
+        ending = ending[end[ending] > start[ending]]
+        starting = starting[end[starting] > start[starting]]
+        ending = ending[_changes(end[ending], before=True)]
+        time = np.concatenate((end[ending], start[starting]))
+        into = np.concatenate((parent[ending], starting.astype(np.int32) + np.int32(lane.start)))
+        order = np.argsort(time, kind="stable")
+        order = order[_changes(time[order], before=False)]
+        if len(order):
+            yield time[order], into[order]
+        passed = reached
+
+
+def _changes(times: Ints, *, before: bool) -> Bools:
+    """Whether each of these sorted times differs from the previous or the next one."""
+    differs = times[1:] != times[:-1]
+    parts = ([True], differs) if before else (differs, [True])
+    found: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
+    return found

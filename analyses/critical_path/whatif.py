@@ -1,0 +1,366 @@
+"""Removed host time: its amount before an instant.
+
+The nodes are the device intervals and the waits of host threads; the host time between two of them is an
+edge weight, so ops and calls that do not wait need no node. Times are computed in one pass in recorded order,
+in exact integers (`_path.longest`): the time of a node is the maximum over its dependencies of their time
+plus the weight. Weights are the recorded ones for binding dependencies, and the minimum for others: zero for
+a stream, the typical latency for a launch. With nothing removed the pass yields the recorded times.
+
+Limits of the model: a launch call that blocked because the queue was full keeps its length, as does the call
+of a pageable copy, which also copies on the host; concurrent kernels do not slow each other down; and other
+ranks are unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered, covered_before
+
+from ..shared.hosts import NO_OP
+from . import device as path_device
+from .host import FAR, KINDS, LAUNCH, SYNC
+from .longest import Longest
+from .walk import ALL_KINDS, COMMUNICATE, MEMCPY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracekit.runs.intervals import Ints, Union
+
+    from .host import Bools, Slices, Small
+    from .walk import Graph, Window
+
+
+BLOCK = 1 << 17
+"""Slices per block, so that intermediate arrays fit the CPU cache."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Removed host time of one candidate, at the queried slices.
+
+    Attributes:
+        before: Removed time before each queried slice.
+        inside: Whether the slice is removed.
+    """
+
+    before: Ints
+    inside: Bools
+
+    def until(self, place: Small, part: Ints) -> Ints:
+        """Removed time before instants, given the part of the slice before each of them."""
+        return self.before[place] + np.where(self.inside[place], part, 0)
+
+
+def removed(slices: Slices, codes: Small, count: int, *, queried: Ints, steps: Union) -> list[Removed]:
+    """Removed time of several candidates in steps, in one pass over the slices.
+
+    Unbounded time of a thread before its first row and after its last is excluded.
+
+    Args:
+        slices: The slices of the host.
+        codes: Candidate number of each host row from 1 on, 0 for none; the last entry is that of time in no
+            row.
+        count: Number of candidates.
+        queried: Sorted numbers of the queried slices.
+        steps: The steps.
+    """
+    before, inside = np.zeros((count, len(queried)), np.int64), np.zeros(len(queried), codes.dtype)
+    totals = [0] * count
+    for first in range(0, len(slices.row) if count else 0, BLOCK):
+        cuts = slices.cuts[first : first + BLOCK + 1]
+        own = codes[slices.row[first : first + BLOCK]]
+        own[(cuts[:-1] == -FAR) | (cuts[1:] == -FAR)] = 0
+        length = np.diff(covered_before(steps, cuts))
+        here = slice(*np.searchsorted(queried, [first, first + BLOCK]))
+        at = queried[here] - first
+        inside[here] = own[at]
+        for number in range(count):
+            removed_ns = np.where(own == number + 1, length, 0)
+            total = np.cumsum(removed_ns)
+            before[number, here] = totals[number] + total[at] - removed_ns[at]
+            totals[number] += int(total[-1])
+    return [Removed(before[number], inside == number + 1) for number in range(count)]
+
+
+if TYPE_CHECKING:
+    Cut = Callable[["_Range"], Ints]
+
+DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
+NOTHING = "nothing"
+LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
+CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
+_NOT_OWN = (LAUNCH, SYNC)
+"""Kinds of host time that are not an op's own."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Measured time span, its end conditions, and the steps in which parts are removed.
+
+    Attributes:
+        window: From the start of the first step to the last end of all, or the capture.
+        host_end: Time when the main thread finishes the steps; `-FAR` if that does not count.
+        device: Whether each interval must finish.
+        steps: Union of the steps, or the capture: only time in them is removed.
+    """
+
+    window: Window
+    host_end: int
+    device: Bools
+    steps: Union
+
+    @property
+    def start(self) -> int:
+        """Start of the measured time."""
+        return self.window.start
+
+    @property
+    def end(self) -> int:
+        """Recorded end of the measured time."""
+        return self.window.end
+
+    def contains(self, times: Ints) -> Bools:
+        """Whether each instant is in a step."""
+        starts, ends = self.steps
+        place = np.searchsorted(starts, times, side="right") - 1
+        found: Bools = (place >= 0) & (times <= ends[np.maximum(place, 0)])
+        return found
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Thread time between two instants: the slices of both, and the parts of these before the instants.
+
+    Slices are given as indices into the queried slices.
+    """
+
+    first: Small
+    last: Small
+    first_part: Ints
+    last_part: Ints
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """Time ranges of edge weights, and the queried slices at their ends."""
+
+    queried: Ints
+    launches: _Range
+    arrivals: _Range
+    waits: _Range
+    rest: _Range
+
+
+class WhatIf:
+    """Dependencies of one rank as arrays, and the pass over them."""
+
+    def __init__(self, graph: Graph, span: Span) -> None:
+        self._graph, self._span = graph, span
+        self._intervals, self._waits = len(graph.device.start), len(graph.joins.end)
+        self._pairs = len(graph.joins.pairs[0])
+        self._total = self._intervals + self._pairs + self._waits
+        self._root, self._never = self._total, self._total + 1
+        device, joins = graph.device, graph.joins
+        by = np.minimum(device.called, device.start)
+        self._launched_after = joins.last(device.thread, by, bound=False)
+        self._thread = np.maximum(device.thread, 0)
+        self._arrived_after = joins.last(joins.source_thread, joins.source, bound=False)
+        main, end = np.array([graph.host.main]), np.array([span.host_end])
+        self._main_after = joins.last(main, end, bound=False)
+
+    @cached_property
+    def recorded(self) -> int:
+        """End with nothing removed, which is the recorded one."""
+        return self.end(NOTHING, "")
+
+    @property
+    def span_ns(self) -> int:
+        """Length of the steps, or of the capture."""
+        return intervals.length(self._span.steps)
+
+    @property
+    def waits(self) -> bool:
+        """Whether any call waited for the device in the steps."""
+        joins = self._graph.joins
+        return bool((joins.is_call & joins.bound & self._span.contains(joins.end)).any())
+
+    def savings(self, candidates: Sequence[tuple[str, str]]) -> list[int]:
+        """Reduction of the span without each of these, ns."""
+        removed_parts = self._removed_host_time(
+            [(where, what) for where, what in candidates if _is_of_host(where, what)]
+        )
+        ends = [self.end(where, what, removed_parts.get((where, what))) for where, what in candidates]
+        return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
+
+    def end(self, where: str, what: str, gone: Removed | None = None) -> int:
+        """End of the span without this part, which removes the given host time."""
+        cut = _cut(gone)
+        on_device, others = self._longest.times(
+            *self._weights(where, what, cut), self._third_source(where, what)
+        )
+        device = on_device[self._span.device]
+        ends = [int(device.max())] if len(device) else []
+        if self._span.host_end > -FAR:
+            join = self._main_after
+            base = int(others[self._join_node(join) - self._intervals].item())
+            rest = self._span.host_end - self._origin(join) - cut(self._ranges.rest)
+            ends.append(base + int(rest.item()))
+        return max(ends, default=self._span.end)
+
+    def _join_node(self, join: Ints) -> Ints:
+        return np.where(join >= 0, self._intervals + self._pairs + join, self._root)
+
+    @cached_property
+    def _longest(self) -> Longest:
+        device, joins = self._graph.device, self._graph.joins
+        place = np.empty(self._total, np.int64)
+        place[self._order] = np.arange(self._total)
+        ends = (device.end, device.end[joins.pairs[1]], joins.end, [self._span.start, -FAR])
+        return Longest(
+            intervals=self._intervals,
+            lane=device.lane,
+            place=place,
+            recorded=np.concatenate(ends),
+            sources=self._sources,
+        )
+
+    @cached_property
+    def _order(self) -> Ints:
+        joins = self._graph.joins
+        device = self._graph.device
+        ready = np.concatenate((device.start, joins.end[joins.pairs[0]], joins.end))
+        parts = (self._intervals, self._pairs, self._waits)
+        stage = np.repeat([2, 0, 1], parts)  # at equal times waits end before intervals start
+        later = np.concatenate((device.end, np.zeros(self._pairs + self._waits, np.int64)))
+        return np.lexsort((np.arange(self._total), later, stage, ready))
+
+    @cached_property
+    def _sources(self) -> tuple[Ints, Ints, Ints]:
+        """Dependencies of each node."""
+        device = self._graph.device
+        never = self._never
+        launched = np.where(device.call >= 0, self._join_node(self._launched_after), never)
+        unlinked = (device.call < 0) & (device.previous < 0)
+        first = [np.where(unlinked, self._root, launched), self._graph.joins.pairs[1]]
+        second = [np.where(device.previous >= 0, device.previous, never), self._chained]
+        third = [np.where(device.waited >= 0, device.waited, never), np.full(self._pairs, never)]
+        first.append(self._join_node(self._arrived_after))
+        second.append(np.full(self._waits, never))
+        last = np.full(self._waits, never)
+        last[self._graph.joins.pairs[0]] = self._intervals + np.arange(self._pairs)
+        third.append(last)
+        return np.concatenate(first), np.concatenate(second), np.concatenate(third)
+
+    def _third_source(self, where: str, what: str) -> Ints:
+        """Third dependency of each node; if waits are removed, calls do not wait for the device."""
+        third = self._sources[2]
+        if (where, what) != (CLASS, WAITS):
+            return third
+        joins = self._graph.joins
+        gone = np.zeros(self._total, np.bool_)
+        gone[self._total - self._waits :] = joins.is_call & self._span.contains(joins.end)
+        return np.where(gone, self._never, third)
+
+    @cached_property
+    def _chained(self) -> Ints:
+        """Previous dependency of the same join for each dependency, so that a chain gives the latest one."""
+        number = self._graph.joins.pairs[0]
+        same = np.concatenate(([False], number[1:] == number[:-1]))[: len(number)]
+        return np.where(same, self._intervals + np.arange(len(number)) - 1, self._never)
+
+    def _weights(self, where: str, what: str, cut: Cut) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+        """Time from each dependency to its node, and duration of the node."""
+        device, joins, start = self._graph.device, self._graph.joins, self._span.start
+        launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
+        origin = self._origin(self._launched_after)
+        latency = np.where(launching & self._span.contains(device.start), 0, device.latency)
+        launched = device.called - origin - cut(self._ranges.launches) + latency
+        unlinked = (device.call < 0) & (device.previous < 0)
+        launched = np.where(unlinked, device.start - start, launched)
+        gone = self._removed(where, what)
+        gap = device.start - path_device.ended(device, device.previous)
+        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # a removed interval does not overlap
+        queued = np.where(device.binding == path_device.QUEUE, gap, 0)
+        gap = device.start - path_device.ended(device, device.waited)
+        waited = np.where(device.binding == path_device.WAIT, gap, 0)
+        origin = self._origin(self._arrived_after)
+        arrived = joins.source - origin - cut(self._ranges.arrivals)
+        spent = np.where(joins.is_call, cut(self._ranges.waits), 0)
+        cost = np.where(joins.is_call & self._span.contains(joins.end) & waiting, 0, joins.cost - spent)
+        no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
+        lasted = np.where(gone, 0, device.end - device.start)
+        return (
+            np.concatenate((launched, no_pair, arrived)),
+            np.concatenate((queued, no_pair, no_wait)),
+            np.concatenate((waited, no_pair, no_wait)),
+        ), np.concatenate((lasted, no_pair, cost))
+
+    def _origin(self, join: Ints) -> Ints:
+        ends = np.append(self._graph.joins.end, self._span.start)
+        return ends[join]
+
+    def _removed(self, where: str, what: str) -> Bools:
+        """Whether each device interval is removed."""
+        graph = self._graph
+        chosen = np.zeros(self._intervals, np.bool_)
+        if where == DEVICE_OP:
+            chosen = graph.label == graph.labels.index(what)
+        elif where == CLASS and what in (COPIES, COMMUNICATION):
+            chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
+        return chosen & self._span.contains(graph.device.start)
+
+    def _removed_host_time(self, candidates: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Removed]:
+        """Host time removed by each of these."""
+        host, codes = self._graph.host, np.zeros(len(self._graph.host.kind) + 1, np.int8)
+        rows = codes[:-1]
+        for number, (where, what) in enumerate(candidates, 1):
+            if where == CLASS:
+                rows[host.kind == KINDS.index(LAUNCH)] = number
+                continue
+            own = host.label == self._graph.labels.index(what)
+            for kind in _NOT_OWN:
+                own &= host.kind != KINDS.index(kind)
+            rows[own] = number
+            if what == NO_OP:
+                codes[-1] = number
+        queried, steps = self._ranges.queried, self._span.steps
+        found = removed(host.slices, codes, len(candidates), queried=queried, steps=steps)
+        return dict(zip(candidates, found, strict=True))
+
+    @cached_property
+    def _ranges(self) -> _Ranges:
+        device, joins, slices = self._graph.device, self._graph.joins, self._graph.host.slices
+        main, host_end = np.array([self._graph.host.main]), np.array([self._span.host_end])
+        parts = (
+            (self._thread, self._origin(self._launched_after), device.called),
+            (joins.source_thread, self._origin(self._arrived_after), joins.source),
+            (joins.thread, joins.end - joins.cost, joins.end),
+            (main, self._origin(self._main_after), host_end),
+        )
+        ends = [(slices.at(thread, by), by) for thread, *both in parts for by in both]
+        queried, place = np.unique(np.concatenate([at for at, _ in ends]), return_inverse=True)
+        places = np.split(place.astype(np.int32), np.cumsum([len(at) for at, _ in ends])[:-1])
+        before = [covered(self._span.steps, slices.starts(at), by) for at, by in ends]
+        ranges = [
+            _Range(places[one], places[one + 1], before[one], before[one + 1])
+            for one in range(0, len(ends), 2)
+        ]
+        return _Ranges(queried, *ranges)
+
+
+def _is_of_host(where: str, what: str) -> bool:
+    return where == HOST_OP or (where, what) == (CLASS, LAUNCHES)
+
+
+def _cut(gone: Removed | None) -> Cut:
+    """Function that returns the removed time in ranges of threads."""
+    if gone is None:
+        return lambda one: np.zeros(len(one.first), np.int64)
+    return lambda one: gone.until(one.last, one.last_part) - gone.until(one.first, one.first_part)

@@ -1,0 +1,427 @@
+"""Rules of `idle_gaps` and their thresholds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis.kernel_names import LINE, brief
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.runs import intervals
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.schema import C
+
+from ..shared import lanes as shared_gaps
+from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
+from .causes import (
+    ANCHOR_ROW,
+    BETWEEN,
+    CALL,
+    CAUSE,
+    HOST_NS,
+    OP,
+    OUTSIDE,
+    RESTING,
+    SOURCE,
+    WAIT_ROW,
+    Cause,
+    of_places,
+    total,
+    worst_devices,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.run import Run
+
+
+LEAST_IDLE = 0.05
+"""Minimum idle share of the steps (of the capture without any) for findings on a device."""
+COMPUTES_NS = 200_000
+"""Dispatching one op takes up to some tens of µs; a longer host part is other work."""
+LEAST_SMALL = 0.05
+
+LAUNCHES = Rule(
+    "idle_launch_bound",
+    states="launch_bound gaps with a host part under 200 µs sum to at least 1% of the steps, on a device "
+    "that is idle for at least 5% of the steps",
+    why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
+)
+COMPUTES = Rule(
+    "idle_host_work",
+    states="launch_bound gaps with a host part of at least 200 µs, mostly outside runtime calls, sum to at "
+    "least 1% of the steps, on a device that is idle for at least 5% of the steps",
+    why="dispatching an op does not take 200 µs: the host did other work, or waited",
+)
+CALLS = Rule(
+    "idle_slow_call",
+    states="launch_bound gaps with a host part of at least 200 µs, mostly inside one runtime call, sum to at "
+    "least 1% of the steps, on a device that is idle for at least 5% of the steps",
+    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock",
+)
+LOADING = Rule(
+    "idle_dataload",
+    states="dataload gaps sum to at least 1% of the steps, on a device that is idle for at least 5% of the "
+    "steps",
+    why="the device waits for a batch; workers can prepare the next one concurrently",
+)
+DEPENDS = Rule(
+    "idle_stream_dependency",
+    states="stream_dependency gaps sum to at least 1% of the steps, on a device that is idle for at least 5% "
+    "of the steps",
+    why="a device starts queued work within a few µs, so it waited for something else",
+)
+SMALL = Rule(
+    "idle_between_kernels",
+    states="kernel_to_kernel gaps sum to at least 5% of the steps",
+    why="below that fewer or fused kernels make no visible difference; savings are not estimated",
+)
+RULES = (LAUNCHES, COMPUTES, CALLS, LOADING, DEPENDS, SMALL)
+
+
+NAMED = 3
+LEAST_NAMED = 0.01
+ONE_OFF = 0.5
+"""Share of a single gap from which the advice warns that it may be a one-time event."""
+
+
+def one_off(rows: pd.DataFrame) -> str:
+    """Warn if one gap makes up most of the idle time."""
+    longest = int(rows[C.DUR_NS].max()) / total(rows)
+    if longest < ONE_OFF:
+        return ""
+    amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
+    return f". {amount}: if it happens only once, exclude it with warm-up steps"
+
+
+def amount(rows: pd.DataFrame, allowed: Budget) -> str:
+    """Text: share of the time, amount per step and number of gaps."""
+    idle = total(rows)
+    size = f"{percent(allowed.share(idle))} of the time: {duration(allowed.per_step(idle))} {allowed.per}"
+    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
+
+
+def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
+    """Text: the ops with most idle time and their source lines."""
+    sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
+    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
+    shares = first[C.DUR_NS] / total(rows)
+    parts = [
+        f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f}%)"
+        for (_, row), part in zip(first.iterrows(), shares, strict=True)
+        if part >= LEAST_NAMED
+    ]
+    if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
+        return "No op or source line was recorded for these gaps"
+    verb = "is" if len(parts) == 1 else "are"
+    if parts:
+        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
+    return f"It is spread over {len(sums):,} ops and lines"
+
+
+def _place(names: list[str]) -> str:
+    """Text `call in op at line`, without unknown or repeated parts."""
+    *names, line = names
+    text = " in ".join(brief(name) for name in names)
+    return text if not line or line in names else f"{text} at {brief(line, LINE)}"
+
+
+def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
+    """Row ids of the longest gaps, and of the host rows responsible."""
+    host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
+    found = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
+    if len(host):
+        found["host_intervals"] = [int(row) for row in host[:EVIDENCE_ROWS]]
+    return found
+
+
+if TYPE_CHECKING:
+    Flags = npt.NDArray[np.bool_]
+
+_NEEDED = [
+    *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
+    *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, WAIT_ROW, ANCHOR_ROW),
+]
+_BETWEEN = BETWEEN[:-1]
+"""Prefix of labels of gaps in which no host row covers most of the host's part."""
+_MEMORY = r"(?i)malloc|free|hostalloc"
+
+_HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
+_AT_MOST = "; an upper bound, because it is unknown what the device waited for"
+_PROFILED = "; the profiler slows the host, so gaps are shorter without it"
+
+
+def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
+    """Findings on the gaps of idle devices, inside the profiled steps if there are any."""
+    allowed = budget(run)
+    own = _of_idle_devices(run, gaps[_NEEDED], summary)
+    late = (own[CAUSE] == Cause.LAUNCH_BOUND).to_numpy(bool)
+    long = (own[HOST_NS] >= COMPUTES_NS).fillna(value=False).to_numpy(bool)
+    calling = (own[CALL] != "").to_numpy(bool)
+    rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
+        (late & ~long, _launches, LEAST_SHARE),
+        (late & long & ~calling, _computes, LEAST_SHARE),
+        (late & long & calling, _calls, LEAST_SHARE),
+        ((own[CAUSE] == Cause.DATALOAD).to_numpy(bool), _loading, LEAST_SHARE),
+        ((own[CAUSE] == Cause.STREAM_DEPENDENCY).to_numpy(bool), _depends, LEAST_SHARE),
+        ((own[CAUSE] == Cause.KERNEL_TO_KERNEL).to_numpy(bool), _small, LEAST_SMALL),
+    )
+    found = []
+    for chosen, rule, least in rules:
+        worst = worst_devices(own[chosen])
+        if allowed.matters(total(worst), least=least):
+            found.append(rule(worst, allowed))
+    return tuple(found)
+
+
+def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Gaps of devices with idle time above `LEAST_IDLE`, with their lengths inside the steps if any."""
+    windows = step_windows(run)
+    places = summary[[C.RANK, C.DEVICE, "window_ns"]]
+    if len(windows):
+        lengths = {
+            rank: intervals.length(intervals.union(ints(own, C.START_NS), ints(own, END_NS)))
+            for rank, own in windows.groupby(C.RANK)
+        }
+        places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
+        gaps = gaps.assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
+        gaps = gaps[gaps[C.DUR_NS] > 0]
+    idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
+    idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]
+    return gaps[of_places(gaps, idle)]
+
+
+def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LAUNCHES,
+        rows,
+        allowed,
+        title=f"GPU is launch-bound {amount(rows, allowed)}",
+        advice=(
+            f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
+            "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
+            "batch)"
+        ),
+    )
+
+
+def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    found = _finding(
+        COMPUTES,
+        rows,
+        allowed,
+        title=f"GPU idle: CPU busy outside kernel launches {amount(rows, allowed)}",
+        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
+    )
+    if not _mostly(rows, rows[RESTING]):
+        return found
+    none = "saving not estimated: without work the device has to be idle"
+    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=none)
+
+
+def _on_host(rows: pd.DataFrame) -> str:
+    """Advice by what is known of the host's activity: waiting, not recorded, or busy."""
+    if _mostly(rows, rows[RESTING]):
+        return (
+            "The host waits there for a request, a lock or another process: fine if there is no work, else "
+            "prepare the next work earlier"
+        )
+    if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
+        return (
+            "The host's activity there was not recorded: Python between ops, or a wait for something other "
+            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to find "
+            "it; move work out of the step or launch the next kernels before it"
+        )
+    return (
+        "The host is busy there without launching: move that work to the device or out of the step, or "
+        "launch the next kernels before it"
+    )
+
+
+def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
+    """Whether more than half of the time is in these gaps."""
+    return bool(2 * rows[C.DUR_NS][chosen].sum() > total(rows))
+
+
+def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        CALLS,
+        rows,
+        allowed,
+        title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
+        advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
+    )
+
+
+def _on_call(rows: pd.DataFrame) -> str:
+    """Advice on the call that takes most of the time."""
+    call = str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
+    if re.search(_MEMORY, call):
+        return (
+            "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
+            "find out why the allocator or library requests memory each time"
+        )
+    if re.search(LAUNCH_PATTERN, call):
+        return (
+            "A slow launch usually loads the kernel's code or uploads the graph, on first use only (see "
+            "`slowest` of `launch_latency`): warm up before recording"
+        )
+    return "Find out why the call is slow, and keep it out of the step"
+
+
+def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        LOADING,
+        rows,
+        allowed,
+        title=f"GPU idle during data loading {amount(rows, allowed)}",
+        advice=(
+            f"{largest_part(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
+            "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
+            "transforms cheaper"
+        ),
+    )
+
+
+def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        DEPENDS,
+        rows,
+        allowed,
+        title=f"GPU idle with work queued {amount(rows, allowed)}",
+        advice=(
+            f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
+            "else: an event of another device or stream, a host function in the stream, another process "
+            "on the device, or work that is missing from the trace. Record a system trace (nsys) of all "
+            "ranks to find out which"
+        ),
+        basis=Basis.ESTIMATED,
+        confidence=0.6,
+    )
+
+
+def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return Finding(
+        code=SMALL.code,
+        severity=Severity.INFO,
+        title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
+        advice=(
+            f"{largest_part(rows)}. The work was queued in time: only fewer kernels (fusion, "
+            "torch.compile) or CUDA graphs shorten these gaps"
+        ),
+        how=f"saving not estimated: how much of {duration(total(rows))} fusion removes is unknown",
+        confidence=CONFIDENT,
+        evidence=evidence(rows),
+    )
+
+
+def _finding(
+    rule: Rule,
+    rows: pd.DataFrame,
+    allowed: Budget,
+    *,
+    title: str,
+    advice: str,
+    basis: Basis = Basis.MEASURED,
+    confidence: float = CONFIDENT,
+) -> Finding:
+    idle = total(rows)
+    return Finding(
+        code=rule.code,
+        severity=allowed.severity(idle),
+        title=title,
+        advice=advice,
+        saving_ns_per_step=allowed.per_step(idle),
+        basis=basis,
+        how=_HOW.format(inside=" inside the profiled steps" if allowed.marked else "", per=allowed.per)
+        + (_AT_MOST if rule is DEPENDS else _PROFILED),
+        confidence=confidence,
+        evidence=evidence(rows),
+    )
+
+
+STARVES = Rule(
+    "sync_starves_device",
+    states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
+    "least 1% of the steps (per idle interval the minimum of its length and the wait's)",
+    why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
+)
+SYNC_RULES = (STARVES,)
+SAVED_NS = "saved_ns"
+"""Per wait: the idle time it causes, inside the profiled steps if they are marked."""
+MOST = 10
+"""Maximum number of findings."""
+
+_HOW_TO_SYNC = (
+    "Σ over the idle intervals that begin in these waits of the minimum of the interval's length (inside the "
+    "profiled steps if marked; ignored if the host then waits for something else) and the wait's, {per}, "
+    "mean over the devices of a rank; a later wait may replace it"
+)
+
+
+def sync_findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding, ...]:
+    """One finding for each call, op and source line that causes idle time, most expensive first."""
+    allowed = budget(run)
+    if allowed.marked:
+        waits = waits[waits[C.STEP].notna()]
+    devices = gaps.groupby(C.RANK)[C.DEVICE].nunique()
+    several = int(devices.max()) if len(devices) else 1
+    found = []
+    for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
+        saving = int(rows[SAVED_NS].sum()) // max(1, several)
+        if allowed.matters(saving):
+            found.append((saving, _sync_finding(str(call), str(op), str(line), rows, saving, allowed)))
+    found.sort(key=lambda pair: -pair[0])
+    return tuple(finding for _, finding in found[:MOST])
+
+
+def _sync_finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
+    place = "outside ops" if op == OUTSIDE else f"in {brief(op)}"
+    where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
+    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
+    weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
+    return Finding(
+        code=STARVES.code,
+        severity=allowed.severity(saving),
+        title=(
+            f"{where}: GPU idle after {waits}, {duration(allowed.per_step(saving))} {allowed.per} avoidable"
+        ),
+        advice=_advice(call, op),
+        saving_ns_per_step=allowed.per_step(saving),
+        basis=Basis.MEASURED,
+        how=_HOW_TO_SYNC.format(per=allowed.per),
+        confidence=CONFIDENT,
+        evidence={
+            "device_intervals": [int(row) for row in weighty["idle_row"].dropna()],
+            "host_intervals": [int(row) for row in weighty["host_row"]],
+        },
+    )
+
+
+def _advice(call: str, op: str) -> str:
+    """Advice by the op around the wait."""
+    if op in ("aten::_local_scalar_dense", "aten::item"):
+        return (
+            "A value is read back with .item() (or float(), int(), if, print of a tensor): keep it on the "
+            "device, or read it only every N steps"
+        )
+    if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
+        return (
+            "The size of the result depends on values on the device, so the host must wait: use ops with a "
+            "fixed output size (torch.where, multiplication by a mask)"
+        )
+    if "memcpy" in call.lower() or "copy" in op:
+        return (
+            "The copy blocks the host: copy from or to pinned memory with non_blocking=True, and wait only "
+            "where the values are used"
+        )
+    return "Launch the following work before waiting, wait for one event or stream, or remove the wait"

@@ -1,0 +1,404 @@
+"""Cause of each idle interval of a device, decided in a fixed order on recorded evidence.
+
+Let a gap be [g, e), and let [s, t) be the call that launched the interval which starts at e. Where that
+interval has no recorded launch, the next one of its stream is used if it starts within 30 µs.
+
+1. unknown: no launch is known. 2. queued: the work was queued on the device and did not start. That is so if
+the launch had ended by g; if the
+   launch also caused an earlier interval (a CUDA graph replay); if the call began before g and had ended for
+   half of the gap or more; if the work was queued for at least 30 µs and more than half of the gap.
+   * stream_dependency: it was queued for 30 µs or more, or a stream-wait-event call lies between the launches
+     of the intervals before and after, and these are on different streams;
+   * kernel_to_kernel: the rest.
+3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or
+   takes more than half of the gap.
+   * profiler: the profiler's own overhead covers more than half of that part;
+   * dataload: data loading on the responsible thread does;
+   * sync: waits for the device do; or a wait had begun before g, ended in the gap (or up to 5 µs before it:
+     the clocks of host and device differ by that much), and was at least half as long as that part. Without a
+     wait the launch could have been earlier by at most the wait's length;
+   * launch_bound: the rest.
+
+The responsible thread is the launching one, unless it records nothing in the middle of the host's part while
+another thread that launches work of the rank does (autograd's thread during a backward pass).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.schema import C, HostKind
+
+from ..shared import host_lines
+from ..shared import lanes as shared_gaps
+from ..shared.common import NO_PARENT, coded, ints, spans, values_at
+from ..shared.host_lines import STEP_MARKER
+from ..shared.hosts import NO_OP, source_lines
+from ..shared.lanes import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS, first_ending_after, waits
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from ..shared.host_lines import HostLines, Small
+
+__all__ = ["CAUSES", "NEAR_NS", "Cause", "Explained", "explain"]
+
+
+if TYPE_CHECKING:
+    Bools = npt.NDArray[np.bool_]
+
+
+class Cause(StrEnum):
+    """Cause of an idle interval."""
+
+    LAUNCH_BOUND = "launch_bound"
+    SYNC = "sync"
+    DATALOAD = "dataload"
+    KERNEL_TO_KERNEL = "kernel_to_kernel"
+    STREAM_DEPENDENCY = "stream_dependency"
+    PROFILER = "profiler"
+    UNKNOWN = "unknown"
+
+
+CAUSES = tuple(str(cause) for cause in Cause)
+DEPENDENCY_NS = 30_000
+"""A device starts queued work within a few µs; after that it waits for something else."""
+CLOCKS_NS = 5_000
+"""Tolerance for a wait that seems to end before the work that it waited for."""
+WAIT_EVENT = r"(?i)streamwaitevent"
+LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
+NOT_PROFILER = r"(?i)lazy|compil"
+"""Overhead that also occurs without a profiler: lazy module loading, compilation."""
+HOST_WAITS = (
+    r"(?i)\b(?:built-in (?:method|function) (?:sleep|acquire|poll|select|recv\w*|wait\w*)"
+    r"|(?:threading|queue|selectors|socket|subprocess|connection|asyncio/\w+)\.py\(\d+\): "
+    r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
+)
+"""Python frames in which a thread only waits."""
+_BACKWARD = r"run_backward"
+"""Python frames in which a thread only waits for autograd's threads."""
+
+_NOTHING, _WAITING, _FRAME, _WORKING = range(4)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The cause of each gap and its evidence, in the order of the gaps.
+
+    Attributes:
+        cause: Index into `CAUSES`.
+        host_ns: The host's part of each gap; 0 if the work was queued, or no launch is known.
+        queued_ns: Part of each gap during which the work was queued.
+        thread: The responsible thread.
+        covering_row: Host position of the innermost row that covers most of the host's part, or -1.
+        wait: Host position of the wait that had begun before the gap and ended in it, or -1.
+        queued: Whether the work was queued.
+        waiting_elsewhere: Whether the responsible thread waited for something other than the device for most
+            of the host's part.
+    """
+
+    cause: Ints
+    host_ns: Ints
+    queued_ns: Ints
+    thread: Ints
+    covering_row: Ints
+    wait: Ints
+    queued: Bools
+    waiting_elsewhere: Bools
+
+
+def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
+    """Decide the cause of each gap.
+
+    Args:
+        gaps: Result of `_shared.gaps.read`.
+        device: The intervals that occupy a device.
+        host: Host rows.
+        waits: Positions of the waits.
+    """
+    start, end = spans(gaps)
+    launch, known = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
+    called = np.where(known, values_at(host.start, launch, 0), end)
+    returned = np.where(known, values_at(host.end, launch, 0), end)
+    queued_ns = np.where(known, end - np.clip(returned, start, end), 0)
+    queued = known & _queued(gaps, called, returned, queued_ns)
+    late = known & ~queued
+    in_call = (called < start) | (2 * (np.minimum(returned, end) - called) > end - start)
+    high = np.where(late, np.clip(np.where(in_call, returned, called), start, end), start)
+    thread = _responsible_thread(host, gaps, start, high, late)
+    part = _Part(host, thread, start, high, late)
+    wait_rows = _waits_before(host, waits, part)
+    causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
+    queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
+    depends = queued & ((queued_ns >= DEPENDENCY_NS) | _waited_for_event(gaps, device, host))
+    for cause, holds in (
+        (Cause.LAUNCH_BOUND, late),
+        (Cause.SYNC, part.mostly(waits) | _long_enough(host, wait_rows, part)),
+        (Cause.DATALOAD, part.mostly(np.flatnonzero(host.loading | host.named(LOADER)))),
+        (Cause.PROFILER, _profiled(host, gaps, part)),
+        (Cause.KERNEL_TO_KERNEL, queued),
+        (Cause.STREAM_DEPENDENCY, depends),
+    ):
+        causes[holds] = CAUSES.index(cause)
+    covering_row = np.where(late, host.filling(thread, start, high), NO_PARENT)
+    waiting_elsewhere = part.mostly(np.flatnonzero(host.named(HOST_WAITS)))
+    return Explained(
+        causes, high - start, queued_ns, thread, covering_row, wait_rows, queued, waiting_elsewhere
+    )
+
+
+def _queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -> Bools:
+    """Whether the next work was queued on the device and did not start."""
+    start, end = spans(gaps)
+    before = returned <= start
+    soon = (called < start) & (2 * queued_ns >= end - start)
+    long = (queued_ns >= DEPENDENCY_NS) & (2 * queued_ns > end - start)
+    found: Bools = gaps["replayed"].to_numpy() | before | soon | long
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The host's part of each gap, on the responsible thread."""
+
+    host: HostLines
+    thread: Ints
+    start: Ints
+    end: Ints
+    late: Bools
+
+    def mostly(self, rows: Ints) -> Bools:
+        """Whether these rows cover more than half of it."""
+        marked = np.zeros(len(self.host.start), np.bool_)
+        marked[rows] = True
+        inside = np.zeros(len(self.start), np.int64)
+        for lane, union in self.host.unions(marked).items():
+            own = self.thread == lane
+            inside[own] = covered(union, self.start[own], self.end[own])
+        return self.more_than_half(inside)
+
+    def more_than_half(self, inside: Ints) -> Bools:
+        """Whether a part of it is more than half."""
+        return self.late & (2 * inside > self.end - self.start)
+
+
+def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
+    """Whether the profiler's overhead, on any thread, covers most of the host's part."""
+    marked = host.of_kind(HostKind.OVERHEAD) & ~host.named(NOT_PROFILER)
+    inside = np.zeros(len(gaps), np.int64)
+    ranks = gaps[C.RANK].to_numpy()
+    for rank in np.unique(host.rank[marked]):
+        rows = np.flatnonzero(marked & (host.rank == rank))
+        union = intervals.union(host.start[rows], host.end[rows])
+        inside[ranks == rank] = covered(union, part.start[ranks == rank], part.end[ranks == rank])
+    return part.more_than_half(inside)
+
+
+def _waits_before(host: HostLines, waits: Ints, part: _Part) -> Ints:
+    """The wait in progress at the start of each gap, else one that ended shortly before."""
+    chosen = np.full(len(part.start), NO_PARENT, np.int64)
+    for early in (CLOCKS_NS, 0):
+        found = first_ending_after(host, waits, part.thread, part.start - early - 1)
+        fits = part.late & (found >= 0) & (values_at(host.start, found, 0) < part.start)
+        fits &= values_at(host.end, found, 0) <= part.end
+        chosen = np.where(fits, found, chosen)
+    return chosen
+
+
+def _long_enough(host: HostLines, wait_rows: Ints, part: _Part) -> Bools:
+    length = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
+    found: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
+    return found
+
+
+def _responsible_thread(host: HostLines, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
+    """The thread that delayed each launch."""
+    launch = gaps[LAUNCH].to_numpy()
+    thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
+    activity, middle = _activity(host), start + (end - start) // 2
+    best = values_at(activity, host.innermost(thread, middle), _NOTHING)
+    uncertain = np.flatnonzero(late & (best < _FRAME))
+    calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
+    for lane in np.unique(host.thread[calls[calls >= 0]]):
+        lane_rows = uncertain[ranks[uncertain] == host.rank[host.lanes[int(lane)].start]]
+        inner = host.innermost(np.full(len(lane_rows), lane, np.int64), middle[lane_rows])
+        lane_activity = values_at(activity, inner, _NOTHING)
+        better = lane_activity > best[lane_rows]
+        thread[lane_rows[better]], best[lane_rows[better]] = lane, lane_activity[better]
+    return thread
+
+
+def _activity(host: HostLines) -> Small:
+    """Activity level of each row: waiting, Python frame, or working."""
+    works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
+    waits = host.named(STEP_MARKER) | host.named(_BACKWARD)
+    found = np.full(len(works), _FRAME, np.int8)
+    found[works], found[waits] = _WORKING, _WAITING
+    return found
+
+
+def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> Bools:
+    """Whether a thread called stream-wait-event between launches on two different streams."""
+    events = np.flatnonzero(host.named(WAIT_EVENT))
+    before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
+    known = (before >= 0) & (after >= 0)
+    known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
+    waited_event = np.searchsorted(events, after) > np.searchsorted(events, before)
+    stream = device[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    changed = stream[gaps[BEFORE].to_numpy()] != stream[gaps[AFTER].to_numpy()]
+    found: Bools = known & waited_event & changed
+    return found
+
+
+CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
+NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
+WAIT_ROW, ANCHOR_ROW, RESTING = "wait_row", "host_row", "resting"
+NOT_LAUNCHED = "(launch not recorded)"
+BETWEEN = "(between ops)"
+OUTSIDE = "(outside of ops)"
+NO_COMMON = ""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The idle intervals of a run.
+
+    Attributes:
+        gaps: One row per idle interval, by rank, device and start.
+        device: The intervals that occupy a device.
+        host: Host rows.
+        waits: Host positions of the waits for a device.
+        explained: Cause and evidence of each gap.
+    """
+
+    gaps: pd.DataFrame
+    device: pd.DataFrame
+    host: HostLines
+    waits: Ints
+    explained: Explained
+
+
+def read(run: Run) -> Idle:
+    """Read and explain the idle intervals of a run."""
+    device = shared_gaps.occupying(run)
+    host = host_lines.read(run)
+    gaps = shared_gaps.read(run, device, host)
+    waiting = waits(host, device)
+    explained = explain(gaps, device, host, waiting)
+    return Idle(gaps, device, host, waiting, explained)
+
+
+def described(run: Run, idle: Idle) -> pd.DataFrame:
+    """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
+    gaps, host, why = idle.gaps, idle.host, idle.explained
+    subject = _subjects(idle)
+    anchor = host.up_to(subject, _names_activity(host))
+    next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[shared_gaps.AFTER]))
+    shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
+    shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
+    shown[NEXT_OP] = host.categories(next_op, NO_OP)
+    shown[OP] = _op_labels(idle, anchor, next_op)
+    shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, NO_PARENT), "")
+    shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
+    for name in (shared_gaps.BEFORE, shared_gaps.AFTER):
+        shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
+    launch = gaps[shared_gaps.LAUNCH].to_numpy()
+    shown[HOST_NS] = _known(why.host_ns, launch >= 0)
+    shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
+    length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
+    shown[WAIT_NS] = _known(length, why.wait >= 0)
+    shown[WAIT_ROW] = host.ids(why.wait)
+    shown[C.LAUNCH_ROW] = host.ids(launch)
+    source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
+    shown[ANCHOR_ROW] = host.ids(source)
+    shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
+    shown[RESTING] = why.waiting_elsewhere
+    return shown
+
+
+def _common(idle: Idle, next_op: Ints) -> Ints:
+    """The innermost op around the ops that launched before and after each gap."""
+    earlier_op = idle.host.at(_picked(idle.device[C.OP_ROW], idle.gaps[shared_gaps.BEFORE]))
+    return idle.host.up_to(idle.host.common(earlier_op, next_op), idle.host.of_kind(HostKind.OP))
+
+
+def _known(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~known)
+
+
+def _picked(values: pd.Series, places: pd.Series) -> pd.Series:
+    """Values at positions, with the index of the positions."""
+    return values.iloc[places.to_numpy()].set_axis(places.index)
+
+
+def _subjects(idle: Idle) -> Ints:
+    """Host row responsible for each gap: the wait, the row covering it, or the launch of queued work."""
+    why = idle.explained
+    waited = (why.cause == CAUSES.index(Cause.SYNC)) & (why.wait >= 0)
+    launch = np.where(why.queued, idle.gaps[shared_gaps.LAUNCH].to_numpy(), NO_PARENT)
+    found: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
+    return found
+
+
+def _names_activity(host: HostLines) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows that name a thread's activity: ops, annotations except steps, Python frames."""
+    marks = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON)
+    return marks & ~host.named(host_lines.STEP_MARKER)
+
+
+def _is_call(host: HostLines, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
+    return found
+
+
+def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
+    """Label of the op, annotation or frame that delayed the device, or of the next op if there is none."""
+    host, why = idle.host, idle.explained
+    plain = [*host.shown_names, ""]
+    between = [f"(between ops, before {name})" if name else BETWEEN for name in plain]
+    queued = [name or NO_OP for name in plain]
+    following = host.name_codes(next_op)
+    codes = np.where(why.queued, 2, 1) * len(plain) + following
+    codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
+    codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
+    codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
+    return coded([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
+
+
+def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:
+    """Gaps of the device with most idle time of each rank: devices of a rank run concurrently."""
+    totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
+    worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
+    selected = gaps[of_places(gaps, worst)]
+    order = np.lexsort((ints(selected, C.ROW_ID), ints(selected, C.RANK), -ints(selected, C.DUR_NS)))
+    return selected.iloc[order].reset_index(drop=True)
+
+
+def of_places(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether each gap belongs to one of these devices.
+
+    Args:
+        gaps: Rows with rank and device.
+        places: Rows with rank and device.
+    """
+    found = np.zeros(len(gaps), np.bool_)
+    rank, device = ints(gaps, C.RANK), ints(gaps, C.DEVICE)
+    for own_rank, own_device in zip(ints(places, C.RANK), ints(places, C.DEVICE), strict=True):
+        found |= (rank == own_rank) & (device == own_device)
+    return found
+
+
+def total(gaps: pd.DataFrame) -> int:
+    """Sum of the lengths of gaps."""
+    return int(ints(gaps, C.DUR_NS).sum())

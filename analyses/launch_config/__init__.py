@@ -1,0 +1,170 @@
+"""Launch configurations: grids and blocks of kernels, and how well they fill the device.
+
+One row per op, kernel family, grid, block, elements, registers and shared memory on one device. The
+denominator of the share is Σ of the durations of all kernels with a grid, over all ranks and devices.
+
+* resident blocks: the minimum of the limits by threads, registers, shared memory and the architecture
+  (`_launch_config.residency`). tail is the share of empty block slots if all blocks take equally long.
+* elements = those of the largest tensor among the op's inputs.
+* occupancy is the profiler's estimate, missing if it is 0.
+* A value is missing if the trace lacks its inputs: registers and shared memory of AMD GPUs, shapes without
+  `record_shapes=True`.
+
+`relu` lists kernels with relu, threshold or clamp_min in their name and kernels of ReLU ops, by their actual
+kind: a convolution with relu in its name is not a ReLU (see `_launch_config.activations`).
+
+Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
+ranks and devices together. `different work`: the grids differ by exactly the ratio of an input's elements or
+of the workloads' batch sizes. `same work`: same shapes, different grid or block. Else `unknown`. Only
+differences are listed.
+
+Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
+compute capability; `cuda_occupancy.h`.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_config")  # doctest: +SKIP
+    >>> result.tables["configs"][["op", "grid_x", "block_x", "waves"]]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis.savings import budget
+from tracekit.runs.run import busy
+from tracekit.schema import C
+
+from ..shared.common import DEVICE, RANK, absent_device_note
+from ..shared.hosts import NO_OP
+from . import configs, findings, rules
+from . import findings as launch_compare
+from .configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
+from .findings import Launches
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+
+NO_KERNELS = "no kernels in this capture"
+NO_LIMITS = (
+    "the limits of the device are unknown, so resident blocks and waves are missing: torch.profiler records "
+    "them on NVIDIA GPUs; traces of AMD GPUs lack registers and shared memory"
+)
+NO_SHAPES = (
+    "no input shapes were recorded, so elements and threads per element are missing: record with "
+    "`record_shapes=True`"
+)
+
+
+def compute(run: Run) -> Result:
+    """Group the kernels by launch configuration."""
+    every = kernels(run)
+    if every.empty:
+        nothing = busy(run, [C.KIND]).empty
+        return Result(notes=(absent_device_note(run) if nothing else NO_KERNELS,))
+    rows = every[every[C.GRID_X] != UNKNOWN].reset_index(drop=True)
+    without = len(every) - len(rows)
+    notes = [_without_grid(without, len(every))] if without else []
+    relu = configs.table(every)
+    tables = {"relu": relu[[column.name for column in _RELU]]} if len(relu) else {}
+    if rows.empty:
+        return Result(tables, notes=tuple(notes))
+    launched = configurations(run, rows)
+    notes += [NO_LIMITS] if launched["resident_blocks"].isna().all() else []
+    notes += [NO_SHAPES] if launched[NUMEL].isna().all() and (launched[OP] != NO_OP).any() else []
+    tables = {"configs": launched[[column.name for column in _CONFIGS]], **tables}
+    launches = Launches(run, rows, launched, budget(run))
+    return Result(tables, rules.findings(launches), tuple(notes))
+
+
+def _without_grid(count: int, total: int) -> str:
+    return (
+        f"{count:,} of {total:,} kernels have no grid and are ignored: older ROCm profilers and some graph "
+        "replays do not record it"
+    )
+
+
+def compare(base: Run, head: Run) -> Result:
+    """Explain changed configurations: different work, or the same work launched differently."""
+    return launch_compare.compare(base, head)
+
+
+_OP = Column(OP, "", "innermost op that launched it")
+_FAMILY = Column(FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed")
+_SHAPE = (
+    Column(C.GRID_X, "count", "blocks in x"),
+    Column(C.GRID_Y, "count", "blocks in y"),
+    Column(C.GRID_Z, "count", "blocks in z"),
+    Column(C.BLOCK_X, "count", "threads of a block in x"),
+    Column(C.BLOCK_Y, "count", "threads of a block in y"),
+    Column(C.BLOCK_Z, "count", "threads of a block in z"),
+)
+_TIMES = (
+    Column("launches", "count", "number of launches"),
+    Column("total_ns", "ns", "Σ of durations"),
+    Column("median_ns", "ns", "lower median of the durations"),
+)
+_FIRST = Column("first_row", "", "row of the first launch in device_intervals")
+_PART = Column("share", "share", "total over Σ of the durations of all kernels with a grid")
+_CONFIGS = (
+    _OP,
+    _FAMILY,
+    *_SHAPE,
+    *_TIMES,
+    Column(NUMEL, "count", "elements of the largest tensor among the op's inputs"),
+    Column("waves", "", "blocks over SMs × resident blocks"),
+    Column("tail_share", "share", "1 − waves / ⌈waves⌉: empty block slots if blocks take equally long"),
+    _PART,
+    Column("blocks", "count", "blocks of a launch"),
+    Column("threads", "count", "threads of a launch"),
+    Column("blocks_per_sm", "", "blocks over the SMs of the device"),
+    Column("resident_blocks", "count", "blocks that fit on an SM at once"),
+    Column("threads_per_element", "×", "threads over elements"),
+    Column(C.REGISTERS, "count", "registers per thread"),
+    Column("shared_bytes", "bytes", "shared memory of a block, static and dynamic"),
+    Column("occupancy", "share", "median of the profiler's estimate of achieved occupancy"),
+    RANK,
+    DEVICE,
+    _FIRST,
+)
+_RELU = (
+    Column("kind", "", "relu; fused (a convolution or matrix product); compiled; other"),
+    Column("direction", "", "forward or backward; empty if no op is known"),
+    _OP,
+    *_SHAPE,
+    *_TIMES,
+    _FAMILY,
+    Column("share", "share", "total over Σ of the durations of all kernels"),
+    Column("told_by", "", "identified as ReLU by: name, op, or name and op"),
+    RANK,
+    DEVICE,
+    _FIRST,
+)
+
+ANALYSIS = Analysis(
+    name="launch_config",
+    title="Launch configurations",
+    question="Which grids and blocks are kernels launched with, and do they fill the device?",
+    definition=(
+        "waves = blocks / (SMs × resident blocks per SM); resident blocks by the limits of threads, "
+        "registers, shared memory and compute capability; tail = 1 − waves / ⌈waves⌉; threads per element: "
+        "over the elements of the op's largest input. ReLU kernels are identified by kernel name and op, not "
+        "by a word in the name alone."
+    ),
+    tables=(
+        TableSpec("configs", "By op, family and configuration", _CONFIGS),
+        TableSpec("relu", "ReLU kernels, and kernels with ReLU in their name", _RELU),
+    ),
+    sources=(
+        "Levental & Orlova, the grids of ReLU",
+        "CUDA C++ Programming Guide, technical specifications per compute capability",
+        "cuda_occupancy.h",
+    ),
+    order=55,
+    compute=compute,
+    rules=(*rules.RULES, *findings.RULES),
+    compare=compare,
+    comparison=(findings.CHANGES,),
+)

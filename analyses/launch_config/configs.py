@@ -1,0 +1,355 @@
+"""Resident blocks of a kernel per streaming multiprocessor (SM), from the limits of the GPU.
+
+The minimum of four limits, as in NVIDIA's occupancy calculator (`cuda_occupancy.h`):
+
+* threads: max_threads_per_sm over the threads of a block, rounded up to whole warps;
+* registers: a warp takes registers × warp_size rounded up to 256, and the warps are spread over the 4 parts
+  of an SM (2 where the compute capability is 6.0), each with its share of the registers;
+* shared memory: shared_bytes_per_sm, the most an SM can set aside, over what a block takes: rounded up to
+  128 bytes, and 1 KiB for the system, from compute capability 8.0 on; rounded up to 256 bytes before;
+* blocks: the most an SM holds, by compute capability.
+
+Sources: CUDA C++ Programming Guide, technical specifications per compute capability; `cuda_occupancy.h`.
+
+A kernel with relu, threshold or clamp_min in its name is one of:
+
+* `fused`: a convolution or matrix product that can apply a ReLU to its output, as in
+  `volta_scudnn_128x64_relu_interior_nn_v1`; its time is that of the convolution;
+* `compiled`: a compiled kernel of several ops, including ReLU (`triton_poi_fused_relu_0`);
+* `relu`: another kernel, launched by an op that is a ReLU (relu, threshold, clamp_min, their backward), or an
+  element-wise one without a recorded op;
+* `other`: any other, such as a leaky ReLU or another use of a threshold.
+
+A kernel of another name that a ReLU op launched is a `relu` too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import family
+from tracekit.schema import C, DeviceKind, Phase
+
+from ..shared.common import ints, share
+from ..shared.groups import numel, parse_shapes
+from ..shared.hosts import NO_OP, host_rows, texts
+from ..shared.lanes import medians
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from ..shared.common import Floats
+    from ..shared.groups import Shape
+    from ..shared.hosts import Objects
+
+
+MAX_BLOCKS: dict[str, int] = {
+    "5.0": 32,
+    "5.2": 32,
+    "5.3": 32,
+    "6.0": 32,
+    "6.1": 32,
+    "6.2": 32,
+    "7.0": 32,
+    "7.2": 32,
+    "7.5": 16,
+    "8.0": 32,
+    "8.6": 16,
+    "8.7": 16,
+    "8.9": 24,
+    "9.0": 32,
+    "10.0": 32,
+    "10.3": 32,
+    "11.0": 24,
+    "12.0": 24,
+    "12.1": 24,
+}
+"""Maximum resident blocks per SM, by compute capability."""
+
+_REGISTERS_OF_A_WARP = 256
+_KEYS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp_size")
+
+
+@dataclass(frozen=True)
+class Sm:
+    """Limits of the SMs of a device; None if unknown.
+
+    Attributes:
+        count: Number of SMs (compute units of an AMD GPU).
+        threads: Maximum resident threads.
+        registers: Registers.
+        shared_bytes: Maximum shared memory.
+        warp: Threads of a warp.
+        capability: Compute capability.
+    """
+
+    count: int | None = None
+    threads: int | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    warp: int | None = None
+    capability: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether all limits are known, which is possible only for NVIDIA GPUs."""
+        limits = (self.count, self.threads, self.registers, self.shared_bytes, self.warp)
+        return all(limits) and self.capability in MAX_BLOCKS
+
+
+def devices(run: Run) -> dict[int, Sm]:
+    """Limits of the recorded GPUs, by device index."""
+    found: dict[int, Sm] = {}
+    for gpu in run.meta.environment.get("gpus") or []:
+        count, threads, registers, shared, warp = (_positive(gpu.get(key)) for key in _KEYS)
+        capability = str(gpu.get("compute_capability") or "")
+        found[int(gpu.get("index", len(found)))] = Sm(count, threads, registers, shared, warp, capability)
+    return found
+
+
+def _positive(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and value > 0 else None
+
+
+def resident_blocks(table: pd.DataFrame, gpus: dict[int, Sm]) -> pd.Series:
+    """Blocks that fit on an SM at once; missing where a limit is unknown or a block would not fit at all.
+
+    Args:
+        table: Device, threads of a block as `block_threads`, registers, shared memory as `shared_bytes`.
+        gpus: The devices.
+    """
+    result = pd.Series(pd.NA, index=table.index, dtype="Int64")
+    for index, sm in gpus.items():
+        rows = table[(table[C.DEVICE] == index) & table[C.REGISTERS].notna() & table["shared_bytes"].notna()]
+        if sm.known and len(rows):
+            blocks = _fitting(sm, rows)
+            result[rows.index] = pd.array(np.where(blocks > 0, blocks, -1), dtype="Int64")
+    return result.mask(result <= 0)
+
+
+def _fitting(sm: Sm, rows: pd.DataFrame) -> Ints:
+    total_threads, total_registers = sm.threads or 0, sm.registers or 0
+    warp, shared_bytes = sm.warp or 1, sm.shared_bytes or 0
+    warps = _up(rows["block_threads"].to_numpy(dtype=np.int64), warp) // warp
+    warps = np.maximum(warps, 1)
+    parts = 2 if sm.capability == "6.0" else 4
+    of_warp = _up(rows[C.REGISTERS].to_numpy(dtype=np.int64) * warp, _REGISTERS_OF_A_WARP)
+    by_registers = (total_registers // parts // np.maximum(of_warp, 1)) * parts // warps
+    modern = int(sm.capability.split(".")[0]) >= 8
+    shared = rows["shared_bytes"].to_numpy(dtype=np.int64)
+    taken = _up(shared, 128) + 1024 if modern else _up(shared, 256)
+    by_shared = shared_bytes // np.maximum(taken, 1)
+    by_threads = total_threads // (warps * warp)
+    most = np.minimum.reduce([by_threads, by_registers, by_shared])
+    fitting: Ints = np.minimum(most, MAX_BLOCKS[sm.capability])
+    return fitting
+
+
+def _up(values: Ints, granule: int) -> Ints:
+    rounded: Ints = -(-values // granule) * granule
+    return rounded
+
+
+UNKNOWN = -1
+OP, FAMILY, NUMEL, SHARED = "op", "family", "numel", "shared_bytes"
+GRID = [C.GRID_X, C.GRID_Y, C.GRID_Z]
+BLOCK = [C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z]
+KEYS = [OP, FAMILY, *GRID, *BLOCK, NUMEL, C.REGISTERS, SHARED, C.RANK, C.DEVICE]
+_READ = (
+    C.ROW_ID,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.OP_ROW,
+    *GRID,
+    *BLOCK,
+    C.REGISTERS,
+    C.STATIC_SHARED_BYTES,
+    C.DYNAMIC_SHARED_BYTES,
+    C.OCCUPANCY_PCT,
+)
+
+
+def kernels(run: Run) -> pd.DataFrame:
+    """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
+    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
+    frame = run.table("device_intervals", columns=_READ, where=where)
+    names = frame[C.NAME].astype(object)
+    host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
+    shapes = texts(host[C.INPUT_SHAPES], "")
+    largest = {text: _largest(text) for text in pd.unique(shapes)}
+    static, dynamic = frame[C.STATIC_SHARED_BYTES], frame[C.DYNAMIC_SHARED_BYTES]
+    counts = [*GRID, *BLOCK, C.REGISTERS, C.OP_ROW]
+    plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
+    shared = static.fillna(0) + dynamic.fillna(0)
+    plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
+    base = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]]
+    percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
+    return base.assign(**plain).join(
+        pd.DataFrame(
+            {
+                C.NAME: names,
+                FAMILY: names.map({name: family(name) for name in names.unique()}),
+                OP: texts(host[C.NAME], NO_OP),
+                "occupancy": np.where(percent > 0, percent / 100, np.nan),
+                C.PHASE: texts(host[C.PHASE], ""),
+                C.INPUT_SHAPES: shapes,
+                NUMEL: pd.Series(shapes, index=frame.index).map(largest).astype(np.int64),
+            },
+            index=frame.index,
+        )
+    )
+
+
+def shapes_of(text: str) -> list[Shape]:
+    """Shapes of all input tensors with dimensions, including those in lists."""
+    found: list[Shape] = []
+    for entry in parse_shapes(text):
+        found += entry if isinstance(entry, list) else [entry] if entry else []
+    return found
+
+
+def _largest(text: str) -> int:
+    return max(map(numel, shapes_of(text)), default=UNKNOWN)
+
+
+def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """One row per combination of keys: launches, times, occupancy, and the first row.
+
+    `counted` are the launches in profiled steps and `counted_ns` their time.
+    """
+    groups = rows.groupby(list(keys), sort=True, observed=True)
+    codes = groups.ngroup().to_numpy().astype(np.int64)
+    table = groups.size().rename("launches").reset_index()
+    size, duration = len(table), ints(rows, C.DUR_NS)
+    in_steps = rows[C.STEP].notna().to_numpy()
+    for name, which in (("total_ns", np.ones(len(rows), bool)), ("counted_ns", in_steps)):
+        table[name] = np.zeros(size, np.int64)
+        sums = table[name].to_numpy(copy=True)
+        np.add.at(sums, codes[which], duration[which])
+        table[name] = sums
+    table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
+    table["median_ns"] = medians(codes, size, duration)
+    order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.START_NS), codes))
+    first_rows = order[np.concatenate(([True], np.diff(codes[order]) > 0))[: len(order)]]
+    table["first_row"] = ints(rows, C.ROW_ID)[first_rows]
+    table["first_ns"] = ints(rows, C.START_NS)[first_rows]
+    table["occupancy"] = groups["occupancy"].median().to_numpy(dtype=np.float64)
+    table["share"] = share(table["total_ns"], int(duration.sum()))
+    return table
+
+
+def configurations(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+    """Kernels by configuration, with quantities derived from device limits, sorted by time."""
+    table = grouped(rows, KEYS)
+    table["blocks"] = table[GRID].prod(axis=1).astype(np.int64)
+    table["block_threads"] = table[BLOCK].prod(axis=1).astype(np.int64)
+    table["threads"] = table["blocks"] * table["block_threads"]
+    for name in (NUMEL, C.REGISTERS, SHARED):
+        table[name] = table[name].astype("Int64").mask(table[name] == UNKNOWN)
+    gpus = devices(run)
+    counts = table[C.DEVICE].map({index: sm.count for index, sm in gpus.items()}).astype("Int64")
+    table["sms"] = counts
+    table["resident_blocks"] = resident_blocks(table, gpus)
+    table["max_threads"] = table[C.DEVICE].map({index: sm.threads for index, sm in gpus.items()})
+    table["blocks_per_sm"] = _ratio(table["blocks"], counts)
+    table["waves"] = _ratio(table["blocks"], counts * table["resident_blocks"])
+    waves = table["waves"].to_numpy()
+    table["tail_share"] = 1 - waves / np.maximum(np.ceil(waves), 1)
+    table["threads_per_element"] = _ratio(table["threads"], table[NUMEL])
+    keys = ["total_ns", *KEYS]
+    return table.sort_values(keys, ascending=[False, *(True for _ in KEYS)], ignore_index=True)
+
+
+def _ratio(part: pd.Series, whole: pd.Series) -> Floats:
+    """Ratio of part to whole, NaN if either is unknown."""
+    known = (part.notna() & whole.notna()).to_numpy(dtype=bool)
+    ratio = share(part.fillna(0), whole.fillna(0).to_numpy(dtype=np.int64))
+    result: Floats = np.where(known, ratio, np.nan)
+    return result
+
+
+RELU, FUSED, COMPILED, OTHER = "relu", "fused", "compiled", "other"
+NAMED = re.compile(r"(?i)relu|threshold|clamp_min")
+_LIBRARY = re.compile(r"(?i)(?:cudnn|cutlass|xmma|gemm|convolve|scudnn|winograd|fprop|dgrad|wgrad).*relu")
+_COMPILED = re.compile(r"(?i)triton")
+_OP = re.compile(r"^(?:aten::|prims::)?(?:relu6?_?|threshold_?|clamp_min_?|threshold_backward)$")
+_NODE = re.compile(r"(?:^|\W)(?:Relu|Threshold|ClampMin)\w*Backward\d*$")
+_VARIANT = re.compile(r"(?i)leaky|prelu|rrelu|celu|gelu|selu")
+_ELEMENTWISE = re.compile(r"(?i)elementwise|clamp_scalar|\brelu_(?:forward_|backward_)?kernel")
+_BACKWARD = re.compile(r"(?i)backward")
+BY_NAME, BY_OP, BY_BOTH = "name", "op", "name and op"
+ACTIVATION_KEYS = ["kind", "direction", OP, FAMILY, *GRID, *BLOCK, "told_by", C.RANK, C.DEVICE]
+
+
+def is_op(name: str) -> bool:
+    """Whether an op is a ReLU, forward or backward.
+
+    Example:
+        >>> is_op("aten::threshold_backward"), is_op("aten::leaky_relu"), is_op("aten::conv2d")
+        (True, False, False)
+    """
+    return bool(_OP.search(name) or _NODE.search(name))
+
+
+def kind_of(kernel: str, op: str) -> str:
+    """Kind of a kernel with a ReLU in its name or op; empty for every other kernel.
+
+    Example:
+        >>> kind_of("volta_scudnn_128x64_relu_interior_nn_v1", "aten::cudnn_convolution")
+        'fused'
+        >>> kind_of("void at::native::(anonymous namespace)::launch_clamp_scalar(int)", "aten::clamp_min")
+        'relu'
+    """
+    named, launched = bool(NAMED.search(kernel)), is_op(op)
+    if not named and not launched:
+        return ""
+    if _LIBRARY.search(kernel):
+        return FUSED
+    if _COMPILED.search(kernel):
+        return COMPILED
+    without_op = op == NO_OP and _ELEMENTWISE.search(kernel) and not _VARIANT.search(kernel)
+    return RELU if launched or without_op else OTHER
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    """ReLU-named kernels and kernels of ReLU ops, by kind, direction, op, family and configuration."""
+    pairs = rows[[C.NAME, OP]].drop_duplicates()
+    kinds = {(name, op): kind_of(name, op) for name, op in pairs.itertuples(index=False)}
+    kind = pd.Series([kinds[pair] for pair in pairs.itertuples(index=False)], index=pairs.index, dtype=object)
+    chosen = rows.merge(pairs.assign(kind=kind)[kind != ""], on=[C.NAME, OP])
+    chosen = chosen.assign(told_by=_identified_by(chosen), direction=_directions(chosen))
+    found = grouped(chosen, ACTIVATION_KEYS)
+    found["share"] = found["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
+    for name in (*GRID, *BLOCK):
+        found[name] = found[name].astype("Int64").mask(found[name] == UNKNOWN)
+    order = ["total_ns", *ACTIVATION_KEYS]
+    return found.sort_values(order, ascending=[False, *(True for _ in ACTIVATION_KEYS)], ignore_index=True)
+
+
+def _identified_by(rows: pd.DataFrame) -> Objects:
+    named = {name: bool(NAMED.search(name)) for name in rows[C.NAME].unique()}
+    launched = {name: is_op(name) for name in rows[OP].unique()}
+    by_name = rows[C.NAME].map(named).to_numpy(dtype=bool)
+    by_op = rows[OP].map(launched).to_numpy(dtype=bool)
+    return np.where(by_name & by_op, BY_BOTH, np.where(by_name, BY_NAME, BY_OP)).astype(object)
+
+
+def _directions(rows: pd.DataFrame) -> Objects:
+    """Direction by the op's name or its phase; empty if the op is unknown."""
+    named = {name: bool(_BACKWARD.search(name)) for name in rows[OP].unique()}
+    backward = rows[OP].map(named).to_numpy(dtype=bool) | (rows[C.PHASE] == Phase.BACKWARD).to_numpy()
+    known = (rows[OP] != NO_OP).to_numpy()
+    return np.where(~known, "", np.where(backward, "backward", "forward")).astype(object)

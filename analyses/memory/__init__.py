@@ -1,0 +1,229 @@
+"""Memory in use over time and by op, and its growth from step to step.
+
+Amounts are whole bytes, per rank and device; the device -1 is the host. The running totals are the profiler's
+if every event has them; else they are sums of the events since the capture's start (column `totals`): such a
+total ignores earlier allocations, and may be negative.
+
+* summary: unused (fragmentation) is memory that the allocator keeps and no tensor uses: split blocks that fit
+  no request, or a cache left by an earlier peak; allocator events cannot distinguish them.
+* An allocation is unfreed if no free of its address, nor another allocation at it, follows within the
+  capture.
+* by_op: in use at the peak = allocated no later than the peak, and freed later or never.
+* steps: net = allocated at the end of the step's marker on the host minus at its start. The caching
+  allocator's events are the host's, so its time counts.
+* leak: from 4 steps after the first on (see `_memory.leak`).
+* timeline: at most 2,000 points per device; every group of consecutive events keeps its maximum and minimum
+  of allocated and its maximum of reserved bytes.
+* driver_calls: calls that take memory from the driver or return it. The first step, or the first half of the
+  capture if no steps are marked, counts as warm-up.
+* peaks: measured by the process without a profiler.
+
+Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "memory")  # doctest: +SKIP
+    >>> result.tables["summary"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.schema import C
+
+from ..shared.common import RANK, STEP
+from . import advice, allocations
+from .allocations import OP, Events, read
+from .tables import FEWEST_STEPS, WARMUP_STEPS, by_op, by_step, leak, summary, timeline
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+
+NO_EVENTS = "no allocator events in this capture: record with `profile_memory=True` (`tracekit collect` does)"
+NO_ADDRESSES = (
+    "no addresses were recorded, so allocations cannot be paired with frees: unfreed bytes and bytes in use "
+    "at the peak are unknown (torch 1.10 and later record addresses)"
+)
+NO_TOTALS = (
+    "no running totals were recorded: allocated bytes count from the capture's start, without earlier "
+    "allocations, and reserved bytes are unknown"
+)
+FEW_STEPS = (
+    f"fewer than {FEWEST_STEPS + WARMUP_STEPS} profiled steps, so growth from step to step is unknown: "
+    "record more steps (`tracekit collect --steps 10`, or `active=10` of `torch.profiler.schedule`)"
+)
+_PEAKS = {
+    "host_peak_bytes": "peak resident memory of the process",
+    "device_peak_allocated_bytes": "peak allocated on the device",
+    "device_peak_reserved_bytes": "peak reserved on the device",
+}
+
+
+def compute(run: Run) -> Result:
+    """Measure the memory of a run."""
+    tables: dict[str, pd.DataFrame] = {}
+    notes: list[str] = []
+    events = read(run)
+    steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
+    steps = steps.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
+    if events:
+        tables |= _tables(events, steps)
+        notes += _notes(events, tables)
+    else:
+        notes.append(NO_EVENTS)
+    calls = allocations.read_driver_calls(run, steps)
+    if len(calls):
+        tables["driver_calls"] = allocations.table(calls)
+    if len(peaks := _peaks(run)):
+        tables["peaks"] = peaks
+    found = [*advice.findings(run, events, tables, steps), *allocations.findings(run, calls)]
+    return Result(tables, tuple(found), tuple(notes))
+
+
+def _tables(events: list[Events], steps: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    own = [steps[steps[C.RANK] == one.rank] for one in events]
+    pairs = list(zip(events, own, strict=True))
+    tables = {
+        "summary": _typed(_SUMMARY, [summary(*pair) for pair in pairs]),
+        "timeline": pd.concat([timeline(one) for one in events], ignore_index=True),
+        "by_op": pd.concat([by_op(one) for one in events], ignore_index=True),
+    }
+    stepped = [(one, by_step(one, mine)) for one, mine in pairs if len(mine)]
+    if stepped:
+        tables["steps"] = pd.concat([table for _, table in stepped], ignore_index=True)
+    slopes = [row for one, table in stepped if (row := leak(one, table)) is not None]
+    if slopes:
+        tables["leak"] = _typed(_LEAK, slopes)
+    return tables
+
+
+def _typed(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Build a table with integer amounts, nullable if one is unknown."""
+    table = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
+    text = ("peak_op", "totals")
+    names = [name for name in table.columns if name not in text]
+    whole = table.astype(dict.fromkeys(names, "Int64"))
+    return whole.astype({name: "int64" for name in names if whole[name].notna().all()})
+
+
+def _notes(events: list[Events], tables: dict[str, pd.DataFrame]) -> list[str]:
+    notes = []
+    if any(one.freed_at is None for one in events):
+        notes.append(NO_ADDRESSES)
+    if not all(one.recorded for one in events):
+        notes.append(NO_TOTALS)
+    return notes if "leak" in tables else [*notes, FEW_STEPS]
+
+
+def _peaks(run: Run) -> pd.DataFrame:
+    """Peaks sampled without a profiler."""
+    where = pc.field(C.METRIC).isin(list(_PEAKS))
+    rows = run.table("counters", columns=[C.SOURCE, C.DEVICE, C.METRIC, C.VALUE], where=where)
+    metric = rows[C.METRIC].astype(object)
+    table = pd.DataFrame(
+        {
+            C.SOURCE: rows[C.SOURCE].astype(object),
+            C.DEVICE: rows[C.DEVICE].astype("Int64"),
+            "measure": metric.map(_PEAKS),
+            "size": rows[C.VALUE].round().astype("Int64"),
+        }
+    )
+    return table.sort_values([C.SOURCE, C.DEVICE, "measure"], ignore_index=True)
+
+
+_DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")
+_SUMMARY = (
+    RANK,
+    _DEVICE,
+    Column("peak_allocated", "bytes", "maximum allocated"),
+    Column("peak_reserved", "bytes", "maximum reserved"),
+    Column("fragmentation", "bytes", "unused at the peak: reserved minus allocated"),
+    Column("peak_at_ns", "ns", "time of the peak since the run's t0"),
+    Column("peak_step", "", "step of the peak; missing outside the profiled steps"),
+    Column("peak_op", "", "op whose allocation reached the peak; empty if it was before the first event"),
+    Column("start_allocated", "bytes", "allocated before the first event"),
+    Column("end_allocated", "bytes", "allocated after the last event"),
+    Column("most_fragmentation", "bytes", "maximum reserved minus allocated"),
+    Column("allocations", "count", "number of allocations"),
+    Column("frees", "count", "number of frees"),
+    Column("unfreed", "count", "allocations not freed within the capture"),
+    Column("unfreed_bytes", "bytes", "bytes of unfreed allocations"),
+    Column("totals", "", "whether running totals were recorded or count from the capture's start"),
+)
+_LEAK = (
+    RANK,
+    _DEVICE,
+    Column("growth", "bytes", "growth of the floor per step"),
+    Column("growth_low", "bytes", "lower end of its 95% confidence interval"),
+    Column("growth_high", "bytes", "upper end of its 95% confidence interval"),
+    Column("steps", "count", "steps used: all but the first"),
+    Column("first_floor", "bytes", "floor of the first step used"),
+    Column("last_floor", "bytes", "floor of the last step used"),
+)
+
+ANALYSIS = Analysis(
+    name="memory",
+    title="Memory",
+    question="How much memory was in use, by which ops, and does it grow from step to step?",
+    definition=(
+        "Allocated = bytes held by tensors, reserved = bytes held by the caching allocator; peak = maximum "
+        "allocated after any event or before the first; fragmentation = reserved − allocated. Totals are the "
+        "recorded ones, else sums since the capture's start. An allocation is unfreed if no free of its "
+        "address follows in the capture. Floor of a step = minimum allocated within its marker on the host; "
+        "growth = Theil–Sen slope of the floors of all steps but the first, with a 95% confidence interval."
+    ),
+    tables=(
+        TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
+        TableSpec("peaks", "Peaks measured without a profiler", allocations.PEAK_COLUMNS),
+        TableSpec("leak", "Growth from step to step", _LEAK),
+        TableSpec(
+            "by_op",
+            "Allocated bytes by op",
+            (
+                RANK,
+                _DEVICE,
+                Column(OP, "", "innermost op that allocated"),
+                Column("allocated", "bytes", "Σ of its allocations"),
+                Column("live_at_peak", "bytes", "its allocations in use at the peak"),
+                Column("unfreed", "bytes", "its allocations not freed within the capture"),
+                Column("largest", "bytes", "its largest allocation"),
+                Column("allocations", "count", "number of allocations"),
+            ),
+        ),
+        TableSpec(
+            "steps",
+            "Allocated bytes per profiled step",
+            (
+                RANK,
+                _DEVICE,
+                STEP,
+                Column("floor", "bytes", "minimum allocated within the step"),
+                Column("peak", "bytes", "maximum allocated within the step"),
+                Column("net", "bytes", "allocated at its end minus at its start"),
+                Column("allocations", "count", "allocations in the step"),
+            ),
+        ),
+        TableSpec("driver_calls", "Driver calls for device memory", allocations.COLUMNS),
+        TableSpec(
+            "timeline",
+            "Allocated and reserved bytes over time",
+            (
+                RANK,
+                _DEVICE,
+                Column(C.T_NS, "ns", "time since the run's t0"),
+                Column("allocated", "bytes", "allocated after the event"),
+                Column("reserved", "bytes", "reserved after the event"),
+            ),
+        ),
+    ),
+    sources=("TorchBench, 4.2", "Sen, 1968 (slope and interval)", "torch.profiler memory events"),
+    order=60,
+    compute=compute,
+    rules=(*advice.RULES, *allocations.RULES),
+)

@@ -1,0 +1,391 @@
+"""Allocator events of one rank and device: running totals, and pairs of allocation and free.
+
+The slope is the median of the slopes between all pairs of steps; the 95% confidence interval follows from the
+variance of Kendall's statistic. Neither assumes normal noise. After a single jump, or growth that ends, the
+interval includes zero, while least squares would report growth. With 4 steps the interval covers all slopes,
+with an exact confidence of 92%.
+
+Sources: Sen, Estimates of the regression coefficient based on Kendall's tau, 1968; Hollander and Wolfe,
+Nonparametric statistical methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import floor, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
+from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.savings import Budget, budget
+from tracekit.schema import HOST_DEVICE, C, HostKind
+
+from ..shared.common import RANK, duration, ints, percent, spans, union_by
+from ..shared.hosts import NO_OP, host_rows, source_lines, texts
+from ..shared.lanes import idle_by_rank
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+
+if TYPE_CHECKING:
+    Flags = npt.NDArray[np.bool_]
+
+OP = "op"
+NEVER = np.iinfo(np.int64).max
+"""Index of the free of an allocation that is not freed in the capture."""
+RECORDED = "recorded"
+RELATIVE = "since the capture's start"
+_READ = (C.T_NS, C.RANK, C.DEVICE, C.BYTES, C.ADDRESS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED, C.OP_ROW)
+
+
+@dataclass(frozen=True)
+class Events:
+    """The allocator events of one rank and device, in order.
+
+    Attributes:
+        rank: The rank.
+        device: The device; -1 is the host.
+        frame: The events with the name of the allocating op.
+    """
+
+    rank: int
+    device: int
+    frame: pd.DataFrame
+
+    @cached_property
+    def key(self) -> dict[str, int]:
+        """Key columns of its rows."""
+        return {C.RANK: self.rank, C.DEVICE: self.device}
+
+    @cached_property
+    def t_ns(self) -> Ints:
+        """Times."""
+        return ints(self.frame, C.T_NS)
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """Allocated bytes, negative for frees."""
+        return ints(self.frame, C.BYTES)
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether the profiler wrote running totals."""
+        return bool(self.frame[C.TOTAL_ALLOCATED].notna().all())
+
+    @cached_property
+    def level(self) -> Ints:
+        """Bytes allocated after each event; since the capture's start if no totals were recorded."""
+        return ints(self.frame, C.TOTAL_ALLOCATED) if self.recorded else np.cumsum(self.bytes)
+
+    @cached_property
+    def start(self) -> int:
+        """Bytes allocated before the first event."""
+        return int(self.level[0] - self.bytes[0]) if self.recorded else 0
+
+    @cached_property
+    def reserved(self) -> Ints | None:
+        """Bytes reserved after each event; None if unknown and on the host, which has no reservation."""
+        total = self.frame[C.TOTAL_RESERVED]
+        if self.device == HOST_DEVICE or total.isna().any() or not (total > 0).any():
+            return None
+        return ints(self.frame, C.TOTAL_RESERVED)
+
+    @cached_property
+    def peak_at(self) -> int:
+        """Index of the event at the peak of allocated bytes; -1 if the peak is before the first event."""
+        place = int(np.argmax(self.level))
+        return place if self.level[place] > self.start else -1
+
+    @cached_property
+    def freed_at(self) -> Ints | None:
+        """Index of the event that frees each allocation, `NEVER` without one and for frees.
+
+        An address that is allocated again was freed by then. None if addresses are missing.
+        """
+        if self.frame[C.ADDRESS].isna().any():
+            return None
+        address = ints(self.frame, C.ADDRESS)
+        order = np.lexsort((np.arange(len(address)), address))
+        is_allocation = self.bytes[order] > 0
+        paired = is_allocation[:-1] & (address[order][:-1] == address[order][1:])
+        found = np.full(len(address), NEVER, np.int64)
+        found[order[:-1][paired]] = order[1:][paired]
+        return found
+
+    @cached_property
+    def unfreed(self) -> Flags | None:
+        """Whether each event is an allocation that is not freed within the capture."""
+        return None if self.freed_at is None else (self.bytes > 0) & (self.freed_at == NEVER)
+
+    @cached_property
+    def live_at_peak(self) -> Flags | None:
+        """Whether each event is an allocation that is in use at the peak."""
+        if self.freed_at is None:
+            return None
+        place = np.arange(len(self.bytes))
+        return (self.bytes > 0) & (place <= self.peak_at) & (self.freed_at > self.peak_at)
+
+
+def read(run: Run) -> list[Events]:
+    """The allocator events of a run by rank and device, the host last; events of 0 bytes are omitted."""
+    frame = run.table("allocations", columns=_READ)
+    frame = frame[frame[C.BYTES] != 0].reset_index(drop=True)
+    if frame.empty:
+        return []
+    names = texts(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
+    frame = frame.assign(**{OP: pd.Categorical(names)})
+    found = [
+        Events(int(own[C.RANK].iloc[0]), int(own[C.DEVICE].iloc[0]), own.reset_index(drop=True))
+        for _, own in frame.groupby([C.RANK, C.DEVICE], sort=True)
+    ]
+    return sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device))
+
+
+def thinned(events: Events, most: int) -> Ints:
+    """Indices of at most `most` events, including the extremes of consecutive groups.
+
+    These are the maximum and minimum of allocated bytes and the maximum of reserved bytes of each group.
+    """
+    count = len(events.level)
+    if count <= most:
+        return np.arange(count, dtype=np.int64)
+    groups = (np.arange(count, dtype=np.int64) * (most // 3)) // count
+    series = [events.level, -events.level]
+    series += [events.reserved] if events.reserved is not None else []
+    return np.unique(np.concatenate([_largest(groups, values) for values in series]))
+
+
+def _largest(groups: Ints, values: Ints) -> Ints:
+    """First index of the largest value of each group."""
+    order = np.lexsort((np.arange(len(values)), -values, groups))
+    first = np.concatenate(([True], groups[order][1:] != groups[order][:-1]))
+    return order[first]
+
+
+def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Bytes allocated within windows: at the start, at the end, minimum and maximum."""
+    levels = np.concatenate(([events.start], events.level))
+    first = np.searchsorted(events.t_ns, start, side="left")
+    last = np.maximum(first, np.searchsorted(events.t_ns, end, side="left"))
+    edges = np.ravel(np.column_stack((first, last + 1)))
+    padded = np.append(levels, levels[-1])
+    least = np.minimum.reduceat(padded, edges)[::2]
+    most = np.maximum.reduceat(padded, edges)[::2]
+    return levels[first], levels[last], least, most
+
+
+PATTERN = (
+    r"^(?:cuda|hip)(?:Malloc|Free)(?:_v\d+)?$"
+    r"|^(?:cu|hip)Mem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess)(?:_v\d+)?$"
+)
+"""Calls of the allocator for device memory, without pinned memory and stream-ordered pools."""
+FREES = r"Free|Release|Unmap"
+EMPTY_CACHE = r"\bempty_cache$"
+CONFIDENCE = 0.6
+"""The host time in the calls was measured; the effect on the step was not."""
+FEWEST_STEPS = 2
+FEWEST_FREES = 50
+"""Minimum frees without marked steps: a starting program allocates often, but rarely frees."""
+
+LATER = "later"
+COLUMNS = (
+    RANK,
+    Column("call", "", "call of the runtime or the driver"),
+    Column("later_ns", "ns", "its time in steps after the first; in the second half if none are marked"),
+    Column("later_count", "count", "its calls in the same part"),
+    Column("later_steps", "count", "steps after the first with such calls"),
+    Column("sum_ns", "ns", "Σ of durations on the host, whole capture"),
+    Column("count", "count", "calls, whole capture"),
+)
+PEAK_COLUMNS = (
+    Column(C.SOURCE, "", "source of the measurement"),
+    Column(C.DEVICE, "", "device index; missing for the process on the host"),
+    Column("measure", "", "measured quantity"),
+    Column("size", "bytes", "peak"),
+)
+RULES = (
+    Rule(
+        "allocator_churn",
+        "in at least two steps after the first, the host allocates or frees device memory at the driver "
+        "(cudaMalloc, cudaFree and similar calls) for at least 1% of a step, and the device is idle for as "
+        "long; if no steps are marked, at least 50 calls free memory in the second half of the capture",
+        "a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
+        "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
+        "distinguished from a loop, but start-up rarely frees memory",
+    ),
+)
+
+
+def read_driver_calls(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
+    """Read the calls, with a flag for those after warm-up: in a step after its rank's first.
+
+    If no steps are marked, in the second half of the capture.
+    """
+    columns = [C.ROW_ID, C.NAME, C.RANK, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW]
+    kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    rows = run.table("host_intervals", columns=columns, where=kinds)
+    edges = ints(rows, C.START_NS)
+    middle = (int(edges.min()) + int(edges.max())) / 2 if len(edges) else 0
+    rows = rows[matches(rows[C.NAME], PATTERN)].reset_index(drop=True)
+    return rows.assign(**{LATER: _later(rows, steps, middle)})
+
+
+def _later(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> Flags:
+    """Whether each call is after warm-up."""
+    if steps.empty:
+        return ints(rows, C.START_NS) >= middle
+    first_steps = steps.drop_duplicates(C.RANK).set_index(C.RANK)[C.STEP]
+    first = rows[C.RANK].map(first_steps)
+    return (rows[C.STEP].notna() & (rows[C.STEP] != first).fillna(value=False)).to_numpy(bool)
+
+
+def table(calls: pd.DataFrame) -> pd.DataFrame:
+    """Calls by rank and name, sorted by time in later steps."""
+    own = ints(calls, C.DUR_NS)
+    later = calls[LATER].to_numpy(bool)
+    frame = pd.DataFrame(
+        {
+            C.RANK: calls[C.RANK],
+            "call": calls[C.NAME].astype(object),
+            "later_ns": np.where(later, own, 0),
+            "later_count": later.astype(np.int64),
+            "sum_ns": own,
+            "count": 1,
+        }
+    )
+    sums = frame.groupby([C.RANK, "call"], sort=True, as_index=False).sum()
+    distinct = frame.assign(step=calls[C.STEP])[later].groupby([C.RANK, "call"])["step"].nunique()
+    places = pd.MultiIndex.from_frame(sums[[C.RANK, "call"]])
+    sums["later_steps"] = distinct.reindex(places, fill_value=0).to_numpy(np.int64)
+    order = ["later_ns", "sum_ns", C.RANK, "call"]
+    sums = sums.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+    return sums[[column.name for column in COLUMNS]]
+
+
+def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
+    """Findings on recurring calls."""
+    later = calls[calls[LATER]]
+    if not len(later):
+        return []
+    spent = budget(run)
+    if spent.marked:
+        recurs = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= FEWEST_STEPS
+    else:
+        recurs = int(matches(later[C.NAME], FREES).sum()) >= FEWEST_FREES
+    blocked = _blocked(later)
+    total = int(blocked.sum())
+    if not (recurs and spent.matters(total)):
+        return []
+    saved = int(blocked.clip(upper=idle_by_rank(run, blocked.index)).sum())
+    return [_finding(run, later, total, saved, spent)] if spent.matters(saved) else []
+
+
+def _blocked(calls: pd.DataFrame) -> pd.Series:
+    """Time in the calls by rank, on the thread with most of it."""
+    threads = calls.groupby([C.RANK, C.TID], sort=True)
+    codes = threads.ngroup().to_numpy().astype(np.int64)
+    index = threads.size().index
+    by_thread = pd.Series(union_by(codes, len(index), *spans(calls)), index=index)
+    return by_thread.groupby(level=0).max()
+
+
+def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budget) -> Finding:
+    longest = calls.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
+    count, steps = len(calls), len(calls[[C.RANK, C.STEP]].drop_duplicates())
+    when = f"{steps:,} steps after the first" if spent.marked else "the second half of the capture"
+    return Finding(
+        code="allocator_churn",
+        severity=spent.severity(saved),
+        title=(
+            f"Device memory is allocated or freed at the driver {count:,} times in {when}: "
+            f"{duration(spent.per_step(total))} of host time {spent.per}, "
+            f"{percent(spent.share(total))} of it"
+        ),
+        advice=f"{_where(run, calls)} {_cause(run, calls)}",
+        saving_ns_per_step=spent.per_step(saved),
+        basis=Basis.ESTIMATED,
+        how=(
+            "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
+            "idle time of the rank's busiest device"
+        ),
+        confidence=CONFIDENCE,
+        evidence={"host_intervals": [int(row) for row in longest[C.ROW_ID]]},
+    )
+
+
+def _where(run: Run, calls: pd.DataFrame) -> str:
+    """Op with most of the time, and the source line of its longest call."""
+    ops = texts(host_rows(run, calls[C.PARENT_ROW], [C.NAME])[C.NAME], NO_OP)
+    sums = calls.groupby(ops, sort=True)[C.DUR_NS].sum()
+    op, part = str(sums.idxmax()), int(sums.max()) / max(int(sums.sum()), 1)
+    longest = calls[ops == op].sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(1)
+    line = str(source_lines(run, longest[C.ROW_ID].astype("Int64")).iloc[0])
+    place = "outside recorded ops" if op == NO_OP else f"inside {op}"
+    return f"{percent(part)} of that time is {place}{f' at {line}' if line else ''}."
+
+
+def _cause(run: Run, calls: pd.DataFrame) -> str:
+    """Likely cause of such calls."""
+    library = "or a library allocates its workspace at the driver, which the ops above would show"
+    if not matches(calls[C.NAME], FREES).any():
+        return (
+            f"Memory is only allocated: the allocator's cache cannot serve some sizes, {library}. Give "
+            "inputs few distinct shapes (pad or bucket them), run the largest batch first, or set "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+        )
+    where = pc.field(C.KIND) == str(HostKind.PYTHON)
+    frames = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
+    if matches(frames, EMPTY_CACHE).any():
+        return "The program calls empty_cache, which frees the cache: remove that call from the loop."
+    return (
+        "Memory is freed and allocated again: either allocations fail and are retried after emptying the "
+        "cache  (`torch.cuda.memory_stats()['num_alloc_retries']` above zero; then use less memory "
+        "or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or the program calls empty_cache (stacks "
+        f"would show it), {library}."
+    )
+
+
+NORMAL_95 = 1.959964
+MOST_POINTS = 1_000
+"""Maximum number of points, evenly sampled, since the number of pairs is quadratic."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth per step in bytes, with the bounds of its 95% confidence interval."""
+
+    slope: int
+    low: int
+    high: int
+
+
+def theil_sen(values: Ints) -> Slope:
+    """Slope of values over their indices.
+
+    Args:
+        values: At least two values.
+
+    Example:
+        >>> theil_sen(np.array([0, 10, 20, 30, 40, 50]))
+        Slope(slope=10, low=10, high=10)
+        >>> theil_sen(np.array([0, 10, 20, 20, 20, 20, 20, 20, 20]))
+        Slope(slope=0, low=0, high=3)
+    """
+    chosen = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(np.int64))
+    before, after = np.triu_indices(len(chosen), k=1)
+    rise = values[chosen[after]] - values[chosen[before]]
+    slopes = np.sort(rise / (chosen[after] - chosen[before]))
+    count = len(chosen)
+    reach = NORMAL_95 * sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    below = max(0, floor((len(slopes) - reach) / 2))
+    ends = slopes[below], slopes[len(slopes) - 1 - below]
+    return Slope(*(round(float(value)) for value in (np.median(slopes), *ends)))

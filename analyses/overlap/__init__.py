@@ -1,0 +1,377 @@
+"""Exposed and overlapped time, for `overlap`.
+
+Directions of copies and kinds of collectives may overlap each other, so their times do not sum to those of
+all copies and all communication. `per_step` counts the part of each interval inside the step's window,
+`profiled_steps` the part inside the union of those windows.
+
+Communication equals that of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, which equals the
+exposed copies if there are no memsets. TraceLens counts a memcpy as exposed if it overlaps neither
+computation nor communication, with memsets as computation: the same number if no memset overlaps a copy.
+TorchExpert subtracts overlap twice; this analysis does not.
+
+A saving is at most the exposed time, and at most the kernel time that has nothing of the kind to overlap yet.
+Devices of one rank run concurrently, so the one with the largest amount counts.
+
+Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "overlap")  # doctest: +SKIP
+    >>> result.tables["whole"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, Rule, TableSpec
+from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import busy
+from tracekit.schema import C, CopyKind, DeviceKind
+
+from ..gpu_breakdown import OPAQUE_GRAPHS
+from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, share, spans
+from ..shared.lanes import Lanes, collective_kinds, communicates, lanes, stacked_by_name
+from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, findings, joined, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+
+KEYS = [C.RANK, C.DEVICE]
+
+
+def extent(rows: pd.DataFrame) -> Union:
+    """From the first start to the last end, as one window."""
+    start, end = spans(rows)
+    return start.min(keepdims=True), end.max(keepdims=True)
+
+
+def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, object]) -> pd.DataFrame:
+    """One row per window."""
+    total = covered(subject, *windows)
+    exposed = covered(intervals.subtract(subject, hiding), *windows)
+    return _finished(total, exposed, key)
+
+
+def combined(
+    subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
+) -> pd.DataFrame:
+    """One row for all windows, which do not overlap."""
+    total = covered(subject, *windows).sum(keepdims=True)
+    exposed = covered(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
+    return _finished(total, exposed, key, extra)
+
+
+def _finished(
+    total: Ints, exposed: Ints, key: dict[str, object], extra: dict[str, object] | None = None
+) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            **key,
+            "union_ns": total,
+            "exposed_ns": exposed,
+            "overlapped_ns": total - exposed,
+            "overlapped_share": share(total - exposed, total),
+            **(extra or {}),
+        }
+    )
+
+
+def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
+    """Communication by kind of collective, most exposed first on each device."""
+    kinds = collective_kinds(run, communication)
+    unions: dict[object, Lanes] = {place: lanes(own) for place, own in rows.groupby(KEYS, sort=True)}
+    parts = []
+    for (rank, device, kind), own in communication.groupby(
+        [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
+    ):
+        subject = intervals.union(*spans(own))
+        extra: dict[str, object] = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
+        key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
+        parts.append(combined(subject, unions[rank, device].computation, extent(own), key, extra))
+    order = [*KEYS, "exposed_ns", "collective"]
+    return pd.concat(parts, ignore_index=True).sort_values(
+        order, ascending=[True, True, False, True], ignore_index=True
+    )
+
+
+def streams(rows: pd.DataFrame) -> pd.DataFrame:
+    """How long at least two streams of a device were busy."""
+    return pd.DataFrame(
+        [
+            {C.RANK: rank, C.DEVICE: device, **_concurrency(own)}
+            for (rank, device), own in rows.groupby(KEYS, sort=True)
+        ]
+    )
+
+
+def _concurrency(own: pd.DataFrame) -> dict[str, object]:
+    unions = [intervals.union(*spans(lane)) for _, lane in own.groupby(C.STREAM, sort=True)]
+    starts, ends = (np.concatenate(edges) for edges in zip(*unions, strict=True))
+    times = np.concatenate((starts, ends))
+    change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
+    order = np.argsort(times, kind="stable")
+    running = np.cumsum(change[order])[:-1]
+    lengths = np.diff(times[order])
+    occupied, several = (int(lengths[running >= least].sum()) for least in (1, 2))
+    levels = running[lengths > 0]
+    return {
+        "streams": len(unions),
+        "busy_ns": occupied,
+        "concurrent_ns": several,
+        "concurrent_share": float(share(np.array([several]), occupied)[0]),
+        "most_streams": int(levels.max()) if len(levels) else 0,
+        "sum_ns": sum(intervals.length(union) for union in unions),
+    }
+
+
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.STREAM,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.OP_ROW,
+    C.BYTES,
+    C.COPY_KIND,
+    C.SRC_MEMORY,
+    C.DST_MEMORY,
+)
+_TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
+NOTHING = Remark("no copies and no communication kernels in this capture")
+NO_STREAMS = "no streams were recorded for {count:,} device intervals; the table streams ignores them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial:
+    """Partial result of some ranks.
+
+    Attributes:
+        tables: Their rows of the tables; empty if they have no device.
+        exposed: Exposed time by subject.
+        spent: Their steps.
+        ranks: Number of ranks with a device.
+        opaque: Whether a graph was recorded as one interval.
+        unplaced: Device intervals without a stream.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    spent: Spent
+    exposed: dict[str, Exposed] = field(default_factory=dict)
+    ranks: int = 0
+    opaque: bool = False
+    unplaced: int = 0
+
+
+def measure(run: Run) -> Partial:
+    """Measure the overlap of copies and communication of some ranks."""
+    frame = busy(run, _READ)
+    if frame.empty:
+        return Partial(tables={}, spent=spent(run))
+    rows = frame.assign(**{WHAT: _what(frame)})
+    windows = step_windows(run)
+    tables = {name: table for name, parts in _measured(rows, windows).items() if len(table := _joined(parts))}
+    present = set(tables["whole"][WHAT]) if "whole" in tables else set()
+    communication = rows[rows[WHAT] == COMMUNICATION]
+    if len(communication):
+        tables["collectives"] = collectives(run, rows, communication)
+    on_streams = rows[rows[C.STREAM].notna()]
+    if len(on_streams):
+        tables["streams"] = streams(on_streams)
+    return Partial(
+        tables=tables,
+        spent=spent(run),
+        exposed={
+            what: measured(run, rows, what, windows) for what in (COMMUNICATION, *ADVISED) if what in present
+        },
+        ranks=rows[C.RANK].nunique(),
+        opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
+        unplaced=int(rows[C.STREAM].isna().sum()),
+    )
+
+
+def combine(run: Run, partials: Sequence[Partial]) -> Result:
+    """Combine the tables of all ranks, and advise on their exposed time."""
+    if not any(one.ranks for one in partials):
+        return Result(notes=(absent_device_note(run),))
+    tables = stacked_by_name([one.tables for one in partials], _TABLES)
+    subjects = dict.fromkeys(what for one in partials for what in one.exposed)
+    exposed = {
+        what: joined([one.exposed[what] for one in partials if what in one.exposed]) for what in subjects
+    }
+    steps = budget_of(one.spent for one in partials)
+    advised = findings(run, exposed, steps, sum(one.ranks for one in partials))
+    return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
+
+
+def _notes(
+    tables: dict[str, pd.DataFrame], partials: Sequence[Partial], *, has_steps: bool
+) -> tuple[str, ...]:
+    notes: list[str] = [] if has_steps else [NO_STEPS]
+    if "whole" not in tables:
+        notes.append(NOTHING)
+    if any(one.opaque for one in partials):
+        notes.append(OPAQUE_GRAPHS)
+    unknown = sum(one.unplaced for one in partials)
+    return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
+
+
+def _what(frame: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+    """Subject of each interval: communication, the direction of a copy, or empty."""
+    kinds = frame[C.COPY_KIND].astype(object)
+    directions = kinds.where(kinds.notna(), str(CopyKind.UNKNOWN)).to_numpy(object)
+    is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
+    return np.where(communicates(frame), COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
+
+
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
+    """Parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
+    parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
+    for (rank, device), own in rows.groupby(KEYS, sort=True):
+        unions = lanes(own)
+        mine = windows[windows[C.RANK] == rank]
+        start, end = ints(mine, C.START_NS), ints(mine, END_NS)
+        stepped = intervals.union(start, end)
+        for what, selected in _subjects(own):
+            key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
+            subject = intervals.union(*spans(selected))
+            hiding = unions.computation if what == COMMUNICATION else unions.kernels
+            extra = _plain(selected)
+            parts["whole"].append(combined(subject, hiding, extent(selected), key, extra))
+            if len(mine):
+                parts["profiled_steps"].append(combined(subject, hiding, stepped, key, {}))
+                keys = {**key, C.STEP: ints(mine, C.STEP)}
+                parts["per_step"].append(per_window(subject, hiding, (start, end), keys))
+    if parts["per_step"]:
+        order = [*KEYS, C.STEP]
+        parts["per_step"] = [_joined(parts["per_step"]).sort_values(order, kind="stable")]
+    return parts
+
+
+def _subjects(own: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Communication, all copies, and the copies of each direction, without empty ones."""
+    copies = own[own[C.KIND] == DeviceKind.MEMCPY]
+    found = [(COMMUNICATION, own[own[WHAT] == COMMUNICATION]), (ALL_COPIES, copies)]
+    found += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True)]
+    return [(what, rows) for what, rows in found if len(rows)]
+
+
+def _plain(selected: pd.DataFrame) -> dict[str, object]:
+    """Measures of the whole capture besides the unions."""
+    size = selected[C.BYTES]
+    known = bool(size.notna().all())
+    return {
+        "sum_ns": int(ints(selected, C.DUR_NS).sum()),
+        "count": len(selected),
+        C.BYTES: pd.array([int(size.sum()) if known else None], dtype="Int64"),
+    }
+
+
+_OVERLAP = (
+    Column("union_ns", "ns", "time at least one runs"),
+    Column("exposed_ns", "ns", "time at least one runs and no (other) kernel does"),
+    Column("overlapped_ns", "ns", "time at least one runs together with an (other) kernel"),
+    Column("overlapped_share", "share", "overlapped over union"),
+)
+_PLAIN = (
+    Column("sum_ns", "ns", "Σ of durations, overlaps counted twice"),
+    Column("count", "count", "number of copies or communication kernels"),
+)
+_WHAT = Column(WHAT, "", "communication, all copies, or the copies of one direction")
+
+_BY_RANK = ByRank(map=measure, combine=combine)
+ANALYSIS = Analysis(
+    name="overlap",
+    title="Overlap of copies and communication with kernels",
+    question="How much of the copies and of the communication overlaps with kernels, how much is exposed?",
+    definition=(
+        "Per device, with K kernels, C memcpys (of one direction, or all), N communication kernels "
+        "(identified by name, a subset of K) and |X| the length of the union of X: copies overlapped = "
+        "|C∩K|, exposed = |C∖K|; communication overlapped = |N∩(K∖N)|, exposed = |N∖(K∖N)|; shares are over "
+        "|C| and |N|. Steps: the part inside the window from the step's start to the later of its end on the "
+        "host and the end of the last interval launched in it. Streams: busy = time with work (kernel, copy, "
+        "memset, opaque graph) on at least one stream, concurrent = on at least two; the share is over busy."
+    ),
+    tables=(
+        TableSpec(
+            "whole",
+            "Whole capture, per device",
+            (
+                RANK,
+                DEVICE,
+                _WHAT,
+                *_OVERLAP,
+                *_PLAIN,
+                Column(C.BYTES, "bytes", "bytes copied; missing if unknown, and for communication"),
+            ),
+        ),
+        TableSpec(
+            "profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, _WHAT, *_OVERLAP)
+        ),
+        TableSpec(
+            "collectives",
+            "Communication by kind of collective, whole capture",
+            (
+                RANK,
+                DEVICE,
+                Column("collective", "", "kind, by the names of the kernel and its launching op"),
+                *_OVERLAP,
+                *_PLAIN,
+            ),
+        ),
+        TableSpec(
+            "streams",
+            "Concurrent work on several streams, whole capture",
+            (
+                RANK,
+                DEVICE,
+                Column("streams", "count", "streams with work"),
+                Column("busy_ns", "ns", "time at least one stream is busy"),
+                Column("concurrent_ns", "ns", "time at least two streams are busy"),
+                Column("concurrent_share", "share", "concurrent over busy"),
+                Column("most_streams", "count", "maximum number of streams busy at once"),
+                Column("sum_ns", "ns", "Σ over the streams of the time each is busy"),
+            ),
+        ),
+        TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, _WHAT, STEP, *_OVERLAP)),
+    ),
+    sources=("HTA communication computation overlap", "TraceLens GPU timeline", "nsys recipes"),
+    order=35,
+    compute=_BY_RANK.whole,
+    by_rank=_BY_RANK,
+    rules=(
+        Rule(
+            "exposed_communication",
+            "the shorter of exposed communication and of other kernels' time without communication is at "
+            "least 3% of a step",
+            "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
+            "communication",
+        ),
+        Rule(
+            "exposed_copies",
+            "the shorter of exposed copies of one direction (H2D, D2H or P2P) and of kernel time without "
+            "such copies is at least 3% of a step",
+            "a gain below 3% of a step is not worth restructuring a program; copies within a device are "
+            "ignored because they compete with kernels for memory bandwidth",
+        ),
+    ),
+)

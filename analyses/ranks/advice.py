@@ -1,0 +1,339 @@
+"""Tables of `ranks`, combined from the measurements of each rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis.savings import WARN_SHARE
+from tracekit.schema import C
+
+from ..shared.common import duration, ints, percent, share
+from .skew import Matched, match, skew, waits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.intervals import Ints
+
+    from .skew import Part
+
+
+_PLACE = [C.RANK, C.DEVICE]
+
+
+def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The tables of several ranks from those of each, and the families that could not be matched."""
+    steps = _joined(parts, "steps")
+    tables = {"per_rank": per_rank(_joined(parts, "devices"), steps)}
+    if len(parts) < 2:
+        return tables, []
+    if len(steps):
+        tables["steps"] = by_step(steps)
+    matched, unmatched = match(_joined(parts, "collectives"))
+    if matched:
+        tables["stragglers"] = stragglers(tables["per_rank"], waits(matched, marked=len(steps) > 0))
+        tables["skew"] = skew(matched)
+    return tables, unmatched
+
+
+def evidence(parts: Sequence[Part], rank: int, *, marked: bool) -> pd.DataFrame:
+    """Kernels in which a rank was last, sorted by the wait of the others, longest first."""
+    matched: list[Matched] = match(_joined(parts, "collectives"))[0]
+    rows = waits(matched, marked=marked)
+    rows = rows[(rows[C.RANK] == rank) & rows["last"]]
+    return rows.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
+
+
+def _joined(parts: Sequence[Part], name: str) -> pd.DataFrame:
+    every: list[pd.DataFrame] = [getattr(one, name) for one in parts]
+    tables = [table for table in every if len(table)]
+    return pd.concat(tables, ignore_index=True) if tables else every[0]
+
+
+def per_rank(devices: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Devices of all ranks, with the median of their steps."""
+    medians = {rank: _middle(ints(own, "length_ns")) for rank, own in steps.groupby(C.RANK, sort=True)}
+    computation, window = ints(devices, "computation_ns"), ints(devices, "window_ns")
+    table = devices.assign(
+        computation_share=share(computation, window),
+        communication_exposed_share=share(ints(devices, "communication_exposed_ns"), window),
+        idle_share=share(ints(devices, "idle_ns"), window),
+        computation_ratio=share(computation, _middle(computation)),
+        step_median_ns=devices[C.RANK].map(medians).astype("Int64"),
+    )
+    order = [
+        *_PLACE,
+        "step_median_ns",
+        "computation_ns",
+        "communication_exposed_ns",
+        "idle_ns",
+        "computation_ratio",
+        "communication_exposed_share",
+        "idle_share",
+        "computation_share",
+        "communication_overlapped_ns",
+        "other_ns",
+        "window_ns",
+    ]
+    return table[order].sort_values(_PLACE, ignore_index=True)
+
+
+def _middle(values: Ints) -> int:
+    """The lower median: one of the values."""
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def by_step(steps: pd.DataFrame) -> pd.DataFrame:
+    """The fastest and the slowest rank of each step."""
+    number, ranks = ints(steps, C.STEP), ints(steps, C.RANK)
+    lengths, computation = ints(steps, "length_ns"), ints(steps, "computation_ns")
+    rising = np.lexsort((ranks, lengths, number))
+    first = np.flatnonzero(np.diff(number[rising], prepend=number[rising[0]] - 1))
+    counts = np.diff(first, append=len(number))
+    slowest, busiest = (np.lexsort((ranks, -most, number))[first] for most in (lengths, computation))
+    fastest, middle = rising[first], rising[first + (counts - 1) // 2]
+    least = computation[np.lexsort((computation, number))[first]]
+    return pd.DataFrame(
+        {
+            C.STEP: number[fastest],
+            "slowest_rank": ranks[slowest],
+            "slowest_ns": lengths[slowest],
+            "median_ns": lengths[middle],
+            "fastest_ns": lengths[fastest],
+            "fastest_rank": ranks[fastest],
+            "spread_ns": lengths[slowest] - lengths[fastest],
+            "excess_ns": lengths[slowest] - lengths[middle],
+            "busiest_rank": ranks[busiest],
+            "computation_spread_ns": computation[busiest] - least,
+            "ranks": counts,
+        }
+    )
+
+
+def stragglers(devices: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """How often each device was last, the wait of the others, and its excess times."""
+    counted = rows.assign(collectives=1, last=rows["last"].astype(np.int64))
+    names = ["collectives", "last", "late_ns", "caused_ns", "gain_ns", "waited_ns"]
+    sums = counted.groupby(_PLACE, sort=True)[names].sum().reset_index()
+    excess = devices[_PLACE].copy()
+    for name in ("computation_ns", "idle_ns", "other_ns"):
+        excess[f"excess_{name}"] = _excess(ints(devices, name))
+    table = sums.merge(excess, on=_PLACE, how="left")
+    collectives = np.maximum(ints(table, "collectives"), 1)
+    table = table.assign(
+        last_count=table["last"],
+        last_share=share(ints(table, "last"), ints(table, "collectives")),
+        mean_late_ns=ints(table, "late_ns") // collectives,
+    )
+    order = [
+        *_PLACE,
+        "last_share",
+        "caused_ns",
+        "waited_ns",
+        "mean_late_ns",
+        "last_count",
+        "collectives",
+        "gain_ns",
+        "excess_computation_ns",
+        "excess_idle_ns",
+        "excess_other_ns",
+    ]
+    return table[order].sort_values(["caused_ns", *_PLACE], ascending=[False, True, True], ignore_index=True)
+
+
+def _excess(values: Ints) -> Ints:
+    """How much each value exceeds the median of the others."""
+    others = [_middle(np.delete(values, place)) for place in range(len(values))]
+    return values - np.array(others, np.int64)
+
+
+FEWEST_COLLECTIVES = 10
+LAST_SHARE = 0.5
+CAUSED_SHARE = 2 / 3
+EXPLAINS = 0.5
+NEARLY_ALL, FEW = 0.9, 1 / 3
+"""Share of the wait in a share of the collectives that may indicate a single event, such as a start."""
+IMBALANCE = 0.05
+EXPLAINED = 0.8
+"""Confidence if the rank's total time, not that before each collective, explains the wait."""
+UNEXPLAINED = 0.6
+"""Confidence if the wait was measured without a known cause."""
+
+RULES = (
+    Rule(
+        "straggler",
+        "one rank is last in at least 50% of at least 10 matched collectives and causes two thirds of all "
+        "wait time; the others wait for it for at least 3% of a step",
+        "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
+        "of the time, but neither causes two thirds of the wait time",
+    ),
+    Rule(
+        "rank_imbalance",
+        "the kernels of one rank, without communication, take over 5% longer than the mean of the ranks, "
+        "and that is at least 1% of a step; not reported if the rank is a straggler for that reason",
+        "ranks with equal work differ by 1 to 3% (clocks, memory); all ranks wait for the slowest",
+    ),
+)
+_CAUSES = {
+    "excess_computation_ns": "it computes longer",
+    "excess_idle_ns": "its device idles longer",
+    "excess_other_ns": "it copies longer",
+}
+
+
+def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
+    """Findings on a straggler with its cause, and on the rank with the longest kernels."""
+    late = _straggler(tables, spent, len(parts))
+    found = [] if late is None else [_late(parts, late, spent)]
+    uneven = _imbalanced(tables["per_rank"], spent, len(parts))
+    if uneven is not None and not (late and late["cause"] == 0 and late[C.RANK] == uneven[C.RANK]):
+        communicates = any(len(one.collectives) for one in parts)
+        found.append(_uneven(parts, uneven, spent, communicates=communicates))
+    return tuple(found)
+
+
+def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> dict[str, Any] | None:
+    """The row of the straggler, with the index of the cause in `_CAUSES`, or -1."""
+    if "stragglers" not in tables or tables["stragglers"].empty:
+        return None
+    table = tables["stragglers"]
+    row: dict[str, Any] = {str(name): value for name, value in table.iloc[0].items()}
+    often = row["collectives"] >= FEWEST_COLLECTIVES and row["last_share"] >= LAST_SHARE
+    mostly = row["caused_ns"] >= CAUSED_SHARE * int(table["caused_ns"].sum())
+    if not (often and mostly and spent.matters(int(row["caused_ns"]) * ranks, least=WARN_SHARE)):
+        return None
+    explained = [row[name] >= EXPLAINS * row["caused_ns"] for name in _CAUSES]
+    return {**row, "cause": int(np.argmax(explained)) if any(explained) else -1}
+
+
+def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
+    ranks = len(parts)
+    rank, gain = int(row[C.RANK]), int(row["gain_ns"]) * ranks
+    wait = spent.per_step(int(row["caused_ns"]) * ranks)
+    every = evidence(parts, rank, marked=spent.marked)
+    top = every.head(EVIDENCE_ROWS)
+    return Finding(
+        code="straggler",
+        severity=spent.severity(gain),
+        title=(
+            f"Rank {rank} is last in {percent(row['last_share'])} of {int(row['collectives']):,} "
+            f"collectives; the others wait {duration(wait)} {spent.per} for it"
+        ),
+        advice=_late_advice(parts, row, spent) + _few(every),
+        saving_ns_per_step=spent.per_step(gain),
+        basis=Basis.ESTIMATED,
+        how=(
+            "for each collective in which it was last, the time it arrived after the next-to-last rank, "
+            f"at most the mean exposed wait of the others; {spent.per}"
+        ),
+        confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
+        evidence={"device_intervals": [int(one) for one in top[C.ROW_ID]]},
+    )
+
+
+def _few(last: pd.DataFrame) -> str:
+    """Sentence for a few collectives that cause nearly all of the wait."""
+    caused = np.cumsum(ints(last, "caused_ns"))
+    count = int(np.searchsorted(caused, NEARLY_ALL * caused[-1])) + 1
+    if count > FEW * len(caused):
+        return ""
+    which = "One" if count == 1 else f"{count:,}"
+    return (
+        f" {which} of the {len(caused):,} collectives in which it was last cause{'s' * (count == 1)} "
+        f"{percent(int(caused[count - 1]) / int(caused[-1]))} of the wait: check whether that recurs."
+    )
+
+
+def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
+    rank = int(row[C.RANK])
+    if row["cause"] < 0:
+        return (
+            f"Neither longer kernels nor copies nor idle time of rank {rank} explain half of the wait. "
+            "Compare its kernels with those of another rank, and its clocks and temperature."
+        )
+    excess = int(row[list(_CAUSES)[row["cause"]]])
+    more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"
+    reason = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
+    if row["cause"] == 0:
+        return (
+            f"Rank {rank} is late because {reason}{_family_note(parts, rank)}. Balance the work between the "
+            "ranks (batch, sequence lengths, layers, shards); with equal work compare the devices' clocks."
+        )
+    if row["cause"] == 1:
+        return (
+            f"Rank {rank} is late because {reason}: its host launches late. `idle_gaps` shows what its host "
+            "did; possible causes: data loading, logging or checkpoints on one rank only, and CPU binding."
+        )
+    return f"Rank {rank} is late because {reason}: see `overlap` and `h2d_copies` for its copies."
+
+
+def _family_note(parts: list[Part], rank: int) -> str:
+    """Kernel family with the largest excess of time over the median of the other ranks."""
+    kernels = pd.concat([one.kernels for one in parts if len(one.kernels)] or [parts[0].kernels])
+    if kernels.empty:
+        return ""
+    sums = kernels.pivot_table(
+        index="family", columns=C.RANK, values="sum_ns", aggfunc="sum", fill_value=0
+    ).reindex(columns=_ranks(parts), fill_value=0)
+    others = sums.drop(columns=rank).quantile(0.5, axis=1, interpolation="lower")
+    excess = (sums[rank] - others).sort_values(ascending=False, kind="stable")
+    name, more = str(excess.index[0]), int(excess.iloc[0])
+    if more <= 0:
+        return ""
+    mine, theirs = int(sums[rank].loc[name]), int(others.loc[name])
+    return f" (most in {name}: {duration(mine)} against {duration(theirs)})"
+
+
+def _ranks(parts: list[Part]) -> list[int]:
+    return [int(ints(one.devices, C.RANK)[0]) for one in parts]
+
+
+def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any] | None:
+    """Rank with the longest computation, if it exceeds the mean by the threshold."""
+    busiest = table.groupby(C.RANK)["computation_ns"].max()
+    values = busiest.to_numpy(np.int64)
+    mean = int(values.sum()) // len(values)
+    excess = int(values.max()) - mean
+    if excess <= IMBALANCE * mean or not spent.matters(excess * ranks):
+        return None
+    return {
+        C.RANK: int(busiest.index.to_numpy(np.int64)[values.argmax()]),
+        "mean": mean,
+        "excess": excess,
+        "ranks": ranks,
+    }
+
+
+def _uneven(parts: list[Part], row: dict[str, Any], spent: Budget, *, communicates: bool) -> Finding:
+    rank, excess = row[C.RANK], row["excess"] * row["ranks"]
+    return Finding(
+        code="rank_imbalance",
+        severity=spent.severity(excess),
+        title=(
+            f"Kernels take {percent(row['excess'] / max(row['mean'], 1))} longer on rank {rank} than on the "
+            f"mean of {row['ranks']} ranks: {duration(spent.per_step(excess))} {spent.per}"
+        ),
+        advice=(
+            f"Rank {rank} has more work{_family_note(parts, rank)}: balance batch, sequence lengths, layers "
+            "or shards between the ranks; with equal work compare the devices' clocks."
+        ),
+        saving_ns_per_step=spent.per_step(excess) if communicates else None,
+        basis=Basis.ESTIMATED if communicates else None,
+        how="longest computation minus the mean of the ranks, if the others wait for it"
+        if communicates
+        else "",
+        confidence=UNEXPLAINED,
+        evidence={"device_intervals": _longest(parts, rank)},
+    )
+
+
+def _longest(parts: list[Part], rank: int) -> list[int]:
+    """Communication kernels of the rank during which the others wait for it."""
+    rows = pd.concat([one.collectives for one in parts if len(one.collectives)] or [parts[0].collectives])
+    mine = rows[rows[C.RANK] == rank].sort_values([C.DUR_NS, C.ROW_ID])
+    return [int(row) for row in ints(mine.head(EVIDENCE_ROWS), C.ROW_ID)]

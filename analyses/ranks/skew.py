@@ -1,0 +1,353 @@
+"""Matching of the collectives of several ranks, and the last rank to arrive in each.
+
+This needs no common clock: all ranks end a collective together, so the one with the shortest kernel arrived
+last, and each other rank waited for the time by which its kernel is longer. Clocks are used only to check the
+match: after subtracting the ranks' clock offsets (median difference of the ends of all matched kernels), the
+ends must agree within 10% of the longest duration, or 10 µs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import family
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import END_NS
+from tracekit.schema import BUSY_KINDS, C, DeviceKind
+
+from ..shared.common import ints, spans
+from ..shared.lanes import collective_kinds, communicates, lanes, measured_in
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+    from ..shared.lanes import Lanes
+
+
+if TYPE_CHECKING:
+    Flags = npt.NDArray[np.bool_]
+
+END_TOLERANCE_SHARE = 10
+"""Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
+END_TOLERANCE_NS = 10_000
+_PLACE = [C.RANK, C.DEVICE]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Collectives of one family and stream: rows are collectives in order, columns devices of ranks.
+
+    Attributes:
+        places: Rank and device of each column.
+        row_id: Device rows of the kernels.
+        step: Step of the first place's kernel, -1 outside steps.
+        start: Starts, each on the clock of its rank.
+        dur: Durations.
+        exposed: Exposed time of each kernel.
+        names: Kind of collective and family.
+    """
+
+    places: list[tuple[int, int]]
+    row_id: Ints
+    step: Ints
+    start: Ints
+    dur: Ints
+    exposed: Ints
+    names: tuple[str, str]
+
+
+def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
+    """Match the k-th kernels of a family and stream of all ranks if their counts agree.
+
+    If they do not agree, streams are ignored, since stream ids may differ between ranks.
+
+    Returns:
+        The matched collectives, and the families that could not be matched.
+    """
+    found, unmatched = [], []
+    for called, rows in kernels.groupby("family", sort=True):
+        streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
+        groups = streams if all(_agree(own) for own in streams) else [rows]
+        if all(_agree(own) for own in groups):
+            found += [_matched(own) for own in groups]
+        elif len(rows.drop_duplicates(_PLACE)) > 1:
+            unmatched.append(str(called))
+    return found, unmatched
+
+
+def _agree(rows: pd.DataFrame) -> bool:
+    """Whether several devices have the same number of kernels, each on one stream."""
+    counts = rows.groupby(_PLACE).size()
+    streams = rows.groupby(_PLACE)[C.STREAM].nunique()
+    return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
+
+
+def _matched(rows: pd.DataFrame) -> Matched:
+    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    places = ordered[_PLACE].drop_duplicates()
+    shape = len(places), -1
+
+    def grid(column: str) -> Ints:
+        return ints(ordered, column).reshape(shape).T
+
+    known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
+    step = ints(known, C.STEP).reshape(shape)[0]
+    names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
+    pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
+    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
+
+
+def end_spreads(matched: list[Matched]) -> list[Ints]:
+    """Spread of the ends of each collective, after subtracting clock offsets."""
+    offsets = _offsets(matched)
+    spreads = []
+    for one in matched:
+        ends = one.start + one.dur - np.array([offsets[place] for place in one.places], np.int64)
+        spreads.append(ends.max(axis=1) - ends.min(axis=1))
+    return spreads
+
+
+def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
+    """Clock offset of each device relative to the first one, by the ends of matched kernels."""
+    differences: dict[tuple[int, int], list[Ints]] = {}
+    for one in matched:
+        ends = one.start + one.dur
+        for column, place in enumerate(one.places):
+            differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
+    return {place: _middle(np.concatenate(values)) for place, values in differences.items()}
+
+
+def _middle(values: Ints) -> int:
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def aligned(one: Matched, spread: Ints) -> Flags:
+    """Whether the kernels of each collective end together."""
+    tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
+    found: Flags = spread <= tolerance
+    return found
+
+
+def skew(matched: list[Matched]) -> pd.DataFrame:
+    """Every matched collective, in the order of the first rank."""
+    spreads = end_spreads(matched)
+    tables = [_skew(one, spread) for one, spread in zip(matched, spreads, strict=True)]
+    order = ["first_start_ns", "family", "number"]
+    return pd.concat(tables).sort_values(order, ignore_index=True).drop(columns="first_start_ns")
+
+
+def last_of(dur: Ints) -> Ints:
+    """Column of the shortest kernel of each row, -1 for ties.
+
+    Example:
+        >>> last_of(np.array([[5, 3], [4, 4]]))
+        array([ 1, -1])
+    """
+    ordered = np.sort(dur, axis=1)
+    return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
+
+
+def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
+    ordered = np.sort(one.dur, axis=1)
+    last = last_of(one.dur)
+    ranks = np.array([rank for rank, _ in one.places], np.int64)
+    return pd.DataFrame(
+        {
+            "collective": one.names[0],
+            "number": np.arange(len(one.dur)),
+            C.STEP: pd.array(np.where(one.step < 0, 0, one.step), dtype="Int64"),
+            "last_rank": pd.array(ranks[last], dtype="Int64"),
+            "wait_ns": (one.dur - ordered[:, :1]).sum(axis=1),
+            "shortest_ns": ordered[:, 0],
+            "next_ns": ordered[:, 1],
+            "longest_ns": ordered[:, -1],
+            "ranks": len(one.places),
+            "end_spread_ns": spread,
+            "aligned": aligned(one, spread),
+            "family": one.names[1],
+            "first_start_ns": one.start[:, 0],
+        }
+    ).assign(
+        **{
+            C.STEP: lambda table: table[C.STEP].mask(one.step < 0),
+            "last_rank": lambda table: table["last_rank"].mask(last < 0),
+        }
+    )
+
+
+def waits(matched: list[Matched], *, marked: bool) -> pd.DataFrame:
+    """One row per device of each aligned collective: wait, lateness, and whether it was last.
+
+    Args:
+        matched: The collectives.
+        marked: Whether steps are marked; then only collectives in steps count.
+    """
+    spreads = end_spreads(matched)
+    tables = [_waits(one, spread, marked=marked) for one, spread in zip(matched, spreads, strict=True)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
+    counted = aligned(one, spread) & ((one.step >= 0) | (not marked))
+    dur, alone, rows = one.dur[counted], one.exposed[counted], one.row_id[counted]
+    places = len(one.places)
+    ordered = np.sort(dur, axis=1)
+    exposed = np.minimum(dur - ordered[:, :1], alone)
+    last = last_of(dur)[:, None] == np.arange(places)
+    mean = exposed.sum(axis=1, keepdims=True) // (places - 1)
+    gain = np.minimum(ordered[:, 1:2] - ordered[:, :1], mean)
+    return pd.DataFrame(
+        {
+            C.RANK: np.tile([rank for rank, _ in one.places], len(dur)).astype(np.int64),
+            C.DEVICE: np.tile([device for _, device in one.places], len(dur)).astype(np.int64),
+            C.ROW_ID: rows.ravel(),
+            "last": last.ravel(),
+            "waited_ns": exposed.ravel(),
+            "late_ns": (ordered[:, -1:] - dur).ravel(),
+            "caused_ns": np.where(last, mean, 0).ravel(),
+            "gain_ns": np.where(last, gain, 0).ravel(),
+        }
+    )
+
+
+_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
+_NO_STREAM = -1
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tables of one rank.
+
+    Attributes:
+        devices: A row per device: times over the measured windows.
+        steps: A row per profiled step: its length, and the computation in it on the busiest device.
+        collectives: A row per communication kernel, in order.
+        kernels: A row per family of the other kernels: number and sum of durations.
+    """
+
+    devices: pd.DataFrame
+    steps: pd.DataFrame
+    collectives: pd.DataFrame
+    kernels: pd.DataFrame
+
+
+def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
+    """Measure one rank; None without device intervals.
+
+    Args:
+        run: The run.
+        rank: The rank.
+        windows: Its profiled steps with start and end, in order; empty if none are marked.
+    """
+    kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
+    rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
+    if rows.empty:
+        return None
+    places = [int(device) for device in np.unique(ints(rows, C.DEVICE))]
+    unions = {device: lanes(rows[rows[C.DEVICE] == device]) for device in places}
+    devices = [_device(rows[rows[C.DEVICE] == device], one, windows) for device, one in unions.items()]
+    return Part(
+        pd.DataFrame(devices),
+        _steps(rank, windows, list(unions.values())),
+        _collectives(run, rows, unions),
+        _kernels(rows, marked=len(windows) > 0),
+    )
+
+
+def _families(names: pd.Series) -> pd.Series:
+    plain = names.astype(object)
+    return plain.map({name: family(str(name)) for name in plain.unique()}).astype(object)
+
+
+def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+    """Computation by family, in profiled steps if steps are marked."""
+    selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~communicates(rows)
+    selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
+    own = rows[selected]
+    sums = own.groupby([own[C.RANK], _families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
+    return sums.agg(sum_ns="sum", count="size").reset_index()
+
+
+def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str, object]:
+    """Times of one device in its profiled steps, or the capture if none are marked."""
+    inside = measured_in(own, windows)
+
+    def amount(union: Union) -> int:
+        return intervals.length(intervals.intersect(union, inside))
+
+    window, active = intervals.length(inside), amount(unions.kernels)
+    occupied, computation, communication = (
+        amount(union) for union in (unions.occupied, unions.computation, unions.communication)
+    )
+    return {
+        C.RANK: int(own[C.RANK].iloc[0]),
+        C.DEVICE: int(own[C.DEVICE].iloc[0]),
+        "window_ns": window,
+        "computation_ns": computation,
+        "communication_exposed_ns": active - computation,
+        "communication_overlapped_ns": communication - (active - computation),
+        "other_ns": occupied - active,
+        "idle_ns": window - occupied,
+    }
+
+
+def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFrame:
+    start, end = ints(windows, C.START_NS), ints(windows, END_NS)
+    computed = np.zeros(len(windows), np.int64)
+    for one in unions:
+        computed = np.maximum(computed, covered(one.computation, start, end))
+    columns = {
+        C.STEP: ints(windows, C.STEP),
+        "length_ns": own_lengths(start, end),
+        "computation_ns": computed,
+    }
+    return pd.DataFrame({C.RANK: np.full(len(windows), rank, np.int64), **columns})
+
+
+def own_lengths(start: Ints, end: Ints) -> Ints:
+    """Part of each window after all earlier ones: the period between their ends if they overlap.
+
+    Example:
+        >>> own_lengths(np.array([0, 10]), np.array([12, 25]))
+        array([12, 13])
+    """
+    if not len(start):
+        return np.empty(0, np.int64)
+    reached = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))
+    own: Ints = np.maximum(end - np.maximum(start, reached), 0)
+    return own
+
+
+def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
+    """Communication kernels with their exposed time."""
+    kernels = rows[communicates(rows)].sort_values(
+        [C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID], ignore_index=True
+    )
+    start, end = spans(kernels)
+    exposed = ints(kernels, C.DUR_NS).copy()
+    for device, one in unions.items():
+        mine = (kernels[C.DEVICE] == device).to_numpy(bool)
+        exposed[mine] -= covered(one.computation, start[mine], end[mine])
+    return pd.DataFrame(
+        {
+            C.ROW_ID: kernels[C.ROW_ID],
+            C.RANK: kernels[C.RANK],
+            C.DEVICE: kernels[C.DEVICE],
+            C.STREAM: kernels[C.STREAM].fillna(_NO_STREAM).astype(np.int64),
+            C.STEP: kernels[C.STEP],
+            C.START_NS: start,
+            C.DUR_NS: end - start,
+            "exposed_ns": exposed,
+            "family": _families(kernels[C.NAME]),
+            "collective": collective_kinds(run, kernels),
+        }
+    )

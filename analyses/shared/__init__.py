@@ -1,0 +1,3 @@
+"""Helpers shared by several analyses."""
+
+from __future__ import annotations

@@ -1,0 +1,348 @@
+"""Interval unions per group, row lookups, and shared columns and notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Column, Remark
+from tracekit.analysis.kernel_names import matches
+from tracekit.diff import Options, diff
+from tracekit.diff import ledgers as idle_causes
+from tracekit.diff import ledgers as wall_ledger
+from tracekit.diff import spans as compared_spans
+from tracekit.render.cells import SIZES, TIMES, human
+from tracekit.runs.intervals import BLOCK
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracekit.diff import Diff
+    from tracekit.diff.model import Metric
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NO_PARENT = -1
+_SPARSE = 8
+"""Number of possible ids per row above which ids are looked up by binary search."""
+LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
+"""Runtime and driver calls that launch device work, except those of `HOST_FUNCTION_PATTERN`."""
+HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
+"""Calls that enqueue a host function in a stream, which has no device interval."""
+NO_DEVICE = (
+    "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
+    "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
+)
+NOT_RECORDED = (
+    "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
+    "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"
+)
+NO_STEPS = Remark(
+    "no profiled steps in this capture: call `profiler.step()` once per iteration to get per-step numbers"
+)
+UNLINKED = "device intervals could not be linked to ops"
+"""Note for device intervals without known launches, whose time per op is unknown, not zero."""
+
+RANK = Column(C.RANK, "", "rank of the process in its job")
+DEVICE = Column(C.DEVICE, "", "device index")
+STEP = Column(C.STEP, "", "number of the profiled step")
+
+
+def ints(frame: pd.DataFrame, column: str) -> Ints:
+    """A column without nulls as int64."""
+    return frame[column].to_numpy(dtype=np.int64)
+
+
+def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Starts and ends of a table's rows."""
+    start = ints(frame, C.START_NS)
+    return start, start + ints(frame, C.DUR_NS)
+
+
+def absent_device_note(run: Run) -> str:
+    """Note on why a run has no device intervals."""
+    kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
+    return NOT_RECORDED if launches(calls[C.NAME]).any() else NO_DEVICE
+
+
+def launches(names: pd.Series) -> pd.Series:
+    """Whether each call launches device work.
+
+    Example:
+        >>> launches(pd.Series(["cudaMemcpyAsync", "cudaLaunchHostFunc"], dtype="category")).tolist()
+        [True, False]
+    """
+    return matches(names, LAUNCH_PATTERN) & ~matches(names, HOST_FUNCTION_PATTERN)
+
+
+def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
+    """Length of the union of intervals within each group.
+
+    Args:
+        codes: Group of each interval, 0 up to `groups`.
+        groups: Number of groups.
+        start: Starts.
+        end: Ends.
+
+    Example:
+        >>> union_by(np.array([0, 0, 1]), 2, np.array([0, 2, 0]), np.array([3, 5, 4]))
+        array([5, 4])
+    """
+    lane, starts, ends = segments_by(codes, start, end)
+    lengths = np.zeros(groups, np.int64)
+    np.add.at(lengths, lane, ends - starts)
+    return lengths
+
+
+def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Segments of the union of intervals within each group: group, start and end of each, sorted.
+
+    Example:
+        >>> segments_by(np.array([0, 0, 1]), np.array([0, 2, 0]), np.array([3, 5, 4]))
+        (array([0, 1]), array([0, 0]), array([5, 4]))
+    """
+    nonempty = end > start
+    order = np.lexsort((start[nonempty], codes[nonempty]))
+    lane, starts, ends = codes[nonempty][order], start[nonempty][order], end[nonempty][order]
+    if not len(order):
+        return lane, starts, ends
+    reach = pd.Series(ends).groupby(lane, sort=False).cummax().to_numpy(dtype=np.int64)
+    first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
+    last = np.concatenate((first[1:], [True]))
+    return lane[first], starts[first], reach[last]
+
+
+def worst_devices(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
+    """Sum over ranks of the largest per-device sum: devices of a rank run concurrently.
+
+    Args:
+        frame: Rank and device of each value.
+        values: Integers.
+
+    Example:
+        >>> frame = pd.DataFrame({C.RANK: [0, 0, 0, 1], C.DEVICE: [0, 0, 1, 0]})
+        >>> worst_devices(frame, [2, 3, 4, 7])
+        12
+    """
+    lanes = frame[[C.RANK, C.DEVICE]].assign(value=np.asarray(values, np.int64))
+    return int(lanes.groupby([C.RANK, C.DEVICE])["value"].sum().groupby(level=C.RANK).max().sum())
+
+
+def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: Ints) -> Ints:
+    """Position of the nearest enclosing op of each row, `NO_PARENT` without one.
+
+    Args:
+        kind_is_op: Whether each row is an op.
+        parent: Position of the innermost enclosing row of any kind.
+
+    Example:
+        >>> op_parents(np.array([True, False, True]), np.array([-1, 0, 1]))
+        array([-1,  0,  0])
+    """
+    next_ = np.append(np.where(kind_is_op, np.arange(len(parent)), parent), NO_PARENT)
+    for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
+        further = next_[next_]
+        if np.array_equal(further, next_):
+            break
+        next_ = further
+    found = next_[parent]
+    return np.where(np.append(kind_is_op, False)[found], found, NO_PARENT)
+
+
+def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
+    """Positions of the rows with the wanted ids, `NO_PARENT` for null and absent ids.
+
+    Example:
+        >>> positions(pd.Series([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
+        array([ 1, -1, -1])
+    """
+    return Places(row_ids.to_numpy(dtype=np.int64)).of(known(wanted))
+
+
+def known(ids: pd.Series) -> Ints:
+    """Ids as plain integers, `NO_PARENT` for null.
+
+    Example:
+        >>> known(pd.Series([9, None], dtype="Int64"))
+        array([ 9, -1])
+    """
+    if isinstance(ids.dtype, pd.Int64Dtype):
+        found: Ints = ids.to_numpy(dtype=np.int64, na_value=NO_PARENT)
+        return found
+    return ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
+
+
+class Places:
+    """Index from distinct row ids to row positions.
+
+    Dense ids use a lookup table of 4 bytes per possible id; sparse ids use binary search.
+
+    Example:
+        >>> Places(np.array([7, 9])).of(np.array([9, -1, 8]))
+        array([ 1, -1, -1])
+    """
+
+    def __init__(self, ids: Ints) -> None:
+        self._low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
+        self._size = high - self._low + 1
+        self._dense = self._size <= _SPARSE * len(ids)
+        if self._dense:
+            self._at = np.full(self._size + 1, NO_PARENT, np.int32)
+            for first in range(0, len(ids), BLOCK):
+                own = ids[first : first + BLOCK]
+                self._at[own - self._low] = np.arange(first, first + len(own), dtype=np.int32)
+        else:
+            self._at = np.argsort(ids, kind="stable").astype(np.int32)
+            self._ids = ids[self._at]
+
+    def of(self, wanted: Ints) -> Ints:
+        """Positions of the wanted ids, `NO_PARENT` for absent ones."""
+        if self._dense:
+            inside = (wanted >= self._low) & (wanted < self._low + self._size)
+            return self._at[np.where(inside, wanted - self._low, self._size)].astype(np.int64)
+        near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        return np.where(self._ids[near] == wanted, self._at[near], NO_PARENT).astype(np.int64)
+
+    def of_every(self, wanted: Ints) -> npt.NDArray[np.int32]:
+        """Like `of` for large arrays: processed in blocks, with 32-bit results."""
+        found = np.empty(len(wanted), np.int32)
+        for first in range(0, len(wanted), BLOCK):
+            part = slice(first, first + BLOCK)
+            found[part] = self.of(wanted[part])
+        return found
+
+
+def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -> Ints:
+    """Values at positions, `absent` where the position is `NO_PARENT`.
+
+    Example:
+        >>> values_at(np.array([7, 9]), np.array([1, -1]), 0)
+        array([9, 0])
+    """
+    found = np.full(len(places), absent, np.int64)
+    there = places >= 0
+    found[there] = values[places[there]]
+    return found
+
+
+def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
+    """Categorical of texts by code, with distinct sorted categories.
+
+    Example:
+        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
+        [1, 0, 1]
+    """
+    used = np.unique(codes)
+    distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
+    moved = np.zeros(len(texts), np.int32)
+    moved[used] = place
+    return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
+
+
+def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
+    """Ratio of part to whole, NaN if the whole is 0."""
+    parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
+    result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
+    return result
+
+
+def percentile(values: Ints, rank: int) -> int:
+    """Percentile without interpolation: one of the values.
+
+    Example:
+        >>> percentile(np.array([4, 1, 3, 2]), 50)
+        2
+    """
+    return int(np.percentile(values, rank, method="inverted_cdf"))
+
+
+class Line(NamedTuple):
+    """One quantity of both sides; None if unknown."""
+
+    quantity: str
+    unit: str
+    base: float | None
+    head: float | None
+
+
+def measured(metrics: Iterable[Metric]) -> list[Line]:
+    """Convert the metrics of a comparison to lines."""
+    return [Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
+
+
+def ratios(lines: Sequence[Line]) -> pd.DataFrame:
+    """Table of lines: quantity, unit, base, head, and head over base (missing if base is not positive)."""
+    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
+    table[["base", "head"]] = table[["base", "head"]].astype("float64")
+    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
+    return table
+
+
+def between(base: Run, head: Run, varying: Sequence[str]) -> Diff:
+    """Compare two runs without explanations by analyses, since an analysis calls this."""
+    return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
+
+
+def refusal(found: Diff) -> str:
+    """Reason why two runs are not comparable, empty if they are."""
+    fields = [f"{one.field} ({one.base} and {one.head})" for one in found.comparability.refused]
+    return f"the runs differ in {', '.join(fields)}: nothing was compared" if fields else ""
+
+
+def parts(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
+    """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
+    shared = compared_spans.shared(base, head)
+    causes = (idle_causes.causes(base, head)[0]) or (None, None)
+    cuts = [
+        wall_ledger.cut_device(run, span, cause).parts
+        for run, span, cause in zip((base, head), shared, causes, strict=True)
+    ]
+    return cuts[0], cuts[1]
+
+
+def duration(ns: int) -> str:
+    """Format a time with three digits.
+
+    Example:
+        >>> duration(12_345_678), duration(900)
+        ('12.3 ms', '900 ns')
+    """
+    return _text(ns, TIMES, "ns")
+
+
+def size(count: int) -> str:
+    """Format an amount of memory with three digits, in powers of 1,024.
+
+    Example:
+        >>> size(1_572_864), size(-2048)
+        ('1.5 MiB', '-2 KiB')
+    """
+    return _text(count, SIZES, "B")
+
+
+def percent(share: float) -> str:
+    """Format a share in percent.
+
+    Example:
+        >>> percent(0.1234)
+        '12.3%'
+    """
+    return human(share, "share")
+
+
+def _text(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+    for factor, unit in units:
+        if abs(amount) >= factor:
+            value = amount / factor
+            digits = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+            return f"{digits} {unit}"
+    return f"{amount} {smallest}"

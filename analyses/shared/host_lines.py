@@ -1,0 +1,424 @@
+"""Columns of a large table as arrays, released after reading, and orders of its rows by thread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracekit import schema
+from tracekit.ingest import nesting
+from tracekit.runs import intervals
+from tracekit.schema import C, HostKind, Phase
+
+from .common import NO_PARENT, Places, coded, known, values_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+
+if TYPE_CHECKING:
+    Bools: TypeAlias = npt.NDArray[np.bool_]
+    Objects: TypeAlias = npt.NDArray[np.object_]
+    Small: TypeAlias = npt.NDArray[np.integer[Any]]
+    AnyArray: TypeAlias = npt.NDArray[Any]
+
+_BLOCK = 1 << 17
+"""Rows per block, so that intermediate arrays fit the CPU cache."""
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A dictionary-encoded text column.
+
+    Attributes:
+        codes: Index of each row's text, -1 if missing, in the smallest integer type.
+        texts: Distinct texts.
+    """
+
+    codes: Small
+    texts: Objects
+
+    def __getitem__(self, rows: Ints) -> Coded:
+        """Select rows."""
+        return Coded(self.codes[rows], self.texts)
+
+    def among(self, *values: str) -> Bools:
+        """Whether each row has one of these texts."""
+        wanted = {str(value) for value in values}
+        return self.selected([str(text) in wanted for text in self.texts])
+
+    def matching(self, pattern: str) -> Bools:
+        """Whether each row's text contains the pattern, matching each distinct text once.
+
+        Example:
+            >>> names = Coded(np.array([1, 0, -1]), np.array(["cudaFree", "cudaLaunchKernel"], object))
+            >>> names.matching("(?i)launch").tolist()
+            [True, False, False]
+        """
+        regex = re.compile(pattern)
+        return self.selected([bool(regex.search(str(text))) for text in self.texts])
+
+    def selected(self, chosen: list[bool]) -> Bools:
+        """Whether the text of each row is chosen."""
+        return picked(
+            np.array([*chosen, False], np.bool_), self.codes
+        )  # index -1 is the last: missing texts are not chosen
+
+
+def picked(values: AnyArray, places: Small) -> AnyArray:
+    """Values at positions, in blocks: NumPy converts smaller indices to 8 bytes each.
+
+    Example:
+        >>> picked(np.array([5, 7, 9]), np.array([2, 0, -1], np.int8))
+        array([9, 5, 9])
+    """
+    found = np.empty(len(places), values.dtype)
+    for first in range(0, len(places), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        found[part] = values[places[part]]
+    return found
+
+
+def moved(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
+    """Reorder columns, each into the memory of the previous one to avoid allocations.
+
+    Args:
+        order: Positions of rows.
+        columns: Overwritten, except those owned by Arrow.
+
+    Example:
+        >>> moved(np.array([1, 0]), [np.array([5, 7]), np.array([3, 2])])
+        [array([7, 5]), array([2, 3])]
+    """
+    found, buffer = [], np.empty(len(order), np.int64)
+    for column in columns:
+        found.append(np.take(column, order, out=buffer, mode="clip"))  # other modes copy first
+        buffer = column if column.flags.writeable else np.empty_like(column)
+    return found
+
+
+class LazyColumns:
+    """Columns of a run's table, each read on access to limit peak memory.
+
+    A table stored in parts has to be sorted: its columns are read together, and each is released on access.
+
+    Args:
+        run: The run.
+        table: Name of the table.
+        columns: Columns that will be read, once each.
+        where: Only rows that satisfy this.
+    """
+
+    def __init__(
+        self, run: Run, table: str, columns: Sequence[str], where: pc.Expression | None = None
+    ) -> None:
+        self._read = partial(run.arrow, table, where=where)
+        self._whole = self._read(columns=columns) if run.in_parts(table) else None
+
+    def table(self, *names: str) -> pa.Table:
+        """Read columns as an Arrow table."""
+        if self._whole is None:
+            return self._read(columns=names)
+        found = self._whole.select(names)
+        self._whole = self._whole.drop_columns(list(names))
+        return found
+
+    def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
+        """Read a column of integers, -1 for missing."""
+        column = self.table(name)[name]
+        plain = column.fill_null(NO_PARENT) if column.null_count else column
+        return plain.to_numpy().astype(kind, copy=False)
+
+    def coded(self, name: str) -> Coded:
+        """Read a text column."""
+        column = self.table(name)[name].unify_dictionaries()
+        if not column.num_chunks:
+            return Coded(np.empty(0, np.int32), np.empty(0, object))
+        texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
+        small = np.min_scalar_type(-1 - len(texts))
+        codes = [one.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for one in column.chunks]
+        return Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts)
+
+
+def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
+    """Map integer columns to numbers, evaluated once per run of equal rows.
+
+    Args:
+        number: Function of the key arrays that returns one number per row.
+        table: Key columns, in which neighboring rows are mostly equal.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> per_run(lambda key: key * 2, pa.table({"key": [3, 3, 3, 1]}))
+        array([6, 6, 6, 2])
+    """
+    firsts, counts = [], []
+    for batch in table.to_batches():
+        keys = [column.to_numpy() for column in batch.columns]
+        begins = np.zeros(len(batch), np.bool_)
+        begins[:1] = True
+        for key in keys:
+            begins[1:] |= key[1:] != key[:-1]
+        first = np.flatnonzero(begins)
+        firsts.append([key[first] for key in keys])
+        counts.append(np.diff(first, append=len(batch)))
+    if not counts:
+        return number(*(np.empty(0, np.int64) for _ in table.columns))
+    return np.repeat(number(*map(np.concatenate, zip(*firsts, strict=True))), np.concatenate(counts))
+
+
+def by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
+    """Order of rows by thread and then by keys.
+
+    Rows of a table are sorted by start, so a stable sort by thread often suffices.
+
+    Args:
+        thread: Number of each row's thread.
+        keys: Functions that return a further sort key of some rows, most significant first.
+
+    Example:
+        >>> start = np.array([5, 7, 3])
+        >>> by_thread(np.array([1, 0, 1]), lambda rows: start[rows])
+        array([1, 2, 0])
+    """
+    small = len(thread) and int(thread.max()) <= np.iinfo(np.int16).max
+    lane = thread.astype(np.int16) if small else thread  # 16-bit integers use radix sort
+    order = np.argsort(lane, kind="stable")
+    for first in range(0, len(order), _BLOCK):
+        rows = order[first : first + _BLOCK + 1]
+        if not _in_order(thread[rows], rows, keys):
+            return np.lexsort((*(key(slice(None)) for key in reversed(keys)), thread))
+    return order
+
+
+def _in_order(thread: Small, rows: Ints, keys: Sequence[Callable[[Ints | slice], Small]]) -> bool:
+    tied = thread[1:] == thread[:-1]
+    for key in keys:
+        values = key(rows)
+        if (tied & (values[1:] < values[:-1])).any():
+            return False
+        tied &= values[1:] == values[:-1]
+        if not tied.any():
+            break
+    return True
+
+
+STEP_MARKER = schema.MARKER
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_COLUMNS = (
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID),
+    *(C.START_NS, C.DUR_NS, C.PARENT_ROW, C.DEPTH, C.PHASE),
+)
+
+
+@dataclass(frozen=True)
+class HostLines:
+    """Host rows ordered by thread, start and depth; positions refer to that order, -1 is none.
+
+    Small integer types save memory, since there can be millions of rows.
+
+    Attributes:
+        row_id: Id of each row.
+        kind: Kind of each row, as an index into `kinds`.
+        kinds: The distinct kinds.
+        name: Name of each row, as an index into `names`.
+        names: The distinct names.
+        rank: Rank of each row.
+        thread: Number of each row's thread, unique across ranks and processes.
+        start: Starts.
+        end: Ends.
+        parent: Position of the innermost enclosing row.
+        depth: Number of enclosing rows.
+        loading: Whether the row belongs to the phase of data loading.
+    """
+
+    row_id: Ints
+    kind: Small
+    kinds: Objects
+    name: Small
+    names: Objects
+    rank: Small
+    thread: Small
+    start: Ints
+    end: Ints
+    parent: Small
+    depth: Small
+    loading: Bools
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.row_id)
+
+    @cached_property
+    def lanes(self) -> dict[int, slice]:
+        """The positions of each thread."""
+        edges = np.flatnonzero(np.concatenate(([True], self.thread[1:] != self.thread[:-1], [True])))
+        if not len(self.thread):
+            return {}
+        return {int(self.thread[low]): slice(int(low), int(high)) for low, high in pairwise(edges)}
+
+    def at(self, row_ids: pd.Series) -> Ints:
+        """Positions of host rows by id, -1 for null and absent ids."""
+        return self._places.of(known(row_ids))
+
+    def of_kind(self, *kinds: HostKind) -> Bools:
+        """Whether each row is of one of these kinds."""
+        return np.isin(
+            self.kind, np.flatnonzero(np.isin(self.kinds.astype(str), [str(one) for one in kinds]))
+        )
+
+    def named(self, pattern: str) -> Bools:
+        """Whether each row's name contains the pattern, matching each distinct name once."""
+        regex = re.compile(pattern)
+        chosen = np.array([bool(regex.search(str(name))) for name in self.names], np.bool_)
+        return chosen[self.name] if len(chosen) else np.zeros(len(self.name), np.bool_)
+
+    def innermost(self, thread: Ints, times: Ints) -> Ints:
+        """Innermost row that covers each instant on its thread."""
+        latest = np.full(len(times), NO_PARENT, np.int64)
+        for lane in np.unique(thread):
+            rows = self.lanes.get(int(lane))
+            if rows is not None:
+                on_lane = thread == lane
+                started = np.searchsorted(self.start[rows], times[on_lane], side="right")
+                latest[on_lane] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
+        found = nesting.covering(self.end, self.parent, latest, times)
+        return found.astype(np.int64, copy=False)
+
+    def filling(self, thread: Ints, low: Ints, high: Ints) -> Ints:
+        """Innermost row that covers the middle and more than half of each window."""
+        found = self.innermost(thread, low + (high - low) // 2)
+        while (found >= 0).any():
+            inside = np.minimum(self.end[found], high) - np.maximum(self.start[found], low)
+            small = (found >= 0) & (2 * inside <= high - low) & (high > low)
+            if not small.any():
+                break
+            found[small] = self.parent[found[small]]
+        return found
+
+    def up_to(self, rows: Ints, wanted: Bools) -> Ints:
+        """Innermost wanted row among each row and its ancestors."""
+        found = rows.copy()
+        active = np.flatnonzero(found >= 0)
+        while len(active):
+            active = active[~wanted[found[active]]]
+            found[active] = self.parent[found[active]]
+            active = active[found[active] >= 0]
+        return found
+
+    def common(self, one: Ints, other: Ints) -> Ints:
+        """Lowest common ancestor of both rows, which may be one of them."""
+        a, b = one.copy(), other.copy()
+        none = (a < 0) | (b < 0)
+        a[none], b[none] = NO_PARENT, NO_PARENT
+        depth, parent = np.append(self.depth, NO_PARENT), np.append(self.parent, NO_PARENT)
+        active = np.flatnonzero(a != b)
+        while len(active):
+            left, right = a[active], b[active]
+            a[active] = np.where(depth[left] >= depth[right], parent[left], left)
+            b[active] = np.where(depth[right] >= depth[left], parent[right], right)
+            active = active[a[active] != b[active]]
+        return a
+
+    @cached_property
+    def shown_names(self) -> Objects:
+        """Distinct names without object addresses."""
+        return np.array([_ADDRESS.sub("", str(name)) for name in self.names], object)
+
+    def labels(self, rows: Ints, absent: str) -> Objects:
+        """Names of rows without object addresses, `absent` for no row."""
+        found: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
+        return found
+
+    def categories(self, rows: Ints, absent: str) -> pd.Categorical:
+        """Like `labels`, as sorted categories."""
+        return coded([*self.shown_names, absent], self.name_codes(rows))
+
+    def name_codes(self, rows: Ints) -> Small:
+        """Index of each row's name, `len(names)` for no row."""
+        return values_at(self.name, rows, len(self.names))
+
+    def ids(self, rows: Ints) -> pd.Series:
+        """Ids of rows, missing for no row."""
+        return pd.Series(pd.arrays.IntegerArray(values_at(self.row_id, rows, NO_PARENT), rows < 0))
+
+    def unions(self, marked: Bools) -> dict[int, Union]:
+        """Union of the marked rows of each thread that has any."""
+        rows = np.flatnonzero(marked)
+        lanes = self.thread[rows]
+        return {
+            int(lane): intervals.union(self.start[rows[lanes == lane]], self.end[rows[lanes == lane]])
+            for lane in np.unique(lanes)
+        }
+
+
+def read(run: Run) -> HostLines:
+    """Read the host rows of a run, ordered by thread."""
+    columns = LazyColumns(run, "host_intervals", _COLUMNS)
+    threads = columns.table(C.RANK, C.PID, C.TID)
+    thread, rank = per_run(_threads, threads), per_run(_ranks, threads)
+    del threads
+    start, row_id = columns.numbers(C.START_NS), columns.numbers(C.ROW_ID)
+    depth = columns.numbers(C.DEPTH, np.int32)
+    order = _order(thread, start, depth, row_id)
+    parent = _parents(order, row_id, columns.numbers(C.PARENT_ROW))
+    depth, thread, rank = depth[order], thread[order], rank[order]
+    start, row_id, end = moved(order, [start, row_id, columns.numbers(C.DUR_NS)])
+    end += start
+    kinds, names = columns.coded(C.KIND)[order], columns.coded(C.NAME)[order]
+    return HostLines(
+        row_id=row_id,
+        kind=kinds.codes,
+        kinds=kinds.texts,
+        name=names.codes,
+        names=names.texts,
+        rank=rank,
+        thread=thread,
+        start=start,
+        end=end,
+        parent=parent,
+        depth=depth,
+        loading=columns.coded(C.PHASE).among(Phase.DATALOAD)[order],
+    )
+
+
+def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
+    """Position of each row's parent in this order; parents that are not earlier are dropped as damaged."""
+    place = np.empty(len(order) + 1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    place[-1] = NO_PARENT  # position of absent rows
+    found = picked(place, Places(row_id).of_every(parent)[order])
+    found[found >= np.arange(len(found), dtype=np.int32)] = NO_PARENT
+    return found
+
+
+def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
+    """A small number for each thread of each process of each rank."""
+    codes = np.zeros(len(rank), np.int64)
+    for key in (rank, pid, tid):
+        place, distinct = pd.factorize(key, sort=True)
+        codes = codes * max(1, len(distinct)) + place
+    found, _ = pd.factorize(codes, sort=True)
+    return found.astype(np.int32)
+
+
+def _ranks(rank: Small, _pid: Ints, _tid: Ints) -> Small:
+    return rank.astype(np.int32)
+
+
+def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
+    """Order by thread, start, depth and id."""
+    return by_thread(thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows])

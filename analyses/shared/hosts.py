@@ -1,0 +1,276 @@
+"""Lookup of host rows by id: names, shapes and source lines of user code.
+
+The self time of an op is its duration minus the durations of its direct child *ops*; runtime calls,
+annotations and Python frames inside it are not subtracted, so the cost of a launch is attributed to its
+op, and the self times of all ops sum to the time ops cover. The total time of a name counts only calls
+that are not inside another call of the same name, so recursion is not counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit.analysis import Column
+from tracekit.schema import C, HostKind
+
+from .common import NO_PARENT, Places, coded, ints, known, op_parents, positions, share
+from .host_lines import LazyColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .host_lines import Bools, Small
+
+
+if TYPE_CHECKING:
+    Objects: TypeAlias = npt.NDArray[np.object_]
+
+NO_OP = "(no op recorded)"
+NO_SHAPES = "(no shapes recorded)"
+NO_SOURCE = ""
+"""Source line without a recorded stack; `tracekit collect --stacks` records stacks."""
+
+_FEW = 16
+"""Minimum ratio of rows to ids at which ids are filtered individually instead of as a range."""
+_LIBRARY = (
+    r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
+    r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
+)
+_FRAME = r"\.py\(\d+\): "
+
+
+def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame:
+    """Columns of the host rows with these ids; missing for null and absent ids.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null; text columns of the result are objects.
+        columns: Columns of `host_intervals`.
+
+    Returns:
+        One row per id, on the same index.
+    """
+    found, at = _found(run, known(rows), columns)
+    return pd.DataFrame({name: _picked(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
+
+
+def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
+    """Text columns of the host rows with these ids, as sorted categories.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null.
+        absent: The columns, each with its text for null ids, absent ids and missing values.
+    """
+    found, at = _found(run, known(rows), [*absent])
+    made = {}
+    for name, word in absent.items():
+        column = found[name].cat
+        codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[at]
+        made[name] = coded([*column.categories, word], np.where(codes < 0, len(column.categories), codes))
+    return made
+
+
+def _found(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
+    """Read host rows that include these ids; return them with the positions of the ids.
+
+    Reading a range with unneeded rows is faster than filtering many ids.
+    """
+    row_id, present = pc.field(C.ROW_ID), ids[ids != NO_PARENT]
+    if len(present) * _FEW > run.rows("host_intervals"):
+        where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
+    else:
+        where = row_id.isin(pa.array(np.unique(present), pa.int64()))
+    found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
+    return found, Places(ints(found, C.ROW_ID)).of(ids)
+
+
+def _picked(values: pd.Series, at: Ints) -> object:
+    """Values at positions, missing at -1: text as objects, integers as nullable integers."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        texts = np.append(values.cat.categories.to_numpy(object), [np.nan])
+        return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[at]]
+    if values.dtype.kind in "iu":
+        plain = known(values)
+        absent = np.append(values.isna().to_numpy(bool), [True])[at]
+        return pd.arrays.IntegerArray(np.append(plain, [0])[at], absent)
+    return np.append(values.to_numpy(np.float64, na_value=np.nan), [np.nan])[at]
+
+
+def texts(values: pd.Series, absent: str) -> Objects:
+    """Text column with a replacement for missing values."""
+    return values.astype(object).where(values.notna(), absent).to_numpy(object)
+
+
+def source_lines(run: Run, rows: pd.Series) -> pd.Series:
+    """Source line of user code for each host row: `train.py(12): main`, empty without a recorded stack.
+
+    Uses the stack of the row if the profiler wrote one, else the enclosing Python frames on its thread.
+    Frames of torch, installed packages and the standard library are skipped unless there are no others; then
+    the innermost one is used.
+
+    Args:
+        run: The run.
+        rows: Ids of host rows, any of them null.
+    """
+    place, ids = pd.factorize(known(rows))
+    distinct = pd.Series(ids[ids != NO_PARENT], dtype="Int64")
+    if distinct.empty:
+        return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
+    lines = _stack_lines(run, distinct)
+    without = pd.isna(lines)
+    lines[without] = _python_frames(run, ids[ids != NO_PARENT][without])
+    of_id = np.full(len(ids), NO_SOURCE, object)
+    of_id[ids != NO_PARENT] = lines
+    return pd.Series(of_id[place], index=rows.index, dtype=object)
+
+
+def _stack_lines(run: Run, rows: pd.Series) -> Objects:
+    """User code line of each row's recorded stack, missing without one."""
+    row_id = pc.field(C.ROW_ID)
+    where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
+    found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
+    at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(known(rows))
+    stacks = found[C.STACK].cat.remove_unused_categories().cat
+    lines = np.array([*(line_of(str(stack)) for stack in stacks.categories), np.nan], object)
+    picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[at]]
+    return picked
+
+
+def line_of(stack: str) -> str:
+    """Innermost user frame of a stack, whose frames are separated by `;` or line ends, innermost first.
+
+    Example:
+        >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
+        'train.py(12): main'
+    """
+    frames = pd.Series([frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()])
+    if frames.empty:
+        return NO_SOURCE
+    own = frames[frames.str.contains(_FRAME) & ~frames.str.contains(_LIBRARY)]
+    return str(frames.iloc[0] if own.empty else own.iloc[0])
+
+
+def _python_frames(run: Run, rows: Ints) -> Objects:
+    """Innermost user frame among the ancestors of each of these rows."""
+    lines = np.full(len(rows), NO_SOURCE, object)
+    columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
+    is_python = columns.coded(C.KIND).among(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
+    if not is_python.any():
+        return lines
+    names = columns.coded(C.NAME)
+    usable = is_python & names.matching(_FRAME)
+    places = Places(columns.numbers(C.ROW_ID))
+    parent = places.of_every(columns.numbers(C.PARENT_ROW))
+    place = places.of(rows)
+    for frames in (usable, usable & ~names.matching(_LIBRARY)):
+        at = _climbed(place, parent, frames)
+        lines[at >= 0] = names.texts[names.codes[at[at >= 0]]]
+    return lines
+
+
+def _climbed(place: Ints, parent: Small, wanted: Bools) -> Ints:
+    """Innermost wanted row among each row and its ancestors, -1 if there is none."""
+    at = place.copy()
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        active = active[~wanted[at[active]]]
+        at[active] = parent[at[active]]
+        active = active[at[active] >= 0]
+    return at
+
+
+COLUMNS = (
+    Column(C.NAME, "", "name of the op"),
+    Column("calls", "count", "calls of the op"),
+    Column("self_ns", "ns", "Σ of duration minus direct child ops"),
+    Column("total_ns", "ns", "Σ of duration, without calls inside a call of the same op"),
+    Column("self_share", "share", "self time over the self time of all ops"),
+)
+
+
+@dataclass(frozen=True)
+class Ops:
+    """The ops of a run as arrays, with their nesting.
+
+    Attributes:
+        frame: The rows of kind op.
+        parent: Position of the nearest enclosing op, `NO_PARENT` without one.
+        names: Code of each op's name.
+        labels: Name of each code.
+    """
+
+    frame: pd.DataFrame
+    parent: Ints
+    names: Ints
+    labels: pd.Index
+
+    @cached_property
+    def self_ns(self) -> Ints:
+        """Duration minus direct child ops."""
+        own = ints(self.frame, C.DUR_NS).copy()
+        inside = self.parent != NO_PARENT
+        np.subtract.at(own, self.parent[inside], ints(self.frame, C.DUR_NS)[inside])
+        return own
+
+    @cached_property
+    def outermost(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether no other op of the same name encloses each op."""
+        return self.outermost_by(self.names)
+
+    def outermost_by(self, groups: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether no other op of the same group encloses each op."""
+        alone = np.ones(len(self.parent), bool)
+        above = self.parent.copy()
+        while (climbing := above != NO_PARENT).any():
+            at = np.flatnonzero(climbing)
+            alone[at] &= groups[above[at]] != groups[at]
+            above[at] = self.parent[above[at]]
+        return alone
+
+
+def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
+    """Read the ops of a run, with additional columns."""
+    every = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
+    is_op = (every[C.KIND] == HostKind.OP).to_numpy(bool)
+    above = op_parents(is_op, positions(every[C.ROW_ID], every[C.PARENT_ROW]))[is_op]
+    renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
+    frame = every[is_op].reset_index(drop=True)
+    codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
+    return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))
+
+
+def total_by(codes: Ints, groups: int, values: Ints) -> Ints:
+    """Exact integer sums per group."""
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, codes, values)
+    return sums
+
+
+def by_op(run: Run) -> pd.DataFrame:
+    """Host time by op name, longest self time first."""
+    ops = read_ops(run)
+    groups = len(ops.labels)
+    duration = ints(ops.frame, C.DUR_NS)
+    own = total_by(ops.names, groups, ops.self_ns)
+    table = pd.DataFrame(
+        {
+            C.NAME: ops.labels,
+            "calls": np.bincount(ops.names, minlength=groups),
+            "self_ns": own,
+            "total_ns": total_by(ops.names[ops.outermost], groups, duration[ops.outermost]),
+            "self_share": share(own, int(own.sum())),
+        }
+    )
+    return table.sort_values(["self_ns", C.NAME], ascending=[False, True], ignore_index=True)

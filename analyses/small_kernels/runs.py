@@ -1,0 +1,180 @@
+"""Runs of small kernels: consecutive on a stream, each shorter than its launch call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.runs.run import busy
+from tracekit.schema import C, DeviceKind, HostKind
+
+from ..shared import lanes
+from ..shared.common import NO_PARENT, ints, positions, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from tracekit.runs.run import Run
+
+    from ..shared.hosts import Objects
+
+    Bools = npt.NDArray[np.bool_]
+
+FEWEST = 5
+LONGEST_GAP = 10
+LANE = [C.RANK, C.DEVICE, C.STREAM]
+OPTIMIZER, ZERO_GRAD, ELEMENTWISE, OTHER = "optimizer", "zero_grad", "element-wise", "other"
+NO_NAME = ""
+
+_STEP = re.compile(r"^ProfilerStep#")
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_ZERO_GRAD = re.compile(r"(?i)zero_grad")
+_ACCUMULATE = re.compile(r"AccumulateGrad")
+_ELEMENTWISE = re.compile(r"(?i)elementwise")
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    *LANE,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.LAUNCH_ROW,
+    C.OP_ROW,
+    C.GRAPH_ID,
+    C.GRID_X,
+    C.GRID_Y,
+    C.GRID_Z,
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Intervals that occupy the devices, in stream order.
+
+    Attributes:
+        rows: The intervals, with `small`, `idle_ns` (device idle time before its start), `late` (its launch
+            returned after that idle time had begun), `launch_start` and, for small ones, `op`, `range` and
+            `kind_of_work`.
+        launch_ns: Lower median of the durations of the calls that launched one kernel each.
+    """
+
+    rows: pd.DataFrame
+    launch_ns: int
+
+
+def read(run: Run) -> Work | None:
+    """Read the work of the devices; None if no kernel launch is known."""
+    frame = busy(run, _READ)
+    frame[C.STREAM] = frame[C.STREAM].fillna(-1).astype(np.int64)
+    frame = _with_idle(frame)
+    frame = frame.sort_values([*LANE, C.START_NS, "end", C.ROW_ID], ignore_index=True)
+    kernels = (frame[C.KIND] == DeviceKind.KERNEL).to_numpy()
+    shared = frame[C.LAUNCH_ROW].duplicated(keep=False).to_numpy()
+    alone = kernels & ~shared & frame[C.LAUNCH_ROW].notna().to_numpy() & frame[C.GRAPH_ID].isna().to_numpy()
+    if not alone.any():
+        return None
+    calls = lanes.launching(run, frame)
+    known = alone & calls[C.DUR_NS].notna().to_numpy()
+    costs = calls.loc[known, C.DUR_NS].to_numpy(dtype=np.int64)
+    if not len(costs):
+        return None
+    launch_ns = int(np.sort(costs)[(len(costs) - 1) // 2])
+    frame["small"] = known & (ints(frame, C.DUR_NS) < launch_ns)
+    frame["launch_start"] = calls[C.START_NS].fillna(NO_PARENT).astype(np.int64)
+    returned = frame["launch_start"] + calls[C.DUR_NS].fillna(0).astype(np.int64)
+    frame["late"] = known & (returned > frame[C.START_NS] - frame["idle_ns"]).to_numpy()
+    return Work(_with_context(run, frame), launch_ns)
+
+
+def _with_idle(frame: pd.DataFrame) -> pd.DataFrame:
+    """Assign each idle time of a device to the interval that ends it."""
+    order = [C.RANK, C.DEVICE, C.START_NS, C.STREAM, C.ROW_ID]
+    rows = frame.assign(end=spans(frame)[1]).sort_values(order, ignore_index=True)
+    place = [rows[C.RANK], rows[C.DEVICE]]
+    reach = rows.groupby(place)["end"].cummax().groupby(place).shift().astype("Int64")
+    idle = (rows[C.START_NS] - reach).fillna(0).clip(lower=0).astype(np.int64)
+    return rows.assign(idle_ns=idle)
+
+
+def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
+    """Add outermost op, range and kind of work of each small kernel's launch."""
+    small = frame["small"].to_numpy()
+    columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME]
+    host = run.table("host_intervals", columns=columns)
+    parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
+    codes, names = host[C.NAME].cat.codes.to_numpy(), host[C.NAME].cat.categories.astype(str)
+    is_op = (host[C.KIND] == HostKind.OP).to_numpy()
+    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~_found(names, _STEP)[codes]
+    at = positions(host[C.ROW_ID], frame[C.LAUNCH_ROW][small])
+    op, mark = np.full(len(at), NO_PARENT, np.int64), np.full(len(at), NO_PARENT, np.int64)
+    within = {
+        OTHER: _found(names, _ACCUMULATE)[codes],
+        OPTIMIZER: _found(names, _OPTIMIZER)[codes] & marks,
+        ZERO_GRAD: _found(names, _ZERO_GRAD)[codes],
+    }
+    flags = {kind: np.zeros(len(at), bool) for kind in within}
+    while (inside := at != NO_PARENT).any():
+        op = np.where(inside & is_op[at], codes[at], op)
+        mark = np.where(inside & marks[at], codes[at], mark)
+        for kind, rows in within.items():
+            flags[kind] |= inside & rows[at]
+        at = np.where(inside, parent[at], NO_PARENT)
+    texts = np.append(names.to_numpy(object), NO_NAME)
+    work = _kinds_of_work(frame[C.NAME][small], flags)
+    for name, values in (("op", texts[op]), ("range", texts[mark]), ("kind_of_work", work)):
+        column = np.full(len(frame), NO_NAME, object)
+        column[small] = values
+        frame[name] = pd.Categorical(column)
+    return frame
+
+
+def _kinds_of_work(names: pd.Series, flags: dict[str, Bools]) -> Objects:
+    """Kind of work by the rows that enclose the launch, else by the kernel's name."""
+    plain = _found(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
+    work: Objects = np.where(plain, ELEMENTWISE, OTHER).astype(object)
+    for kind, rows in flags.items():
+        work = np.where(rows, kind, work)
+    return work
+
+
+def _found(names: pd.Index, pattern: re.Pattern[str]) -> Bools:
+    return np.array([bool(pattern.search(name)) for name in names], bool)
+
+
+def runs(work: Work, group: str | None) -> pd.DataFrame:
+    """Kernels of runs of at least `FEWEST`, with the number of their run as `run`.
+
+    A run ends with its step, at an interval that is not a small kernel, at a gap of more than `LONGEST_GAP`
+    launches, and when the group changes.
+
+    Args:
+        work: The work of the devices.
+        group: Column of the group; kernels without a group are in no run. None for runs of any kernels.
+    """
+    rows = work.rows
+    small = rows["small"].to_numpy(copy=True)
+    if group is not None:
+        small = small & (rows[group] != NO_NAME).to_numpy()
+    new: Bools = ~small | ~np.concatenate(([False], small[:-1]))
+    keys: Sequence[str] = [*LANE, C.STEP] if group is None else [*LANE, C.STEP, group]
+    for name in keys:
+        codes = pd.factorize(rows[name])[0]
+        new |= np.concatenate(([True], codes[1:] != codes[:-1]))
+    start, end = spans(rows)
+    new |= start - np.concatenate((start[:1], end[:-1])) > LONGEST_GAP * work.launch_ns
+    number = np.cumsum(new)
+    counts = np.bincount(number[small], minlength=int(number[-1]) + 1 if len(number) else 1)
+    in_run = small & (counts[number] >= FEWEST)
+    found = rows[in_run].assign(run=number[in_run])
+    first = ~found["run"].duplicated().to_numpy()
+    found["gap_ns"] = np.where(first, 0, ints(found, "idle_ns"))
+    found["late_ns"] = np.where(found["late"], ints(found, "gap_ns"), 0)
+    found["interval_ns"] = np.where(first, 0, np.diff(ints(found, "launch_start"), prepend=0))
+    return found.assign(first=first).reset_index(drop=True)

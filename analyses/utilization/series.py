@@ -1,0 +1,243 @@
+"""Samples of one metric, and the time covered by each of them.
+
+A sample of a state (clock, power, memory) covers the time between the midpoints to its neighboring samples.
+An averaged sample (utilization, CPU share) covers the time since the previous sample. Neither covers more
+than three times the median distance of its metric's samples; longer gaps are not covered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.nvml import SOURCE, M
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import busy
+from tracekit.schema import C, DeviceKind
+
+from ..shared.common import ints, spans
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+    from ..shared.common import Floats
+
+
+CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
+PROCESS = "process"
+LOOK_BACK = {M.GPU_UTILIZATION, M.MEMORY_UTILIZATION, CPU}
+MOST_GAPS = 3
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Statistics of samples in a time range; `covered_ns` is the time covered by them."""
+
+    mean: float
+    low: float
+    high: float
+    p95: float
+    samples: int
+    covered_ns: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples of one metric of one device (None: the host) sorted by time."""
+
+    source: str
+    device: int | None
+    metric: str
+    unit: str
+    times: Ints
+    values: Floats
+
+    def extents(self) -> Union:
+        """Start and end of the time covered by each sample; disjoint, sorted, empty for a single sample."""
+        gaps = np.diff(self.times)
+        typical = int(np.median(gaps)) if len(gaps) else 0
+        before = np.minimum(np.concatenate(([typical], gaps)), MOST_GAPS * typical).astype(np.int64)
+        if self.metric in LOOK_BACK:
+            return self.times - before, self.times
+        after = np.concatenate((before[1:], [typical])).astype(np.int64)
+        return self.times - before // 2, self.times + (after - after // 2)
+
+    def within(self, windows: Union) -> Ints:
+        """Time covered by each sample inside a union of windows."""
+        return covered(windows, *self.extents())
+
+    def stats(self, windows: Union | None = None) -> Stats | None:
+        """Time-weighted statistics inside windows, or of all samples; None without samples."""
+        start, end = self.extents()
+        weights = end - start if windows is None else covered(windows, start, end)
+        total = int(weights.sum())
+        if not total:  # samples without a duration have equal weights
+            inside = np.ones(len(self.times)) if windows is None else _at(windows, self.times)
+            weights = inside.astype(np.int64)
+        return _stats(self.values[weights > 0], weights[weights > 0], total)
+
+
+def _at(windows: Union, times: Ints) -> Ints:
+    return covered(windows, times, times + 1)
+
+
+def _stats(values: Floats, weights: Ints, covered_ns: int) -> Stats | None:
+    if not len(values):
+        return None
+    mean = float(np.average(values, weights=weights.astype(np.float64)))
+    low, high = float(values.min()), float(values.max())
+    p95 = quantile(values, weights, 0.95)
+    return Stats(min(max(mean, low), high), low, high, p95, len(values), covered_ns)
+
+
+def quantile(values: Floats, weights: Ints, share: float) -> float:
+    """Time-weighted quantile: the smallest value not exceeded for a share of the time.
+
+    Example:
+        >>> quantile(np.array([5.0, 1.0]), np.array([10, 90]), 0.95), quantile(np.ones(1), np.ones(1), 0.5)
+        (5.0, 1.0)
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order].astype(np.float64))
+    at = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12)))
+    return float(values[order][min(at, len(values) - 1)])
+
+
+def read(run: Run) -> list[Series]:
+    """Read every metric of the run's counters; values that are not finite are omitted."""
+    rows = run.table("counters")
+    if not rows[C.T_NS].is_monotonic_increasing:
+        rows = rows.sort_values(C.T_NS, kind="stable")
+    rows = rows[np.isfinite(rows[C.VALUE])]
+    rows = rows.assign(**{C.DEVICE: rows[C.DEVICE].fillna(-1).astype(np.int64)})
+    keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
+    groups = rows.groupby(keys, sort=False, observed=True)
+    return [_series(key, own) for key, own in sorted(groups, key=lambda group: tuple(map(str, group[0])))]
+
+
+def _series(key: tuple[object, ...], rows: pd.DataFrame) -> Series:
+    source, device, metric, unit = map(str, key)
+    return Series(
+        source,
+        None if device == "-1" else int(device),
+        metric,
+        unit,
+        rows[C.T_NS].to_numpy(np.int64),
+        rows[C.VALUE].to_numpy(np.float64),
+    )
+
+
+STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Samples and device work of a run."""
+
+    run: Run
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Every sampled metric."""
+        return read(self.run)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The windows of the profiled steps."""
+        return step_windows(self.run)
+
+    @cached_property
+    def work(self) -> pd.DataFrame:
+        """Intervals that occupied devices."""
+        columns = [C.ROW_ID, C.RANK, C.DEVICE, C.KIND, C.COPY_KIND, C.STEP, C.START_NS, C.DUR_NS]
+        return busy(self.run, columns)
+
+    @property
+    def scope(self) -> str:
+        """Scope of the window: steps or capture."""
+        return STEPS if len(self.steps) else CAPTURE
+
+    @cached_property
+    def window(self) -> Union:
+        """The union of the profiled steps of all ranks; the capture if none are marked."""
+        if len(self.steps):
+            return intervals.union(ints(self.steps, C.START_NS), ints(self.steps, END_NS))
+        rows = self.work
+        if rows.empty:
+            rows = self.run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
+        if rows.empty:
+            return intervals.EMPTY
+        start, end = spans(rows)
+        return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
+
+    @cached_property
+    def window_ns(self) -> int:
+        """Length of the window."""
+        return intervals.length(self.window)
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Devices that were busy or sampled by NVML."""
+        sampled = {one.device for one in self.series if one.source == SOURCE and one.device is not None}
+        return sorted(sampled | set(self.worked))
+
+    @cached_property
+    def worked(self) -> dict[int, Union]:
+        """Union of all work of each busy device."""
+        return _by_device(self.work)
+
+    @cached_property
+    def kernels(self) -> dict[int, Union]:
+        """Union of the kernels of each busy device."""
+        return _by_device(self.work[self.work[C.KIND] == str(DeviceKind.KERNEL)])
+
+    def busy(self, device: int) -> Union:
+        """Union of all work of a device inside the window."""
+        return intervals.intersect(self.worked.get(device, intervals.EMPTY), self.window)
+
+    def active_share(self, device: int, window: Union | None = None) -> float | None:
+        """|K| over the window, as in `gpu_breakdown`; None for a device without work in the run."""
+        inside = self.window if window is None else window
+        total = intervals.length(inside)
+        if device not in self.worked or not total:
+            return None
+        kernels = self.kernels.get(device, intervals.EMPTY)
+        return intervals.length(intervals.intersect(kernels, inside)) / total
+
+    def nvml(self, device: int, metric: str) -> Series | None:
+        """NVML's samples of one metric of a device."""
+        return self._found(SOURCE, device, metric)
+
+    def process(self, metric: str) -> Series | None:
+        """The measured process's samples of one metric."""
+        return self._found(PROCESS, None, metric)
+
+    def constant(self, device: int, metric: str) -> float | None:
+        """Maximum of a metric that NVML reports as a constant."""
+        found = self.nvml(device, metric)
+        return float(found.values.max()) if found else None
+
+    def evidence(self, device: int, flagged: Union, most: int) -> dict[str, list[int]]:
+        """Intervals of a device with the longest overlap with flagged time."""
+        rows = self.work[self.work[C.DEVICE] == device]
+        inside = intervals.covered(flagged, *spans(rows))
+        longest = np.argsort(-inside, kind="stable")[:most]
+        ids = ints(rows, C.ROW_ID)[longest[inside[longest] > 0]]
+        return {"device_intervals": [int(row) for row in ids]} if len(ids) else {}
+
+    def _found(self, source: str, device: int | None, metric: str) -> Series | None:
+        wanted = (source, device, metric)
+        return next((one for one in self.series if (one.source, one.device, one.metric) == wanted), None)
+
+
+def _by_device(rows: pd.DataFrame) -> dict[int, Union]:
+    device = ints(rows, C.DEVICE)
+    return {one: intervals.union(*spans(rows[device == one])) for one in np.unique(device).tolist()}

@@ -1,0 +1,222 @@
+"""Pages that answer a question: one sentence, figures, tables, and definitions.
+
+Every registered analysis without a page of its name gets one, including those of plug-ins.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import dash_mantine_components as dmc
+from dash import html
+
+from tracekit import analysis
+
+from ..figures.standard import first
+from ..grids.table import table
+from ..page import Page, Section, block
+from ..parts import finding
+from ..parts.charts import chart
+from ..parts.finding import sentence
+from .reading import Reading, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Result, TableSpec
+
+    from ..site import Context
+
+
+if TYPE_CHECKING:
+    Part: TypeAlias = Callable[[Reading], list[Component]]
+
+
+def answer_page(
+    name: str,
+    *,
+    section: Section,
+    order: int,
+    answer: Part,
+    figures: Part,
+    analyses: Sequence[str] = (),
+    title: str = "",
+    question: str = "",
+    hidden: Sequence[str] = (),
+    height: int = 360,
+) -> Page:
+    """Create a page of one or more analyses.
+
+    Args:
+        name: Name of the page.
+        section: Menu heading.
+        order: Sort key in the menu.
+        answer: Returns the answer.
+        figures: Returns the figures.
+        analyses: The analyses shown; default: the one with the page's name.
+        title: Heading; default: the analysis' title.
+        question: The question answered; default: the analysis' question.
+        hidden: Tables to leave out because the figures show them.
+        height: Skeleton height of the figures, in pixels.
+    """
+    names = tuple(analyses) or (name,)
+    main = analysis.get(names[0])
+    return Page(
+        name=name,
+        title=title or main.title,
+        question=question or main.question,
+        section=section,
+        order=order,
+        layout=lambda _: [
+            block(name, "answer", height=28),
+            block(name, "figures", height=height),
+            block(name, "tables", height=420),
+            *(finding.definition(analysis.get(each), named=len(names) > 1) for each in names),
+        ],
+        blocks={
+            "answer": lambda context: _answer(Reading(context, names), answer),
+            "figures": lambda context: figures(Reading(context, names)) if _has_rows(context, names) else [],
+            "tables": lambda context: _tables(context, names, frozenset(hidden)),
+        },
+        covers=names,
+    )
+
+
+def _has_rows(context: Context, names: Sequence[str]) -> bool:
+    return any(len(frame) for name in names for frame in context.result(name).tables.values())
+
+
+def _answer(reading: Reading, answer: Part) -> list[Component]:
+    answered = answer(reading) if _has_rows(reading.context, reading.names) else []
+    if not answered and not reading.notes:
+        answered = [nothing("This run has no data for this page.")]
+    return [
+        *answered,
+        *(finding.note(note) for note in reading.notes),
+        *(finding.finding(reading.context, one) for one in reading.findings),
+    ]
+
+
+def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
+    """Show every table in a tab; comparison tables first."""
+    shown: list[tuple[str, str, TableSpec, Result]] = []
+    for name in names:
+        one, result = analysis.get(name), context.result(name)
+        if context.base is not None and one.compare is not None:
+            compared = context.results.between(context.base, context.run, name)
+            shown += _present(one, compared, one.comparison, "vs. baseline: ")
+        prefix = f"{one.title}: " if len(names) > 1 else ""
+        shown += _present(one, result, [spec for spec in one.tables if spec.name not in hidden], prefix)
+    if not shown:
+        return []
+    first = shown[0][2].name
+    return [
+        dmc.Title("Tables", order=2, size="h4"),
+        dmc.Tabs(
+            [
+                dmc.TabsList([dmc.TabsTab(title, value=f"{at}") for at, (title, *_) in enumerate(shown)]),
+                *(
+                    dmc.TabsPanel(_grid(context, name, spec, result), value=f"{at}")
+                    for at, (_, name, spec, result) in enumerate(shown)
+                ),
+            ],
+            value=f"{_active_tab(context, [spec.name for _, _, spec, _ in shown])}",
+            keepMounted=False,
+            className="tk-tabs",
+            id={"type": "tabs", "name": first},
+        ),
+    ]
+
+
+def _active_tab(context: Context, tables: list[str]) -> int:
+    """Return the index of the table sorted in the address, or 0."""
+    sort = context.view.options.get("sort", "")
+    return next((at for at, name in enumerate(tables) if sort.startswith(f"{name}:")), 0)
+
+
+def _present(
+    one: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
+) -> list[tuple[str, str, TableSpec, Result]]:
+    present = [spec for spec in specs if spec.name in result.tables]
+    return [(_sentence_case(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
+
+
+def _sentence_case(prefix: str, title: str) -> str:
+    return f"{prefix}{title}"[:1].upper() + f"{prefix}{title}"[1:]
+
+
+def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
+    frame = Reading(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
+    rows = result.tables[spec.name] if frame is None else frame
+    return html.Div(table(context, name, spec, rows), className="tk-panel")
+
+
+FIRST = 1_000
+"""Generated pages come after the hand-written ones."""
+
+
+def of_analysis(analysis: Analysis) -> Page:
+    """Create the page of an analysis."""
+    return Page(
+        name=analysis.name,
+        title=analysis.title,
+        question=analysis.question,
+        section=Section.MORE,
+        order=FIRST + analysis.order,
+        layout=partial(_layout, analysis),
+        prefetch=(analysis.name,),
+        blocks={"result": partial(_result, analysis)},
+    )
+
+
+def _layout(analysis: Analysis, _: Context) -> list[Component]:
+    return [block(analysis.name, "result", height=640), finding.definition(analysis)]
+
+
+def _result(analysis: Analysis, context: Context) -> list[Component]:
+    return [*_compared(analysis, context), *_own(analysis, context)] or [_nothing(analysis)]
+
+
+def _compared(analysis: Analysis, context: Context) -> list[Component]:
+    """Compare with the baseline, or suggest choosing one."""
+    if analysis.compare is None:
+        return []
+    if context.base is None:
+        return [finding.note("choose a baseline above to compare with it")]
+    result = context.results.between(context.base, context.run, analysis.name)
+    shown: list[Component] = [finding.finding(context, one) for one in result.findings]
+    shown += [finding.note(note) for note in result.notes]
+    return shown + tables(context, analysis, analysis.comparison, result)
+
+
+def _own(analysis: Analysis, context: Context) -> list[Component]:
+    result = context.result(analysis.name)
+    ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
+    shown: list[Component] = [finding.finding(context, one) for one in ranked]
+    shown += [finding.note(note) for note in result.notes]
+    figure = first(analysis.tables, result.tables)
+    if figure:
+        shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
+    return shown + tables(context, analysis, analysis.tables, result)
+
+
+def tables(
+    context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
+) -> list[Component]:
+    """Show every table of a result under its title; empty tables show the notes."""
+    why = " ".join(map(sentence, result.notes)) or "This run has no such data."
+    return [
+        table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
+        for spec in specs
+        if spec.name in result.tables
+    ]
+
+
+def _nothing(analysis: Analysis) -> Component:
+    return dmc.Text(
+        f"This run has no data for {analysis.title.lower()}.",
+        c="dimmed",
+    )

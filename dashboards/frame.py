@@ -1,0 +1,434 @@
+"""Frame around every page: header with pickers, menu, shortcuts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+import pyarrow.compute as pc
+from dash import ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
+
+from tracekit.errors import TracekitError
+from tracekit.schema import C
+
+from .exports import offers
+from .page import Needs, View
+from .parts.charts import aria, data
+from .parts.links import display_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dash.development.base_component import Component
+
+    from tracekit.runs.run import Run
+
+    from .page import Page
+    from .site import Context, Site
+
+
+def present(run: Run) -> tuple[list[int], list[int]]:
+    """Return the ranks and devices that occur in a run's intervals, sorted."""
+    device = run.arrow("device_intervals", columns=[C.RANK, C.DEVICE])
+    host = run.arrow("host_intervals", columns=[C.RANK])
+    ranks = {value for table in (device, host) for value in pc.unique(table[C.RANK]).to_pylist()}
+    devices = set(pc.unique(device[C.DEVICE]).to_pylist())
+    return sorted(ranks - {None}), sorted(devices - {None})
+
+
+GO = {
+    "runs": "r",
+    "overview": "o",
+    "timeline": "t",
+    "kernels": "k",
+    "ops": "p",
+    "idle_gaps": "i",
+    "copies": "d",
+    "h2d_copies": "d",
+    "launch_config": "l",
+    "zero_grad_gaps": "z",
+    "flame": "f",
+    "memory": "m",
+    "ranks": "n",
+    "steps": "s",
+    "roofline": "u",
+    "critical_path": "a",
+    "compare": "c",
+    "sweeps": "w",
+    "history": "y",
+    "help": "h",
+}
+"""Key that opens each page after `g`; if two pages share a key, the first in the menu gets it."""
+EVERYWHERE = (
+    (("?",), "Show or hide this list"),
+    (("/",), "Search on the page"),
+    (("x",), "Toggle light/dark theme"),
+    (("b",), "Show or hide the menu"),
+    (("Esc",), "Close dialog or menu"),
+)
+TIMELINE = (
+    (("W", "S"), "Zoom in, zoom out"),
+    (("A", "D"), "Move left, move right"),
+    (("F",), "Show all, or the selection"),
+    ((".", ","), "Next, previous"),
+)
+
+
+def keys(pages: Mapping[str, Page]) -> dict[str, str]:
+    """Return the key of each existing page.
+
+    Example:
+        >>> keys({})
+        {}
+    """
+    taken: dict[str, str] = {}
+    for name in pages:
+        if name in GO and GO[name] not in taken:
+            taken[GO[name]] = name
+    return {name: key for key, name in taken.items()}
+
+
+def lists(pages: Mapping[str, Page]) -> Component:
+    """Create the list of all shortcuts."""
+    go = [(("g", key), pages[name].title) for name, key in keys(pages).items()]
+    groups: list[tuple[str, list[tuple[tuple[str, ...], str]]]] = [("Everywhere", list(EVERYWHERE))]
+    if "timeline" in pages:
+        groups.append(("On the timeline", list(TIMELINE)))
+    groups.append(("Go to a page: g, then", [((key[-1],), title) for key, title in go]))
+    return html.Div([_group(title, rows) for title, rows in groups], className="tk-keys")
+
+
+def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
+    entries = [
+        entry
+        for pressed, what in rows
+        for entry in (html.Dt([dmc.Kbd(key) for key in pressed]), html.Dd(what))
+    ]
+    return html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)])
+
+
+NAMES = ("run", "base", "rank", "device")
+ALL = ""
+_OPTIONS_SHOWN = 100
+
+
+def pickers() -> list[Component]:
+    """Create the four pickers; each stays hidden until it has options."""
+    return [
+        _picker("run", "Run", section=44, searchable=True),
+        _picker("base", "Baseline", section=72, searchable=True, clearable=True, placeholder="none"),
+        _picker("rank", "Rank", section=48),
+        _picker("device", "Device", section=58),
+    ]
+
+
+def _picker(name: str, label: str, *, section: int, **options: Any) -> Component:
+    select = dmc.Select(
+        id=name,
+        data=[],
+        size="xs",
+        allowDeselect=False,
+        leftSection=html.Span(label, className="tk-choice-label"),
+        leftSectionWidth=section,
+        limit=_OPTIONS_SHOWN,
+        maxDropdownHeight=360,
+        nothingFoundMessage="no match",
+        comboboxProps={"width": "max-content", "position": "bottom-start", "shadow": "md"},
+        **options,
+        **aria(label=label),
+    )
+    return html.Div(select, id=f"{name}-box", className=f"tk-choice tk-choice-{name}", hidden=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """State of a picker.
+
+    Attributes:
+        options: The options.
+        value: The selected option.
+        hidden: Whether there is nothing to choose.
+        title: Full text of the value, for the tooltip.
+    """
+
+    options: list[dict[str, str]]
+    value: str | None
+    hidden: bool
+    title: str = ""
+
+
+def picker_offers(site: Site, context: Context) -> list[Offer]:
+    """Return the state of each picker, in the order of `NAMES`."""
+    runs = [
+        {"value": run.path.name, "label": display_name(run)}
+        for run in reversed(site.catalogue.listing().runs)
+    ]
+    view, run = context.view, context.chosen
+    ranks, devices = _present(site, run) if run else ([], [])
+    others = [option for option in runs if option["value"] != view.run]
+    return [
+        Offer(options=runs, value=view.run or None, hidden=not runs, title=view.run),
+        Offer(options=others, value=view.base or None, hidden=len(runs) < 2, title=view.base),
+        _numbers(ranks, view.rank),
+        _numbers(devices, view.device),
+    ]
+
+
+def _present(site: Site, run: Run) -> tuple[list[int], list[int]]:
+    try:
+        found: tuple[list[int], list[int]] = site.results.get((run.path, present), lambda: present(run))
+    except TracekitError:
+        return [], []  # the page shows the error
+    return found
+
+
+def _numbers(values: list[int], chosen: int | None) -> Offer:
+    options = [{"value": ALL, "label": "all"}, *({"value": str(one), "label": str(one)} for one in values)]
+    value = ALL if chosen is None else str(chosen)
+    return Offer(options=options, value=value, hidden=len(values) < 2 and chosen is None)
+
+
+def connect_pickers(site: Site) -> None:
+    """Register the callbacks that fill the pickers and write choices to the address."""
+
+    @site.app.callback(
+        *(Output(name, prop) for name in NAMES for prop in ("data", "value")),
+        *(Output(f"{name}-box", prop) for name in NAMES for prop in ("hidden", "title")),
+        Input("view", "data"),
+        Input("tick", "n_intervals"),
+        State("run", "data"),
+    )
+    def offer(view: dict[str, str] | None, _: int, known: list[dict[str, str]]) -> list[Any]:
+        if view is None:
+            return [no_update] * 16
+        context = site.context(View.parse(view["path"], view["search"]), dark=False)
+        offered = picker_offers(site, context)
+        if ctx.triggered_id == "tick" and offered[0].options == known:
+            return [no_update] * 16
+        values = [value for one in offered for value in (one.options, one.value)]
+        return values + [value for one in offered for value in (one.hidden, one.title)]
+
+    @site.app.callback(
+        Output("url", "search"),
+        *(Input(name, "value") for name in NAMES),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    def choose(
+        run: str | None, base: str | None, rank: str | None, device: str | None, view: dict[str, str] | None
+    ) -> Any:
+        if view is None:
+            return no_update
+        before = site.context(View.parse(view["path"], view["search"]), dark=False).view
+        after = chosen(before, run or "", base or "", _number(rank), _number(device))
+        return no_update if after == before else after.search()
+
+
+def chosen(before: View, run: str, base: str, rank: int | None, device: int | None) -> View:
+    """Return the view after a choice; a new run resets rank, device, range and row."""
+    if run and run != before.run:
+        return View(page=before.page, run=run, base="" if base == run else base, options=before.options)
+    return replace(before, base=base, rank=rank, device=device)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.removeprefix("-").isdecimal() else None
+
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
+REFRESH_MS = 4_000
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+  <head>
+    {%metas%}
+    <title>{%title%}</title>
+    <link rel="icon" type="image/svg+xml" href="/assets/favicon.svg">
+    <script src="/assets/early.js"></script>
+    {%css%}
+  </head>
+  <body>
+    {%app_entry%}
+    <footer>{%config%}{%scripts%}{%renderer%}</footer>
+  </body>
+</html>"""
+"""Index page; `early.js` sets the theme before first paint."""
+
+
+def frame(pages: dict[str, Page]) -> Component:
+    """Create the static layout."""
+    return dmc.MantineProvider(
+        id="mantine",
+        defaultColorScheme="auto",
+        theme={"primaryColor": "indigo", "fontFamily": FONT, "defaultRadius": "sm", "cursorType": "pointer"},
+        children=[
+            dcc.Location(id="url", refresh="callback-nav"),
+            dcc.Store(id="view"),
+            dcc.Store(id="theme"),
+            dcc.Store(id="theme-chosen", storage_type="local"),
+            dcc.Store(id="shown"),
+            dcc.Interval(id="tick", interval=REFRESH_MS),
+            html.A("Skip to content", href="#page", className="tk-skip"),
+            _body(),
+            dmc.Modal(lists(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"),
+            html.Div(id="imports", className="tk-imports", role="status", **aria(label="Imports")),
+            html.Div("Drop traces to import them", id="drop", className="tk-drop", hidden=True),
+        ],
+    )
+
+
+def _body() -> Component:
+    return dmc.AppShell(
+        [
+            dmc.AppShellHeader(_header(), className="tk-header"),
+            dmc.AppShellNavbar(html.Nav(id="menu", **aria(label="Pages")), className="tk-navbar"),
+            dmc.AppShellMain(html.Main(id="page", tabIndex="-1", className="tk-page")),
+        ],
+        id="frame",
+        header={"height": {"base": 88, "lg": 52}},
+        navbar={"width": 216, "breakpoint": "sm", "collapsed": {"mobile": True, "desktop": False}},
+        padding="md",
+        transitionDuration=0,
+    )
+
+
+def _header() -> Component:
+    return html.Div(
+        [
+            dmc.Burger(id="burger", size="sm", hiddenFrom="sm", opened=False, **aria(label="Menu")),
+            html.A("tracekit", href="/", className="tk-brand tk-go"),
+            html.Div(pickers(), className="tk-choices"),
+            html.Div(
+                [
+                    html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
+                    _icon("help-open", "?", "Keyboard shortcuts"),
+                    _icon(
+                        "theme-toggle",
+                        html.Span(className="tk-icon tk-icon-theme"),
+                        "Toggle light/dark theme",
+                    ),
+                ],
+                className="tk-tools",
+            ),
+        ],
+        className="tk-header-row",
+    )
+
+
+def _icon(name: str, sign: str | Component, label: str) -> Component:
+    return html.Button(sign, id=name, className="tk-button tk-icon-button", title=label, **aria(label=label))
+
+
+def connect(site: Site) -> None:
+    """Register the callbacks of the frame."""
+    _connect_route(site)
+    client = site.app.clientside_callback
+    client(
+        ClientsideFunction("tracekit", "theme"),
+        Output("mantine", "forceColorScheme"),
+        Output("theme", "data"),
+        Output("theme-chosen", "data"),
+        Input("theme-toggle", "n_clicks"),
+        State("theme-chosen", "data"),
+    )
+    client(
+        ClientsideFunction("tracekit", "navbar"),
+        Output("frame", "navbar"),
+        Output("burger", "opened"),
+        Input("burger", "opened"),
+        Input("url", "pathname"),
+        State("frame", "navbar"),
+    )
+    client(
+        ClientsideFunction("tracekit", "sheet"),
+        Output("help-sheet", "opened"),
+        Input("help-open", "n_clicks"),
+        prevent_initial_call=True,
+    )
+    client(
+        ClientsideFunction("tracekit", "arrived"),
+        Output("shown", "data"),
+        Input("page", "children"),
+        Input("view", "data"),
+    )
+
+
+def _connect_route(site: Site) -> None:
+    @site.app.callback(
+        Output("page", "children"),
+        Output("menu", "children"),
+        Output("view", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        State("view", "data"),
+    )
+    def route(path: str, search: str, before: dict[str, str] | None) -> tuple[Any, Any, Any]:
+        view = View.parse(path, search)
+        context = site.context(view, dark=False)
+        stays = before is not None and View.parse(before["path"], "").page == view.page
+        page = no_update if stays and context.chosen else laid_out(site, context)
+        # Stay on the run that was the latest when the page was opened.
+        return page, menu(site, context), {"path": path, "search": context.view.search()}
+
+
+def laid_out(site: Site, context: Context) -> Component | list[Component]:
+    """Return the layout of the view's page, or an error message."""
+    page = site.pages.get(context.view.page)
+    if page is None:
+        return _notice("Page not found", "Choose a page from the menu.")
+    if page.needs is Needs.RUN and context.chosen is None:
+        if context.view.run:
+            return _notice(page.title, f"The store has no readable run {context.view.run[:80]}.")
+        return _notice(page.title, "The store has no runs yet.", "Import or record a run")
+    body = page.layout(context)
+    return [heading(page), *(body if isinstance(body, list) else [body])]
+
+
+def heading(page: Page) -> Component:
+    """Create the heading of a page: title, question and export toolbar."""
+    return html.Header(
+        [
+            html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
+            offers.place(),
+        ],
+        className="tk-heading",
+    )
+
+
+def _notice(title: str, text: str, link: str = "All runs") -> Component:
+    return html.Div(
+        [
+            html.Header(html.H1(title, tabIndex="-1", className="tk-title"), className="tk-heading"),
+            html.P(text),
+            html.A(link, href="/", className="tk-button tk-go"),
+        ]
+    )
+
+
+def menu(site: Site, context: Context) -> list[Component]:
+    """Create the menu; links keep the selected runs."""
+    listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
+    known = keys(listed)
+    entries: list[Component] = []
+    for section, pages in groupby(sorted(listed.values(), key=_place), key=lambda page: page.section):
+        entries.append(html.H2(str(section), className="tk-menu-heading"))
+        entries.append(html.Ul([_entry(page, context, known.get(page.name, "")) for page in pages]))
+    return entries
+
+
+def _place(page: Page) -> tuple[int, int, str]:
+    return list(type(page.section)).index(page.section), page.order, page.name
+
+
+def _entry(page: Page, context: Context, key: str) -> Component:
+    here = page.name == context.view.page
+    link = html.A(
+        page.title,
+        href=context.view.elsewhere(page.name),
+        title=f"{page.question} (g {key})" if key else page.question,
+        className="tk-menu-entry tk-go tk-current" if here else "tk-menu-entry tk-go",
+        **(aria(current="page") if here else {}),
+        **data(key=key),
+    )
+    return html.Li(link)

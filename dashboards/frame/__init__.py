@@ -1,1 +1,0 @@
-"""Frame around every page: header with pickers, menu, shortcuts."""

@@ -1,1 +1,0 @@
-"""Parts of the Compare page; every number comes from `tracekit.diff`."""

@@ -1,1 +1,0 @@
-"""Parts of the Overview page: verdict, run metadata, findings."""

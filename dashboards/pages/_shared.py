@@ -1,0 +1,364 @@
+"""Parts that several pages show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.diff import engine, spans
+from tracekit.render import human
+from tracekit.schema import HOST_DEVICE, C
+
+from ..figures import bars, shares
+from ..parts import charts, links
+from ..parts.charts import chart
+from ..parts.finding import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Result
+    from tracekit.diff.model import Comparability
+    from tracekit.runs.run import Run
+
+    from ..page import View
+    from ..parts.charts import Tile
+    from ..site import Context
+
+
+if TYPE_CHECKING:
+    Read = Callable[[Callable[[str], Result]], list[Tile]]
+
+
+def tiles_with_baseline(context: Context, read: Read) -> list[Component]:
+    """Show the run's tiles, with the baseline's values if comparable.
+
+    Args:
+        context: The current context.
+        read: Returns the tiles of a run, given a function that returns analysis results.
+
+    Raises:
+        RunNotFoundError: There is no run.
+        PluginError: An analysis is unknown or failed.
+    """
+    own, base = read(context.result), context.base
+    found = compared(context) if own else None
+    if base is None or found is None or found.refused:
+        return charts.shown(own)
+    return charts.shown(own, read(lambda name: context.results.of(base, name)))
+
+
+def compared(context: Context) -> Comparability | None:
+    """Return the comparability of run and baseline; None without a different baseline.
+
+    Raises:
+        RunNotFoundError: There is no run.
+    """
+    base, run = context.base, context.run
+    if base is None or base.path == run.path:
+        return None
+    key = (base.path, run.path, compared)
+    found: Comparability = context.results.get(key, lambda: _compared(base, run))
+    return found
+
+
+def _compared(base: Run, run: Run) -> Comparability:
+    both = spans.shared(base, run)
+    return engine.compare(base, run, (spans.read(base, both[0]), spans.read(run, both[1])))
+
+
+DEFINED = (
+    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs. "
+    "They sum exactly to the window (TorchBench's breakdown)."
+)
+_OPS = 12
+_NAMED = "named"
+
+
+def breakdown(context: Context) -> list[Component]:
+    """Show the charts; without a device, the ops with the highest host self time."""
+    result = context.result("gpu_breakdown")
+    title = html.H2("Time breakdown", className="tk-block-title")
+    steps = in_steps(context, result)
+    if steps:
+        return [title, *steps, *per_step(context, result)]
+    frame = links.rows(result, "whole", context.view)
+    if frame is None:
+        return [title, *_host(context, result)]
+    return [title, _devices(context, frame, "the whole capture (no steps are marked)")]
+
+
+def in_steps(context: Context, result: Result) -> list[Component]:
+    """Chart all profiled steps, one bar per device; nothing without steps."""
+    frame = links.rows(result, "profiled_steps", context.view)
+    return [] if frame is None else [_devices(context, frame, "the profiled steps")]
+
+
+def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
+    names = links.places(frame)
+    shown, some = shares.extremes(frame.assign(**{_NAMED: names}))
+    figure = shares.by_device(shown, shown[_NAMED].tolist())
+    return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}{some}")
+
+
+def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
+    """Chart each step of one device; nothing with fewer than two steps."""
+    frame = links.rows(result, "per_step", context.view)
+    if frame is None:
+        return []
+    one = of_one(frame)
+    steps = one[C.STEP].tolist()
+    if len(steps) < 2:
+        return []
+    figure = shares.by_step(one, steps)
+    figure["layout"]["height"] = height
+    name = links.places(frame)[0]
+    more = "" if len(one) == len(frame) else " Choose another device at the top of the page."
+    caption = f"Each profiled step on {name}, from its start to the end of the device work it launched.{more}"
+    return [chart(context, "steps", figure, caption=caption)]
+
+
+def of_one(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the first rank and device."""
+    first = frame.iloc[0]
+    return frame[(frame[C.RANK] == first[C.RANK]) & (frame[C.DEVICE] == first[C.DEVICE])]
+
+
+def _host(context: Context, result: Result) -> list[Component]:
+    ops = links.rows(result, "host", context.view)
+    if ops is None:
+        words = " ".join(map(sentence, result.notes)) or "The run has neither device activity nor host ops."
+        return [html.P(words, className="tk-dim")]
+    top = ops.head(_OPS)
+    figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
+    caption = (
+        f"No device activity in this capture. The {len(top)} of {len(ops):,} ops with the highest "
+        "host self time."
+    )
+    return [chart(context, "host", figure, caption=caption)]
+
+
+_IDLE = (
+    ("GPU idle", "idle_share", "share", "from first start to last end"),
+    ("Caused by the host", "host_late_ns", "ns", "launch-bound, synchronization, data, profiler"),
+    ("Work was queued", "had_work_ns", "ns", "between kernels, stream dependencies"),
+    ("Unknown cause", "unknown_ns", "ns", "next launch not recorded"),
+    ("Gaps", "gaps", "count", "of any length"),
+    ("Longest gap", "longest_ns", "ns", "first row of the table below"),
+)
+_FILLS = (
+    ("zero_grad ranges", "ranges", "count", ""),
+    ("Kernels launched", "kernels", "count", "in zero_grad"),
+    ("Idle between fills", "idle_ns", "ns", "on the device"),
+    ("Potential saving", "saving_ns", "ns", "with a fused fill, whole capture"),
+    ("Share of the steps", "share", "share", "first start to last end of its kernels"),
+)
+_SMALL = (
+    ("Small kernels", "small_share", "share", "kernels shorter than a launch"),
+    ("Launch cost", "launch_ns", "ns", "median launch call"),
+    ("In sequences", "in_runs", "count", "5 or more small kernels in a row on a stream"),
+    ("Idle in sequences", "gap_ns", "ns", "device idle time"),
+    ("Launch-bound part", "late_ns", "ns", "idle during a launch call"),
+)
+_QUEUE = (
+    ("Launch-bound", "launch_bound_share", "share", "launch queue empty and device idle"),
+    ("Max queue depth", "max_depth", "count", "launched but not started"),
+)
+
+
+def idle(result: Result, view: View) -> list[Tile]:
+    """Tiles of `idle_gaps.summary`."""
+    return _tiles(result, "summary", _IDLE, view)
+
+
+def zeroing(result: Result, view: View) -> list[Tile]:
+    """Tiles of `zero_grad_gaps.summary`."""
+    return _tiles(result, "summary", _FILLS, view)
+
+
+def small(result: Result, view: View) -> list[Tile]:
+    """Tiles of `small_kernels.summary`."""
+    return _tiles(result, "summary", _SMALL, view)
+
+
+def queue(result: Result, view: View) -> list[Tile]:
+    """Tiles of `launch_latency.queue`."""
+    return _tiles(result, "queue", _QUEUE, view)
+
+
+def _tiles(result: Result, name: str, which: tuple[tuple[str, str, str, str], ...], view: View) -> list[Tile]:
+    frame = links.rows(result, name, view)
+    if frame is None:
+        return []
+    found = [
+        charts.of(frame[column].dropna().tolist(), label=label, unit=unit, note=note)
+        for label, column, unit, note in which
+    ]
+    return [tile for tile in found if tile]
+
+
+OWN, HOST = "own (window after earlier steps)", "host"
+"""Measures of `steps`: incremental time per step, and duration of its host marker."""
+_SHARES = (
+    ("GPU active", "active_share", "a kernel runs"),
+    ("Data movement", "movement_share", "exposed copies and memsets"),
+    ("GPU idle", "idle_share", "nothing runs"),
+)
+"""None of these has a better direction: faster kernels raise the idle share of a shorter step."""
+
+
+def step_times(steps: Result, view: View) -> list[Tile]:
+    """Tiles of step time, and profiler overhead if it was measured."""
+    found: list[Tile | None] = []
+    summary = links.rows(steps, "summary", view)
+    if summary is not None:
+        for measure in (OWN, HOST):
+            own = summary[summary["measure"] == measure]
+            if len(own):
+                found.append(_step(own, view))
+                break
+    overhead = links.rows(steps, "overhead", view)
+    if overhead is not None:
+        found += _overhead(overhead, view)
+    return [tile for tile in found if tile]
+
+
+def _step(own: pd.DataFrame, view: View) -> Tile | None:
+    counts = own["steps"].tolist()
+    if len(own) > 1:
+        note = f"medians of {len(own)} ranks"
+    elif counts[0] == 1:
+        note = "single profiled step"
+    else:
+        spread = own["spread"].iloc[0]
+        note = f"median of {counts[0]:,} profiled steps; spread {human(float(spread), 'share')}"
+    return charts.of(
+        own["median_ns"].tolist(),
+        label="Step time",
+        unit="ns",
+        note=note,
+        wanted="low",
+        href=_steps(view),
+    )
+
+
+def _steps(view: View) -> str:
+    """Return the address of the Steps page; empty on that page."""
+    return "" if view.page == "steps" else view.elsewhere("steps")
+
+
+def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile | None]:
+    where = _steps(view)
+    return [
+        charts.of(
+            overhead["unprofiled_ns"].tolist(),
+            label="Unprofiled step",
+            unit="ns",
+            note=f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps",
+            wanted="low",
+            href=where,
+        ),
+        charts.of(
+            overhead["overhead_share"].dropna().tolist(),
+            label="Profiler overhead",
+            unit="share",
+            note="of the unprofiled step",
+            href=where,
+        ),
+    ]
+
+
+def device_time(breakdown: Result, view: View) -> list[Tile]:
+    """Tiles of device time shares and kernel count."""
+    in_steps = links.rows(breakdown, "profiled_steps", view)
+    frame = in_steps if in_steps is not None else links.rows(breakdown, "whole", view)
+    if frame is None:
+        return _host_time(breakdown, view)
+    of = "" if len(frame) == 1 else f"; {len(frame)} devices"
+    found = [
+        charts.of(
+            frame[column].tolist(),
+            label=label,
+            unit="share",
+            note=note + of,
+            href=view.elsewhere("idle_gaps"),
+        )
+        for label, column, note in _SHARES
+    ]
+    return [tile for tile in [*found, _kernels(breakdown, view)] if tile]
+
+
+def _kernels(breakdown: Result, view: View) -> Tile | None:
+    steps = links.rows(breakdown, "per_step", view)
+    frame = steps if steps is not None else links.rows(breakdown, "whole", view)
+    if frame is None:
+        return None
+    return charts.of(
+        frame["kernels"].tolist(),
+        label="Kernels per step" if steps is not None else "Kernels",
+        unit="count",
+        note="per device" if steps is not None else "whole capture",
+        href=view.elsewhere("kernels"),
+    )
+
+
+def _host_time(breakdown: Result, view: View) -> list[Tile]:
+    """Tile of the op with the highest host self time, for runs without a device."""
+    ops = links.rows(breakdown, "host", view)
+    if ops is None:
+        return []
+    first = ops.iloc[0]
+    top = charts.of(
+        [float(first["self_share"])],
+        label="Largest op",
+        unit="share",
+        note=f"of host op time: {str(first[C.NAME])[:40]}",
+        href=view.elsewhere("ops"),
+    )
+    return [top] if top else []
+
+
+def copies(overlap: Result, view: View) -> list[Tile]:
+    """Tile of H2D bytes."""
+    frame = links.rows(overlap, "whole", view)
+    h2d = None if frame is None else frame[frame["what"] == "H2D"]
+    if h2d is None or h2d.empty:
+        return []
+    counts = h2d["count"].tolist()
+    number = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    tile = charts.of(
+        [int(value) for value in h2d[C.BYTES].dropna().tolist()],
+        label="Host to device",
+        unit="bytes",
+        note=f"in {number} copies, whole capture",
+        wanted="low",
+        href=view.elsewhere("h2d_copies"),
+    )
+    return [tile] if tile else []
+
+
+def memory(result: Result, view: View) -> list[Tile]:
+    """Tile of peak allocated memory, on devices if there are any, else on the host."""
+    frame = links.rows(result, "summary", view)
+    if frame is None:
+        return []
+    devices = frame[frame[C.DEVICE] != HOST_DEVICE]
+    own = devices if len(devices) else frame
+    where = "per device" if len(devices) else "on the host"
+    reserved = own["peak_reserved"].dropna()
+    note = f"allocated {where}" + (
+        f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
+    )
+    tile = charts.of(
+        own["peak_allocated"].dropna().tolist(),
+        label="Peak memory",
+        unit="bytes",
+        note=note,
+        wanted="low",
+        href=view.elsewhere("memory"),
+    )
+    return [tile] if tile else []

@@ -1,0 +1,269 @@
+"""Parts of the Compare page; every number comes from `tracekit.diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from tracekit.analysis import Column
+from tracekit.diff.engine import IMPLIED
+from tracekit.diff.model import Status, Verdict
+from tracekit.render import diff_tables, human
+
+from ...answers.reading import rows
+from ...grids.table import table
+from ...page import Page, Section, block
+from ...parts.charts import aria
+from ...parts.finding import finding, note
+from ...parts.links import copyable
+from . import ledgers, selection
+from .selection import compared, requested, sides, varying, with_analyses
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Result
+    from tracekit.diff import Diff
+    from tracekit.diff.model import Difference, Metric
+
+    from ...site import Context, Site
+
+
+_TONES = {
+    Verdict.REGRESSION: "red",
+    Verdict.IMPROVEMENT: "green",
+    Verdict.PASS: "green",
+    Verdict.CANNOT_TELL: "yellow",
+    Verdict.NOT_COMPARABLE: "red",
+}
+_EFFECTS = {
+    Status.NOT_COMPARABLE: "✕ blocks comparison",
+    Status.WARN: "! possible cause",
+    Status.UNKNOWN: "? known for one side only",
+    Status.DECLARED: "✓ ignored",
+}
+_DIFFERENCES = (
+    Column("field", "", "field name, as for --varying"),
+    Column("effect", "", "effect on the comparison"),
+    Column("base", "prose", "value of the base, A"),
+    Column("head", "prose", "value of the head, B"),
+    Column("action", "", "ignore the difference, or undo that"),
+)
+_METRICS = (
+    Column("metric", "prose", "name of the metric"),
+    Column("base", "count", "base, A"),
+    Column("head", "count", "head, B"),
+    Column("change", "count", "head over base, minus 1"),
+    Column("interval", "count", "95% interval of the change"),
+    Column("detectable", "count", "smallest change detected with 80% power"),
+    Column("verdict", "prose", "verdict"),
+    Column("basis", "prose", "how it was measured"),
+)
+EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
+
+
+def summary(context: Context, diff: Diff) -> list[Component]:
+    """Show verdict, comparability and metrics."""
+    return [_verdict(context, diff), *_comparability(context, diff), *_metrics(diff)]
+
+
+def _verdict(context: Context, diff: Diff) -> Component:
+    details = [words for words in (diff_tables.compared(diff),) if words]
+    return dmc.Alert(
+        [
+            *(dmc.Text(text, size="sm") for text in details),
+            *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
+            html.Div(
+                [copyable(diff_tables.command(diff), "Copy the command"), exports(context)],
+                className="tk-reproduce",
+            ),
+        ],
+        title=_capitalize(diff_tables.headline(diff)),
+        color=_TONES.get(diff.verdict, "gray"),
+        variant="light",
+        className="tk-compare-verdict",
+    )
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def exports(context: Context) -> Component:
+    """Show links to export the comparison."""
+    view = context.view
+    parameters = {"run": view.run, "base": view.base, **view.options}
+    return html.Div(
+        [
+            html.Span("Save as ", className="tk-chips-label"),
+            *(
+                html.A(text, href=f"/export/compare.{kind}?{urlencode(parameters)}", className="tk-chip")
+                for kind, text in EXPORTS.items()
+            ),
+        ],
+        className="tk-chips",
+    )
+
+
+def _comparability(context: Context, diff: Diff) -> list[Component]:
+    differences = diff.comparability.differences
+    title = dmc.Title("Comparability", order=2, size="h4")
+    if not differences:
+        return [title, dmc.Text("Fingerprints match.", size="sm", className="tk-section")]
+    shown = [_difference(context, one) for one in differences]
+    found: list[Component] = [title, rows(_DIFFERENCES, shown, caption="Differences between the runs")]
+    if diff.comparability.refused:
+        found.append(_ignore_all(context, diff))
+    return [html.Section(found, className="tk-section")]
+
+
+def _difference(context: Context, one: Difference) -> dict[str, Any]:
+    return {
+        "field": one.field,
+        "effect": _EFFECTS[one.status],
+        "base": None if one.base is None else str(one.base),
+        "head": None if one.head is None else str(one.head),
+        "action": _toggle(context, one.field),
+    }
+
+
+def _toggle(context: Context, name: str) -> Component:
+    ignored = varying(context.view)
+    if name in ignored:
+        others = tuple(other for other in ignored if other != name)
+        return dcc.Link("Undo", href=_ignoring(context, others), title=f"Compare {name} again")
+    by = next((other for other in ignored if name in IMPLIED.get(other, ())), None)
+    if by:
+        return html.Span(f"ignored with {by}")
+    return dcc.Link("Ignore difference", href=_ignoring(context, (*ignored, name)), title=f"Ignore {name}")
+
+
+def _ignoring(context: Context, names: tuple[str, ...]) -> str:
+    options = context.view.options | {"varying": ",".join(names)}
+    return context.view.href(options={name: value for name, value in options.items() if value})
+
+
+def _ignore_all(context: Context, diff: Diff) -> Component:
+    refused = [one.field for one in diff.comparability.refused]
+    implied = {name for field in refused for name in IMPLIED.get(field, ())}
+    needed = tuple(name for name in refused if name not in implied)
+    return html.P(
+        [
+            "Not compared. If these differences are intended, ",
+            dcc.Link(
+                f"ignore {', '.join(needed)}",
+                href=_ignoring(context, (*varying(context.view), *needed)),
+            ),
+            ".",
+        ],
+        className="tk-ignore",
+    )
+
+
+def _metrics(diff: Diff) -> list[Component]:
+    if not diff.metrics:
+        return []
+    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(_metric(m)[one.name] for m in diff.metrics))]
+    records = [_metric(one) for one in diff.metrics]
+    reasons = dict.fromkeys(one.reason for one in diff.metrics if one.reason)
+    shown: list[Component] = [
+        dmc.Title("Metrics", order=2, size="h4"),
+        rows(known, records, caption="Metrics of both sides"),
+        *(dmc.Text(_capitalize(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+    ]
+    return [html.Section(shown, className="tk-section")]
+
+
+def _metric(one: Metric) -> dict[str, Any]:
+    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f}%")
+    low_high = one.ci95 and [f"{100 * (end - 1):+.1f}%" for end in one.ci95]
+    return {
+        "metric": one.name.replace("_", " "),
+        "base": html.Span(human(one.a, one.unit), title=_exact(one.a, one.unit)),
+        "head": html.Span(human(one.b, one.unit), title=_exact(one.b, one.unit)),
+        "change": change,
+        "interval": html.Span(" to ".join(low_high)) if low_high else None,
+        "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
+        "verdict": str(one.verdict),
+        "basis": one.basis,
+    }
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:,} {unit}"
+
+
+NAME = "compare"
+
+
+def _layout(context: Context) -> list[Component]:
+    found: list[Component] = [
+        html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
+        block(NAME, "sides", height=150),
+    ]
+    shown = requested(context) is not None
+    heights = {"summary": 420, "wall": 640, "work": 760, "analyses": 240} if shown else {}
+    return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
+
+
+def _summary(context: Context) -> list[Component]:
+    one = requested(context)
+    return summary(context, compared(context, one.without_analyses)) if one else []
+
+
+def _work(context: Context) -> list[Component]:
+    one = requested(context)
+    return ledgers.work(context, compared(context, one.without_analyses)) if one else []
+
+
+def _wall(context: Context) -> list[Component]:
+    one = requested(context)
+    return ledgers.wall(context, with_analyses(context, one)) if one else []
+
+
+def _analyses(context: Context) -> list[Component]:
+    one = requested(context)
+    if one is None:
+        return []
+    diff = with_analyses(context, one)
+    if diff.comparability.refused:
+        return []
+    sections: list[Component] = [dmc.Title("Analyses", order=2, size="h4")]
+    for analysis, result in diff.analyses:
+        sections += _analysis(context, analysis, result)
+    if not diff.analyses:
+        sections.append(dmc.Text("No analysis can compare these runs.", size="sm"))
+    return [html.Section(sections, className="tk-section")]
+
+
+def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Component]:
+    shown: list[Component] = [dmc.Title(analysis.title, order=3, size="h5")]
+    shown += [finding(context, one) for one in result.findings]
+    shown += [note(text) for text in result.notes]
+    for spec in analysis.comparison:
+        if spec.name in result.tables and len(result.tables[spec.name]):
+            shown.append(dmc.Text(spec.title, size="sm", fw=600))
+            shown.append(table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
+    return shown
+
+
+def _connect(site: Site) -> None:
+    ledgers.connect(site)
+    selection.connect(site)
+
+
+_BLOCKS = {"sides": sides, "summary": _summary, "wall": _wall, "work": _work, "analyses": _analyses}
+
+PAGE = Page(
+    name=NAME,
+    title="Compare",
+    question="How does this run differ from the baseline, and what causes the difference?",
+    section=Section.COMPARE,
+    order=500,
+    layout=_layout,
+    blocks=_BLOCKS,
+    connect=_connect,
+)

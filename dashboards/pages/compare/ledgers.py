@@ -1,0 +1,266 @@
+"""Wall ledger (step time) and work ledger (causes) of a comparison."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+import pandas as pd
+from dash import dcc, html
+from flask import Response, request
+
+from tracekit.analysis import Column, TableSpec
+from tracekit.diff.model import Verdict
+from tracekit.errors import ExitCode, TracekitError
+from tracekit.render import diff_tables
+from tracekit.schema import TABLES
+
+from ...answers.reading import rows
+from ...figures import shares
+from ...grids.table import table
+from ...page import View
+from ...parts.charts import chart
+from .selection import compared, requested
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.diff import Diff
+    from tracekit.diff.ledgers import Cause
+    from tracekit.render.diff_tables import Table
+
+    from ...site import Context, Site
+
+
+PAGE = "compare"
+CAUSES = 10
+SHOWN = 2_000
+"""Maximum rows of a grid; exported files have all of them."""
+_WALL = (
+    Column("part", "", "part of the step"),
+    Column("base", "ns", "mean step of the base, A"),
+    Column("head", "ns", "mean step of the head, B"),
+    Column("change", "ns", "head minus base, mean step"),
+    Column("share_base", "share", "share of the base's step"),
+    Column("share_head", "share", "share of the head's step"),
+    Column("total_base_ns", "count", "sum over all compared steps of the base"),
+    Column("total_head_ns", "count", "sum over all compared steps of the head"),
+    Column("total_change_ns", "count", "head minus base, summed over all compared steps"),
+)
+_CAUSES = (
+    Column("cause", "", "op, module or kernel"),
+    Column("change", "ns", "head minus base, per step"),
+    Column("made_of", "prose", "nonzero terms (added, removed, count, rate), per step"),
+    Column("n_base", "count", "intervals per step of the base"),
+    Column("n_head", "count", "intervals per step of the head"),
+    Column("module", "", "modules that run it"),
+    Column("timeline", "", "link to its longest interval in A and B"),
+)
+
+
+def wall(context: Context, diff: Diff) -> list[Component]:
+    """Show the wall ledger: breakdown, waterfall, and table."""
+    if diff.wall is None:
+        return []
+    named = {row["part"]: row for row in diff_tables.wall(diff).rows}
+    total = named[diff.wall.total.name]
+    parts = [named[line.name] for line in diff.wall.lines if line.name in named]
+    figure = shares.waterfall(parts, total)
+    truncated = " The axis does not start at zero." if shares.truncated(figure) else ""
+    return [
+        html.Section(
+            [
+                dmc.Title("Step time breakdown", order=2, size="h4"),
+                chart(
+                    context,
+                    "steps",
+                    shares.steps(parts),
+                    caption="Mean step of both sides; the parts sum to the step.",
+                ),
+                chart(
+                    context,
+                    "waterfall",
+                    figure,
+                    caption=f"From the base's mean step to the head's, by part; + is slower.{truncated}",
+                ),
+                rows(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
+                dmc.Text(
+                    "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
+                    "work = busy time + overlap.",
+                    size="xs",
+                    c="dimmed",
+                ),
+            ],
+            className="tk-section",
+        )
+    ]
+
+
+def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    if diff.wall is None:
+        return []
+    lines = (*diff.wall.lines, diff.wall.total, diff.wall.overlap)
+    return [
+        {
+            "part": html.Span(line.name, title=line.meaning),
+            "base": named[line.name]["base_ns"],
+            "head": named[line.name]["head_ns"],
+            "change": named[line.name]["delta_ns"],
+            "share_base": named[line.name]["share_base"],
+            "share_head": named[line.name]["share_head"],
+            "total_base_ns": line.a_ns,
+            "total_head_ns": line.b_ns,
+            "total_change_ns": line.delta,
+        }
+        for line in lines
+        if line.name in named
+    ]
+
+
+def work(context: Context, diff: Diff) -> list[Component]:
+    """Show the work ledger: totals, largest causes, and detail grids."""
+    if diff.work is None:
+        return []
+    table = diff_tables.work(diff)
+    shown: list[Component] = [
+        dmc.Title("Changes in work", order=2, size="h4"),
+        rows(table.columns, table.rows, caption=table.title),
+    ]
+    if not diff.causes:
+        return [*shown, dmc.Text(diff_tables.NOTHING_CHANGED.capitalize() + ".", size="sm")]
+    caption = (
+        "Largest changes in work per step; increases to the right. Count: call count changed; "
+        "rate: time per call changed."
+    )
+    shown.append(chart(context, "terms", shares.terms(diff), caption=caption))
+    shown.append(rows(_CAUSES, _causes(context, diff), caption="Largest causes"))
+    return [html.Section([*shown, _grids(context, diff)], className="tk-section")]
+
+
+def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
+    largest = diff_tables.causes(diff).rows[:CAUSES]
+    return [
+        {
+            "cause": row[diff.by],
+            "change": row["delta_ns"],
+            "made_of": row["made_of"],
+            "n_base": row["n_base"],
+            "n_head": row["n_head"],
+            "module": ", ".join(cause.modules) or None,
+            "timeline": _evidence(context, diff, cause),
+        }
+        for row, cause in zip(largest, diff.causes, strict=False)
+    ]
+
+
+def _evidence(context: Context, diff: Diff, cause: Cause) -> list[Component]:
+    """Link to the longest interval on both sides."""
+    where = next(name for name in TABLES if name.startswith("device" if _on_device(diff) else "host"))
+    sides = (("A", "a", diff.base.run), ("B", "b", diff.head.run))
+    links: list[Component] = []
+    for letter, side, run in sides:
+        if cause.evidence.get(side):
+            href = context.view.elsewhere(
+                "timeline", run=run, base="", row=f"{where}:{cause.evidence[side][0]}"
+            )
+            links.append(dcc.Link(letter, href=href, title=f"Show on the timeline of {run}"))
+    return links
+
+
+def _on_device(diff: Diff) -> bool:
+    return bool(diff.compared and diff.compared.on_device)
+
+
+def _grids(context: Context, diff: Diff) -> Component:
+    every = diff_tables.groups(diff)
+    only_a = [row for row, one in zip(every.rows, diff.groups, strict=True) if not one.b.count]
+    only_b = [row for row, one in zip(every.rows, diff.groups, strict=True) if not one.a.count]
+    tabs = {
+        "Causes": (diff_tables.causes(diff, spelled=False), None),
+        "Changed groups": (every, None),
+        "Only in A": (every, only_a),
+        "Only in B": (every, only_b),
+        "Changed counts": (diff_tables.counts(diff), None),
+        "Matching of work": (diff_tables.match(diff), None),
+    }
+    values = {name: name.lower().replace(" ", "-") for name in tabs}  # used in element ids
+    heads = [
+        dmc.TabsTab(f"{name} ({len(one.rows if chosen is None else chosen):,})", value=values[name])
+        for name, (one, chosen) in tabs.items()
+    ]
+    panels = [
+        dmc.TabsPanel(_grid(context, one, one.rows if chosen is None else chosen, at), value=values[name])
+        for at, (name, (one, chosen)) in enumerate(tabs.items())
+    ]
+    return dmc.Tabs([dmc.TabsList(heads), *panels], value="causes", keepMounted=False, className="tk-tabs")
+
+
+def _grid(context: Context, of: Table, records: list[dict[str, Any]], at: int) -> Component:
+    if not records:
+        return dmc.Text("No rows.", c="dimmed", size="sm", p="sm")
+    spec = TableSpec(f"{of.name}_{at}", of.title, of.columns)
+    frame = pd.DataFrame(records[:SHOWN], columns=[one.name for one in of.columns], dtype=object)
+    left = len(records) - len(frame)
+    more = [dmc.Text(f"{left:,} more rows in the exported files.", size="xs")] if left else []
+    return html.Div([table(context, PAGE, spec, frame), *more])
+
+
+_TYPES = {"html": "text/html", "csv": "text/csv", "json": "application/json"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def connect(site: Site) -> None:
+    """Register the export route."""
+
+    def export(kind: str) -> Response:
+        view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
+        context = site.context(view, dark=False)
+        one = requested(context) if context.chosen else None
+        if one is None:
+            return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")
+        try:
+            text = rendered(compared(context, one), kind)
+        except TracekitError as error:
+            return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
+        name = f"{one.base[0].path.name}-to-{one.head[0].path.name}.{kind}"
+        return Response(
+            text,
+            content_type=f"{_TYPES[kind]}; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    site.app.server.add_url_rule("/export/compare.<any(html, csv, json):kind>", "export_compare", export)
+
+
+def rendered(diff: Diff, kind: str) -> str:
+    """Render the comparison in a format."""
+    if kind == "html":
+        from tracekit.render.diff_documents import as_html
+
+        return as_html(diff)
+    from tracekit.render.diff_text import as_json
+
+    if kind == "json":
+        refused = diff.verdict is Verdict.NOT_COMPARABLE
+        return as_json(diff, exit_code=int(ExitCode.NOT_COMPARABLE if refused else ExitCode.OK))
+    return _csv(diff)
+
+
+def _csv(diff: Diff) -> str:
+    """Render CSV; cells that look like spreadsheet formulas are quoted."""
+    from tracekit.render import diff_tables
+    from tracekit.render.cells import csv_text
+
+    table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
+    safe = [{name: quoted(value) for name, value in row.items()} for row in table.rows]
+    return csv_text(safe, table.columns)
+
+
+def quoted(value: object) -> object:
+    """Quote text that a spreadsheet would evaluate.
+
+    Example:
+        >>> quoted("=1+1"), quoted(-5)
+        ("'=1+1", -5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

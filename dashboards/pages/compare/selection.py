@@ -1,0 +1,344 @@
+"""The comparison that the address requests, computed once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+from flask import jsonify, request
+
+from tracekit.analysis import Column
+from tracekit.diff import Options, diff, matching
+from tracekit.diff.engine import DECIDES, EXPLAINS, FIELDS
+from tracekit.errors import TracekitError
+from tracekit.runs.meta import RUN_ID
+
+from ...answers.reading import rows
+from ...page import View
+from ...parts.links import Choice, choices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dash.development.base_component import Component
+    from flask import Response
+
+    from tracekit.diff import Diff
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+    from ...site import Context, Site
+
+
+_SHA = re.compile(r"[0-9a-f]{40,64}")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A requested comparison.
+
+    Attributes:
+        base: Runs of the base, A.
+        head: Runs of the head, B.
+        names: References to both sides for a command.
+        options: Options of the comparison.
+    """
+
+    base: tuple[Run, ...]
+    head: tuple[Run, ...]
+    names: tuple[str, str]
+    options: Options
+
+    @property
+    def without_analyses(self) -> Comparison:
+        """The same without the analyses, which take most of the time."""
+        return replace(self, options=replace(self.options, explain=False))
+
+    @property
+    def by_op(self) -> Comparison:
+        """The same grouped by op; analyses and the wall ledger do not depend on the grouping."""
+        return replace(self, options=replace(self.options, by="op"))
+
+
+def requested(context: Context) -> Comparison | None:
+    """Return the requested comparison; None without two different runs."""
+    base, head = context.base, context.run
+    if base is None or base.path == head.path:
+        return None
+    options = Options(by=lines(context.view), varying=varying(context.view))
+    if context.view.options.get("repeats") == "all":
+        a, b = repeats(context.store, base), repeats(context.store, head)
+        if base not in b[1]:
+            return Comparison(a[1], b[1], (a[0], b[0]), options)
+    return Comparison((base,), (head,), (base.path.name, head.path.name), options)
+
+
+def varying(view: View) -> tuple[str, ...]:
+    """Return the fields whose differences the address ignores.
+
+    Example:
+        >>> from tracekit.dashboards.page import View
+        >>> varying(View(options={"varying": "gpu,bogus,torch"}))
+        ('gpu', 'torch')
+    """
+    names = view.options.get("varying", "").split(",")
+    return tuple(name for name in dict.fromkeys(names) if name in FIELDS)
+
+
+def lines(view: View) -> str:
+    """Return the grouping of the causes."""
+    by = view.options.get("by", "op")
+    return by if by in matching.VIEWS else "op"
+
+
+def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
+    """Return a reference to a run and its repeats, and the runs; the run's id if it has no repeats.
+
+    Only shell-safe references are used, since users copy the commands.
+    """
+    label, git = run.meta.label, run.meta.git
+    stored = store.readable()
+    if label and RUN_ID.fullmatch(label):
+        found = _same_fingerprint([one for one in stored if one.meta.label == label])
+        if len(found) > 1 and run in found:
+            return label, found
+    if git and _SHA.fullmatch(git.sha):
+        found = _same_fingerprint([one for one in stored if one.meta.git and one.meta.git.sha == git.sha])
+        if len(found) > 1 and run in found:
+            return f"git:{git.sha[:12]}", found
+    return run.path.name, (run,)
+
+
+def _same_fingerprint(runs: list[Run]) -> tuple[Run, ...]:
+    """Return runs with the newest run's fingerprint, like `tracekit diff` with a label or commit."""
+    return tuple(run for run in runs if run.meta.fingerprint == runs[-1].meta.fingerprint)
+
+
+@dataclass
+class Stages:
+    """Progress of running comparisons."""
+
+    _running: dict[object, tuple[float, str]] = field(default_factory=dict)
+    _ended: set[object] = field(default_factory=set)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
+        """Compute and record progress."""
+        began = time.monotonic()
+
+        def report(stage: str) -> None:
+            with self._guard:
+                self._running[key] = (began, stage)
+
+        report("reading")
+        try:
+            return work(report)
+        finally:
+            with self._guard:
+                self._running.pop(key, None)
+                self._ended.add(key)
+
+    def ended(self, key: object) -> bool:
+        """Return whether a computation has ended, successfully or not."""
+        with self._guard:
+            return key in self._ended
+
+    def of(self, *keys: object) -> str:
+        """Describe the progress of the first running key; empty if none is running."""
+        with self._guard:
+            found = [self._running[key] for key in keys if key in self._running]
+        return f"Comparing: {found[0][1]}, {time.monotonic() - found[0][0]:.0f} s" if found else ""
+
+
+STAGES = Stages()
+
+
+def compared(context: Context, one: Comparison) -> Diff:
+    """Return the comparison, computed at most once."""
+
+    def work(report: Callable[[str], None]) -> Diff:
+        return diff(one.base, one.head, references=one.names, options=one.options, progress=report)
+
+    found: Diff = context.results.get(("diff", one), lambda: STAGES.run(one, work))
+    return found
+
+
+def with_analyses(context: Context, one: Comparison) -> Diff:
+    """Return the comparison with analyses; computed after the quick one, so that they do not compete."""
+    compared(context, one.without_analyses)
+    return compared(context, one.by_op)
+
+
+OFFERED = 25
+IGNORE_HINT = (
+    "Runs with entries under 'must ignore' can be compared only if you choose to ignore those differences. "
+    "Fields unknown in both runs are not listed."
+)
+_COLUMNS = (
+    Column("compare_with", "id", "select as the base"),
+    Column("label", "", "label of the run"),
+    Column("commit", "", "recorded commit; + marks uncommitted changes"),
+    Column("recorded", "", "when it was recorded, UTC"),
+    Column("must_ignore", "prose", "differences that block the comparison unless ignored"),
+    Column("other_differences", "prose", "other differences; listed as possible causes"),
+    Column("matching_fields", "count", "fingerprint fields that are equal"),
+)
+_VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
+
+
+def sides(context: Context) -> list[Component]:
+    """Show both runs and the options; without a base, the runs to choose from."""
+    if requested(context) is None or context.base is None:
+        return _chooser(context)
+    return [
+        html.Div(
+            [
+                _side(context, "A", "base", context.base),
+                dcc.Link(
+                    "⇄ Swap",
+                    href=context.view.href(run=context.view.base, base=context.view.run),
+                    title="Swap base and head",
+                    className="tk-chip",
+                ),
+                _side(context, "B", "head", context.run),
+            ],
+            className="tk-sides",
+        ),
+        _choices(context),
+    ]
+
+
+def _side(context: Context, letter: str, role: str, run: Run) -> Component:
+    view, name = context.view, run.path.name
+    return dmc.Paper(
+        [
+            html.Div([html.B(letter), f" {role}"], className="tk-side-role"),
+            html.Div(name, title=name, className="tk-side-run"),
+            html.Div(" · ".join(_known(run)), className="tk-side-known"),
+            dcc.Link("Timeline", href=view.elsewhere("timeline", run=name, base="")),
+            dcc.Link("Overview", href=view.elsewhere("overview", run=name, base="")),
+        ],
+        withBorder=True,
+        className="tk-side",
+    )
+
+
+def _known(run: Run) -> list[str]:
+    known = [run.meta.label, _commit(run), run.meta.created_at.replace("T", " ").replace("Z", " UTC")]
+    return [text for text in known if text]
+
+
+def _commit(run: Run) -> str:
+    git = run.meta.git
+    return f"{git.sha[:12]}{'+' * git.dirty}" if git else ""
+
+
+def _choices(context: Context) -> Component:
+    view = context.view
+    by = lines(view)
+    offered = [
+        choices(
+            "Group by",
+            [
+                Choice(text, view.href(options=view.options | {"by": name}), name == by)
+                for name, text in _VIEWS.items()
+            ],
+        )
+    ]
+    if context.base is not None:
+        a, b = (repeats(context.store, run)[1] for run in (context.base, context.run))
+        if max(len(a), len(b)) > 1 and context.base not in b:
+            every = view.options.get("repeats") == "all"
+            rest = {name: value for name, value in view.options.items() if name != "repeats"}
+            offered.append(
+                choices(
+                    "Runs",
+                    [
+                        Choice("these two", view.href(options=rest), not every),
+                        Choice(
+                            f"all repeats ({len(a)} and {len(b)})",
+                            view.href(options=rest | {"repeats": "all"}),
+                            every,
+                            "Runs with the same commit or label and fingerprint, which allow a verdict",
+                        ),
+                    ],
+                )
+            )
+    return html.Div(offered, className="tk-controls")
+
+
+def _chooser(context: Context) -> list[Component]:
+    same = context.base is not None
+    warning = "Both sides are the same run. " if same else ""
+    found = nearest(context)
+    if not found:
+        return [
+            dmc.Text("The store has only one run. Record or import another one to compare."),
+        ]
+    offers = [_offer(context, run) for run in found[:OFFERED]]
+    known = [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
+    more = f" {len(found) - OFFERED} more in the Baseline picker." if len(found) > OFFERED else ""
+    return [
+        dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
+        rows(known, offers, caption="Runs to compare with"),
+        dmc.Text(f"{IGNORE_HINT}{more}", size="xs", c="dimmed"),
+    ]
+
+
+def _words(names: list[str]) -> str:
+    return ", ".join(names).replace("_", " ") or "none"
+
+
+def nearest(context: Context) -> list[Run]:
+    """Return all other runs: fewest blocking differences first, then fewest others, then most matches."""
+    others = [run for run in reversed(context.store.readable()) if run.path != context.run.path]
+    return sorted(others, key=lambda run: _distance(run, context.run))
+
+
+def _distance(a: Run, b: Run) -> tuple[int, int, int]:
+    different, equal = fields(a, b)
+    return sum(name in DECIDES for name in different), len(different), -len(equal)
+
+
+def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
+    """Return the fingerprint fields known in both runs that differ, and those that are equal."""
+    pairs = {
+        name: (a.meta.fingerprint.get(name), b.meta.fingerprint.get(name)) for name in (*DECIDES, *EXPLAINS)
+    }
+    known = {name: pair for name, pair in pairs.items() if None not in pair}
+    different = [name for name, (one, other) in known.items() if one != other]
+    return different, [name for name in known if name not in different]
+
+
+def _offer(context: Context, run: Run) -> dict[str, Any]:
+    different, equal = fields(run, context.run)
+    return {
+        "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
+        "label": run.meta.label or None,
+        "commit": _commit(run) or None,
+        "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
+        "must_ignore": _words([name for name in different if name in DECIDES]),
+        "other_differences": _words([name for name in different if name not in DECIDES]),
+        "matching_fields": len(equal),
+    }
+
+
+def connect(site: Site) -> None:
+    """Register the progress route."""
+
+    def progress() -> Response:
+        view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
+        context = site.context(view, dark=False)
+        try:
+            one = requested(context) if context.chosen else None
+        except TracekitError:
+            one = None
+        text = STAGES.of(one.without_analyses, one.by_op) if one else ""
+        return jsonify(text=text, ended=one is None or (not text and STAGES.ended(one.by_op)))
+
+    site.app.server.add_url_rule("/progress/compare", "progress_compare", progress)

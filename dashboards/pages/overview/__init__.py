@@ -1,0 +1,241 @@
+"""Parts of the Overview page: verdict, run metadata, findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from tracekit.analysis.kernel_names import brief
+from tracekit.errors import clean
+
+from ...page import Page, Section, block
+from ...parts.charts import aria
+from ...parts.finding import coded, sentence
+from .. import _shared
+from .._shared import breakdown, compared, tiles_with_baseline
+from . import advice
+from .advice import FIRST, run_fast_analyses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Result
+    from tracekit.runs.meta import Git, RunMeta
+
+    from ...page import View
+    from ...parts.charts import Tile
+    from ...site import Context
+
+
+_SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")
+_WIDTH = 72
+
+
+def facts(meta: RunMeta) -> list[tuple[str, str]]:
+    """Return the known metadata by name.
+
+    Args:
+        meta: The run's metadata.
+    """
+    known = {
+        "Workload": _workload(meta.workload),
+        "Label": meta.label or "",
+        "Commit": _commit(meta.git),
+        "GPU": _gpus(meta.environment, meta.fingerprint),
+        "torch": _version(meta.environment, "torch"),
+        "CUDA": _version(meta.environment, "cuda"),
+        "Ranks": _ranks(meta.fingerprint),
+        "Command": " ".join(meta.command),
+        "Recorded": meta.created_at.replace("T", " ")[:16] if meta.collector.name != "import" else "",
+        "Imported from": _sources(meta.collector.options),
+    }
+    return [(name, clean(text)) for name, text in known.items() if text]
+
+
+def shown(meta: RunMeta) -> Component:
+    """Show the metadata."""
+    pairs = [
+        html.Div(
+            [
+                html.Dt(name),
+                html.Dd(brief(text, _WIDTH) if len(text) > _WIDTH else text, title=text[:2_000]),
+            ]
+        )
+        for name, text in facts(meta)
+    ]
+    return html.Dl(pairs, className="tk-facts")
+
+
+def _workload(workload: Mapping[str, Any] | None) -> str:
+    if not workload:
+        return ""
+    words = [
+        f"{name.replace('_', ' ')} {workload[name]}" for name in _SETTINGS if workload.get(name) is not None
+    ]
+    return ", ".join([str(workload.get("name", "")), *words])
+
+
+def _commit(git: Git | None) -> str:
+    if git is None:
+        return ""
+    branch = f" on {git.branch}" if git.branch else ""
+    return git.sha[:10] + branch + (", with uncommitted changes" if git.dirty else "")
+
+
+def _gpus(environment: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> str:
+    gpus = environment.get("gpus") or []
+    names = [str(gpu.get("name") or "unnamed GPU") for gpu in gpus]
+    if not names or fingerprint.get("device") == "cpu":
+        return ""
+    counted = {name: names.count(name) for name in names}
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+
+
+def _version(environment: Mapping[str, Any], name: str) -> str:
+    return str(environment.get(name) or "")
+
+
+def _ranks(fingerprint: Mapping[str, Any]) -> str:
+    size = fingerprint.get("world_size")
+    return str(size) if isinstance(size, int) and size > 1 else ""
+
+
+def _sources(options: Mapping[str, Any]) -> str:
+    names = [str(source.get("name", "")) for source in options.get("sources") or []]
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
+
+
+WORDS = {
+    "good": ("Good", "the numbers can be trusted"),
+    "usable": ("Usable with care", "some numbers may be inaccurate"),
+    "misleading": ("Not usable", "the numbers are misleading"),
+}
+_FAILED = ("error", "warn")
+
+
+def show_verdict(context: Context, integrity: Result) -> Component:
+    """Show the verdict of `integrity` with the failed checks.
+
+    Args:
+        context: The current context, for links.
+        integrity: Result of that analysis.
+    """
+    row = integrity.tables["verdict"].iloc[0]
+    verdict = str(row["verdict"])
+    word, meaning = WORDS.get(verdict, (verdict, ""))
+    failed = _failed(integrity)
+    passed = int(row["checks"]) - len(failed)
+    return html.Section(
+        [
+            html.P(
+                [
+                    html.Strong(f"{word}:"),
+                    f" {meaning}. {passed} of {int(row['checks'])} checks passed. ",
+                    dcc.Link("All checks", href=context.view.elsewhere("integrity")),
+                ]
+            ),
+            *([html.Ul([html.Li(_check(*one)) for one in failed])] if failed else []),
+        ],
+        className=f"tk-verdict tk-verdict-{verdict}",
+    )
+
+
+def _failed(integrity: Result) -> list[tuple[str, str, str]]:
+    """Return level, name and detail of each failed check, most severe first."""
+    checks = integrity.tables["checks"]
+    rows = list(
+        zip(checks["level"].tolist(), checks["check"].tolist(), checks["detail"].tolist(), strict=True)
+    )
+    return sorted((row for row in rows if row[0] in _FAILED), key=lambda row: _FAILED.index(row[0]))
+
+
+def _check(level: str, name: str, detail: str) -> list[Component | str]:
+    word = "Error" if level == "error" else "Warning"
+    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *coded(sentence(detail))]
+
+
+NAME = "overview"
+_TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] = {
+    "device_tiles": (("steps", _shared.step_times), ("gpu_breakdown", _shared.device_time)),
+    "work_tiles": (("overlap", _shared.copies), ("memory", _shared.memory)),
+}
+"""Blocks of tiles: analyses with the functions that create the tiles."""
+
+
+def _layout(_: Context) -> list[Component]:
+    return [
+        block(NAME, "ran", height=22),
+        block(NAME, "integrity", height=40),
+        block(NAME, "baseline", height=0),
+        html.Div(
+            [block(NAME, name, height=84) for name in _TILES],
+            className="tk-tiles",
+            role="group",
+            **aria(label="Key numbers"),
+        ),
+        html.Div(
+            [
+                html.Div(block(NAME, "findings", height=360), className="tk-wide"),
+                html.Div(block(NAME, "breakdown", height=360), className="tk-narrow"),
+            ],
+            className="tk-columns",
+        ),
+    ]
+
+
+def _ran(context: Context) -> Component:
+    return shown(context.run.meta)
+
+
+def _integrity(context: Context) -> Component:
+    return show_verdict(context, context.result("integrity"))
+
+
+def _baseline(context: Context) -> list[Component]:
+    found = compared(context)
+    if found is None or not found.refused:
+        return []
+    differences = "; ".join(
+        f"{one.field.replace('_', ' ')} ({one.base} vs. {one.head})" for one in found.refused
+    )
+    what = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
+    return [
+        html.Section([what, f"Differences: {clean(differences)}."], className="tk-verdict tk-verdict-usable")
+    ]
+
+
+def _tiles(name: str) -> Callable[[Context], list[Component]]:
+    def fill(context: Context) -> list[Component]:
+        run_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
+        return tiles_with_baseline(context, lambda result: _read(name, result, context))
+
+    return fill
+
+
+def _read(name: str, result: Callable[[str], Result], context: Context) -> list[Tile]:
+    return [tile for analysis, read in _TILES[name] for tile in read(result(analysis), context.view)]
+
+
+PAGE = Page(
+    name=NAME,
+    title="Overview",
+    question="Can the run be trusted, where did the time go, and what should be changed?",
+    section=Section.START,
+    order=10,
+    layout=_layout,
+    blocks={
+        "ran": _ran,
+        "integrity": _integrity,
+        "baseline": _baseline,
+        **{name: _tiles(name) for name in _TILES},
+        "breakdown": breakdown,
+        "findings": advice.findings,
+    },
+    exports=FIRST,
+    advice=advice.ranked,
+    prefetch=tuple(name for name, _ in _TILES["device_tiles"]),
+    connect=advice.connect,
+)

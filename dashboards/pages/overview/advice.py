@@ -1,0 +1,237 @@
+"""Compute the findings of a run in the background."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import Input, Output, State, dcc, html, no_update
+
+from tracekit import analysis
+from tracekit.analysis import Result
+from tracekit.analysis.findings import gather
+from tracekit.errors import PluginError, TracekitError, clean
+from tracekit.render import human
+
+from ...page import View, error_alert
+from ...parts.charts import aria
+from ...parts.finding import WORDS, coded, finding, sentence, spots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dash.development.base_component import Component
+
+    from tracekit.analysis import Analysis, Finding
+    from tracekit.analysis.findings import Advice
+    from tracekit.runs.run import Run
+
+    from ...site import Context, Results, Site
+
+
+FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
+"""Fast analyses to run first, fastest first; the page shows their numbers early."""
+_SERIAL = threading.Lock()
+"""Run one analysis at a time; concurrent ones would slow each other down."""
+
+
+@dataclass
+class Advising:
+    """Progress and result of the findings of a run.
+
+    Attributes:
+        run: The run.
+        results: Cache that receives each analysis' result.
+        title: Title of the running analysis; empty before the first.
+        done: Number of finished analyses.
+        total: Number of analyses.
+        found: Findings so far, in order of the analyses.
+        advice: The result; None until finished or if it failed.
+        error: Error message.
+        finished: Set when finished.
+    """
+
+    run: Run
+    results: Results
+    title: str = ""
+    done: int = 0
+    total: int = 1
+    found: tuple[Finding, ...] = ()
+    advice: Advice | None = None
+    error: str = ""
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> None:
+        """Run every analysis and rank the findings."""
+        try:
+            self.advice = gather(self.run, self._each())
+        except Exception as error:  # shown on the page
+            self.error = f"{type(error).__name__}: {error}"
+        finally:
+            self.finished.set()
+
+    def _each(self) -> Iterator[tuple[Analysis, Result]]:
+        chosen = analysis.available()
+        self.total = len(chosen)
+        run_fast_analyses(self.results, self.run)
+        for self.done, one in enumerate(chosen):
+            self.title = one.title
+            with _SERIAL:
+                found = self._result(one)
+            self.found += found.findings
+            yield one, found
+
+    def _result(self, one: Analysis) -> Result:
+        try:
+            return self.results.of(self.run, one.name)
+        except PluginError as error:
+            return Result(notes=(f"failed: {error.message}",))
+
+
+def run_fast_analyses(results: Results, run: Run, before: str = "") -> None:
+    """Run the fast analyses first, so that slow ones do not delay them.
+
+    Args:
+        results: Cache that receives the results.
+        run: The run.
+        before: Run only those before this one; default: all.
+    """
+    until = FIRST.index(before) if before else len(FIRST)
+    for name in FIRST[:until]:
+        with suppress(PluginError):  # the page shows the error
+            results.of(run, name)
+
+
+def advising(context: Context) -> Advising:
+    """Return the findings of the selected run; start computing them if necessary.
+
+    Raises:
+        RunNotFoundError: There is no run.
+    """
+    run = context.run
+    found: Advising = context.results.get((run.path, Advising), lambda: _start(run, context.results))
+    return found
+
+
+def _start(run: Run, results: Results) -> Advising:
+    one = Advising(run, results)
+    threading.Thread(target=one.work, name="tracekit-advice", daemon=True).start()
+    return one
+
+
+PROGRESS_DELAY_S = 0.3
+"""Seconds to wait before showing progress; small runs finish in that time."""
+_TICK_MS = 400
+
+
+def findings(context: Context) -> Component:
+    """Show the findings, or the progress."""
+    job = advising(context)
+    job.finished.wait(PROGRESS_DELAY_S)
+    return html.Section(_content(context, job), id="advice", **aria(label="Findings", live="polite"))
+
+
+def ranked(context: Context) -> list[Finding]:
+    """Wait for all analyses; return their findings, largest saving first."""
+    job = advising(context)
+    job.finished.wait()
+    return [one.finding for one in job.advice.findings] if job.advice else []
+
+
+def connect(site: Site) -> None:
+    """Register the callback that updates the progress until the findings replace it."""
+
+    @site.app.callback(
+        Output("advice", "children"),
+        Output("advice-percent", "value"),
+        Output("advice-progress", "children"),
+        Output("advice-partial", "children"),
+        Input("advice-tick", "n_intervals"),
+        State("view", "data"),
+        State("theme", "data"),
+        prevent_initial_call=True,
+    )
+    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any, Any]:
+        try:
+            context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
+            job = advising(context)
+            if job.finished.is_set():
+                return _content(context, job), no_update, no_update, no_update
+        except TracekitError as error:
+            return error_alert(error.message, error.hint), no_update, no_update, no_update
+        return no_update, _percent(job), _progress_text(job), _so_far(job)
+
+
+def _content(context: Context, job: Advising) -> list[Component]:
+    title: Component = html.H2("Findings", className="tk-block-title")
+    if not job.finished.is_set():
+        return [title, *_progress(job)]
+    if job.advice is None:
+        return [title, error_alert("computing the findings failed", job.error)]
+    return [title, *_shown(context, job.advice)]
+
+
+def _progress(job: Advising) -> list[Component]:
+    return [
+        html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
+        dmc.Progress(
+            id="advice-percent", value=_percent(job), size="sm", **aria(label="Analyses that are done")
+        ),
+        html.Ul(_so_far(job), id="advice-partial", className="tk-partial-findings"),
+        dcc.Interval(id="advice-tick", interval=_TICK_MS),
+    ]
+
+
+def _so_far(job: Advising) -> list[Component]:
+    """List findings so far, unranked; lines are only appended."""
+    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in job.found]
+
+
+def _percent(job: Advising) -> float:
+    return round(100 * job.done / job.total)
+
+
+def _progress_text(job: Advising) -> str:
+    if not job.title:
+        return "Starting"
+    return f"{job.done} of {job.total} analyses done; running: {job.title}"
+
+
+def _shown(context: Context, advice: Advice) -> list[Component]:
+    run, found = context.run, [ranked.finding for ranked in advice.findings]
+    known = context.results.get((run.path, spots), lambda: spots(run, found))  # callbacks may overlap
+    cards = [
+        finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
+        for ranked in advice.findings
+    ]
+    return [html.P(summary(advice), className="tk-dim"), *cards, *_skipped(advice)]
+
+
+def summary(advice: Advice) -> str:
+    """Summarize number of rules and step time."""
+    against, count = advice.budget, len(advice.findings)
+    unit = "step" if against.marked else "capture"
+    mean = f" (mean of {against.steps:,})" if against.steps > 1 else ""
+    of = f"{unit} time {human(against.step_ns, 'ns')}{mean}"
+    if not against.step_ns:
+        return f"The run has no intervals, so none of the {advice.rules} rules could be checked."
+    if not count:
+        return f"{advice.rules} rules checked, no findings; {of}."
+    overlap = " Savings overlap; don't sum them." if count > 1 else ""
+    return f"Largest saving first; {advice.rules} rules checked; {of}.{overlap}"
+
+
+def _skipped(advice: Advice) -> list[Component]:
+    if not advice.lacking:
+        return []
+    lines = [
+        html.Li([*coded(sentence(note)), html.Span(f" ({', '.join(names)})", className="tk-dim")])
+        for note, names in advice.lacking
+    ]
+    count = len({name for _, names in advice.lacking for name in names})
+    what = f"Skipped: {count} {'analysis is' if count == 1 else 'analyses are'} missing data"
+    shown = not advice.findings
+    return [html.Details([html.Summary(what), html.Ul(lines)], open=shown, className="tk-skipped")]

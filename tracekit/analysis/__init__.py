@@ -1,0 +1,384 @@
+"""What an analysis is: metadata that states its definitions, and a pure function from a run to a result.
+
+The metadata (title, columns with units and meaning, sources) is the one source of `tracekit analyze --list`,
+the documentation page and the dashboard's menu.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tracekit import registry
+from tracekit.errors import PluginError, TracekitError, UnusableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pandas as pd
+
+    from tracekit.executors import Workers
+    from tracekit.runs.run import Run
+
+
+Analyze: TypeAlias = "Callable[[Run, str], Result]"
+"""Gives the result of an analysis of a run by its name: computes it, or knows it already."""
+Progress: TypeAlias = "Callable[[str, int, int], None]"
+"""Told of each analysis before it runs: its title, how many are done, and how many there are."""
+NOT_PROFILED = (
+    "no profile was recorded: the run has step times and samples only; "
+    "collect it again without `--no-profile`"
+)
+EVIDENCE_ROWS = 20
+"""Rows of each table a finding names at most: the weightiest, enough to look at."""
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    INFO = "info"
+    WARN = "warn"
+    HIGH = "high"
+
+
+class Basis(StrEnum):
+    """Where a saving's number comes from."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a result table.
+
+    Attributes:
+        name: Its name.
+        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP` and `×` (a
+            ratio); `W`, `J`, `MHz` and `°C`; `prose` for sentences, which wrap; `id` for what is copied,
+            which is never cut; empty for names and for numbers that name something (rows, devices, steps).
+        meaning: What a value says.
+        unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
+            not shown to people, whose cells hold the unit.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    unit_in: str = ""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a result: its name, title and columns in order."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When an analysis gives advice.
+
+    Attributes:
+        code: Stable identifier, the code of its findings.
+        states: The condition, with its thresholds.
+        why: Why the thresholds are what they are.
+    """
+
+    code: str
+    states: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One piece of ranked advice with its evidence.
+
+    Attributes:
+        code: Code of the rule that gave it.
+        severity: How much it matters.
+        title: What is the case, in one line.
+        advice: What to change, naming the line or op.
+        saving_ns_per_step: Time a step would save; None where no number can be given.
+        basis: Whether the saving was measured or estimated, None without a saving.
+        how: How the saving was worked out.
+        confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
+        evidence: Table of the run (`device_intervals`, `host_intervals`) to the row ids that show it, the
+            weightiest first, at most `EVIDENCE_ROWS` of each table.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    advice: str
+    saving_ns_per_step: int | None = None
+    basis: Basis | None = None
+    how: str = ""
+    confidence: float = 1.0
+    evidence: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Remark(str):
+    """A note that only says what is the case: no rule was kept from judging by it.
+
+    Example:
+        >>> isinstance(Remark("nothing was copied"), str)
+        True
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an analysis found: tables by name, findings, and notes on what was absent and how to get it.
+
+    A note that kept no rule from judging is a `Remark`.
+
+    Attributes:
+        tables: The tables.
+        findings: The findings.
+        notes: The notes.
+        passing: Whether the same question may find more another time, since a rank was lost: such a result
+            is shown and not kept.
+    """
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """An analysis in two halves, so that the events of a job never stand in one process together.
+
+    The whole is `combine(run, [map(run)])`, and must be the same for every way to part the ranks.
+
+    Attributes:
+        map: From a run of one rank, or of several, to what is kept of it: small, and able to be pickled. A
+            function of a module, since it runs in processes of this machine or of others.
+        combine: From the run and what was kept of its ranks, in their order, to the result. Of the run it
+            reads the metadata, and rows of `RankView`s where a finding names them: never all ranks.
+
+    Example:
+        >>> longest = ByRank(
+        ...     map=lambda run: max(run.arrow("steps", columns=["dur_ns"])["dur_ns"].to_pylist()),
+        ...     combine=lambda run, parts: Result(notes=(f"the longest step takes {max(parts)} ns",)),
+        ... )
+    """
+
+    map: Callable[[Run], Any]
+    combine: Callable[[Run, Sequence[Any]], Result]
+
+    def whole(self, run: Run) -> Result:
+        """Both halves, of all ranks at once."""
+        return self.combine(run, [self.map(run)])
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis.
+
+    Attributes:
+        name: Registered name, also the command-line name.
+        title: Heading.
+        question: The question it answers, in one sentence.
+        definition: How its numbers are defined.
+        tables: Specification of each table it may return.
+        sources: Published work that defines it.
+        order: Place in menus; `integrity` is 0 and runs first.
+        compute: The pure function; it never mutates a table it was given.
+        rules: When it gives advice; empty where it only describes.
+        compare: The pure function that explains how a second run differs from a first, in tables of
+            `comparison`; None where there is no such explanation.
+        comparison: Specification of the tables of `compare`.
+        needs_profile: Whether a run without one leaves it nothing to read.
+        by_rank: How it works rank by rank; None where it must read all ranks at once.
+    """
+
+    name: str
+    title: str
+    question: str
+    definition: str
+    tables: tuple[TableSpec, ...]
+    sources: tuple[str, ...]
+    order: int
+    compute: Callable[[Run], Result]
+    rules: tuple[Rule, ...] = ()
+    compare: Callable[[Run, Run], Result] | None = None
+    comparison: tuple[TableSpec, ...] = ()
+    needs_profile: bool = True
+    by_rank: ByRank | None = None
+
+
+def available() -> list[Analysis]:
+    """Every analysis that can be loaded, in menu order.
+
+    Example:
+        >>> available()[0].name
+        'integrity'
+    """
+    found: list[Analysis] = []
+    for name in registry.names(registry.ANALYSES):
+        try:
+            found.append(registry.load(registry.ANALYSES, name))
+        except TracekitError:
+            continue  # `tracekit doctor` names it; it must not break the others
+    return sorted(found, key=lambda analysis: (analysis.order, analysis.name))
+
+
+def get(name: str) -> Analysis:
+    """One analysis by its registered name.
+
+    Raises:
+        PluginError: Unknown, registered twice or broken.
+    """
+    analysis: Analysis = registry.load(registry.ANALYSES, name)
+    return analysis
+
+
+def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
+    """Run one analysis and check its tables against its own metadata.
+
+    Of a run of several ranks, ranks are read one by one where the analysis can work so; else as many of them
+    as memory can be expected to hold, and a note names them.
+
+    Args:
+        run: The run to analyze.
+        name: Registered name of the analysis.
+        workers: What reads the ranks; this process by default.
+
+    Returns:
+        Tables (pandas DataFrames, integer nanoseconds), findings and notes.
+
+    Raises:
+        PluginError: The analysis is unknown, failed, or returned other than it declares.
+
+    Example:
+        >>> import tracekit
+        >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
+        >>> result.tables["whole"]  # doctest: +SKIP
+    """
+    from tracekit.analysis import by_rank
+
+    analysis = get(name)
+    return _checked(
+        analysis, _guarded(analysis, run, by=by_rank.computing(analysis, workers)), analysis.tables
+    )
+
+
+def analyze_each(
+    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
+) -> Iterator[tuple[Analysis, Result]]:
+    """Run the named analyses, or all of them; of all, one that fails gets a note and the others go on.
+
+    Args:
+        run: The run to analyze.
+        names: Registered names; all by default.
+        progress: Told of each analysis before it runs.
+        by: What gives the results; computes them by default.
+
+    Raises:
+        PluginError: A named analysis is unknown or failed.
+    """
+    chosen = [get(name) for name in dict.fromkeys(names)] if names else available()
+    for done, analysis in enumerate(chosen):
+        if progress:
+            progress(analysis.title, done, len(chosen))
+        try:
+            yield analysis, by(run, analysis.name)
+        except PluginError as error:
+            if names:
+                raise
+            yield analysis, Result(notes=(f"failed: {error.message}",))
+        _release()
+
+
+def _release() -> None:
+    """Give back what the tables of one analysis took, so that the next starts with as little."""
+    import gc
+
+    import pyarrow as pa
+
+    # Results refer to frames in cycles. The oldest generation is left alone: it holds the libraries.
+    gc.collect(1)
+    pa.default_memory_pool().release_unused()
+
+
+def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Result:
+    """What the analysis returns; a defect in it becomes an error that names it."""
+    if analysis.needs_profile and not all(run.meta.profiled for run in runs):
+        return Result(notes=(NOT_PROFILED,))
+    try:
+        return by(*runs)
+    except TracekitError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"analysis {analysis.name!r} failed: {type(error).__name__}: {error}",
+            hint=_next_step(runs),
+        ) from error
+
+
+def _next_step(runs: Sequence[Run]) -> str:
+    """What to do about an analysis that failed: it is not to blame where a run is not what was stored."""
+    from tracekit.runs.verify import verify
+
+    for run in runs:
+        if not verify(run, quick=True).is_whole:
+            return f"run {run.id} is damaged: see what of it with `tracekit verify {run.id}`"
+    return "see where with `tracekit --debug`, and report it to the package that brings the analysis"
+
+
+def compare(base: Run, head: Run, name: str) -> Result:
+    """Explain by one analysis how a second run differs from a first.
+
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        name: Registered name of an analysis that can compare.
+
+    Returns:
+        Tables, findings and notes. Causes are named only on evidence.
+
+    Raises:
+        UnusableInputError: The analysis cannot compare runs.
+        PluginError: The analysis is unknown, or returned a table other than it declares.
+
+    Example:
+        >>> import tracekit
+        >>> base, head = tracekit.open("latest~1"), tracekit.open("latest")  # doctest: +SKIP
+        >>> tracekit.compare(base, head, "h2d_copies").findings  # doctest: +SKIP
+    """
+    analysis = get(name)
+    if analysis.compare is None:
+        able = ", ".join(one.name for one in available() if one.compare)
+        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {able}")
+    return _checked(analysis, _guarded(analysis, base, head, by=analysis.compare), analysis.comparison)
+
+
+def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:
+    """The result, if it is what the metadata says."""
+    specs = {spec.name: [column.name for column in spec.columns] for spec in tables}
+    for table, frame in result.tables.items():
+        _check(analysis.name, table, list(frame.columns), specs.get(table))
+    known = {rule.code for rule in analysis.rules}
+    for finding in result.findings:
+        if finding.code not in known:
+            raise PluginError(
+                f"analysis {analysis.name!r} returned a finding of the undeclared rule {finding.code!r}",
+                hint="report this to the authors of the analysis",
+            )
+    return result
+
+
+def _check(analysis: str, table: str, columns: list[Any], declared: list[str] | None) -> None:
+    if columns != declared:
+        raise PluginError(
+            f"analysis {analysis!r} returned table {table!r} with columns {columns}, declared {declared}",
+            hint="report this to the authors of the analysis",
+        )

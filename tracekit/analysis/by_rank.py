@@ -1,0 +1,157 @@
+"""Analyses of runs of many ranks: each rank alone where the analysis can, else no more than memory holds."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tracekit.errors import PluginError, TracekitError
+from tracekit.runs import rank_view
+from tracekit.schema import TABLES, C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tracekit.analysis import Analysis, Result
+    from tracekit.executors import Outcome, Workers
+    from tracekit.runs.run import Run
+
+ROWS_AT_ONCE = 12_000_000
+"""Rows of a run that an analysis reads at once: about 2 GB for the one that takes most."""
+SPREAD_ROWS = 1_500_000
+"""From this many rows on, starting worker processes costs less than it saves."""
+PIECES_EACH = 4
+"""Pieces for each worker at least, so that all end at about the same time."""
+MOST_PROCESSES = 8
+"""On one machine, unless a cluster is named: they share its memory."""
+LOST = "{ranks} left out: {why}"
+SAMPLED = (
+    "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
+    "{rows:,} rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
+)
+_COUNTED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
+_Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
+"""Ranks, what was kept of them, and why nothing was."""
+
+
+def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
+    """How an analysis is computed of a run, whatever its number of ranks.
+
+    Args:
+        analysis: The analysis.
+        workers: What reads the ranks; this process by default.
+    """
+    if analysis.by_rank is None:
+        return partial(_at_once, analysis)
+    return partial(_spread, analysis, workers)
+
+
+def _at_once(analysis: Analysis, run: Run) -> Result:
+    """All ranks together, or those there is room for."""
+    from dataclasses import replace
+
+    chosen = sample(run)
+    if chosen is None:
+        return analysis.compute(run)
+    found = analysis.compute(run.of_ranks(*chosen))
+    note = SAMPLED.format(
+        some=len(chosen),
+        all=len(run.ranks),
+        ranks=rank_view.listed(chosen),
+        rows=_rows(run),
+        name=analysis.name,
+    )
+    return replace(found, notes=(note, *found.notes))
+
+
+def sample(run: Run, at_once: int | None = None) -> list[int] | None:
+    """The ranks there is room for, as far apart as they can be; None where all can be read at once.
+
+    Args:
+        run: The run.
+        at_once: Rows there is room for; `ROWS_AT_ONCE` by default.
+    """
+    room = ROWS_AT_ONCE if at_once is None else at_once
+    rows = _rows(run)
+    if rows <= room or not _limited(run):
+        return None
+    failed = run.ranks
+    count = max(1, room * len(failed) // rows)
+    return [failed[place * len(failed) // count] for place in range(count)] if count < len(failed) else None
+
+
+def processes(run: Run) -> int:
+    """How many processes of this machine should read the ranks of a run; 0 where this one alone should.
+
+    Each has the libraries and one rank in memory.
+    """
+    cores = len(os.sched_getaffinity(0))
+    spread = _limited(run) and _rows(run) >= SPREAD_ROWS and cores > 1
+    return min(cores, MOST_PROCESSES) if spread else 0
+
+
+def _limited(run: Run) -> bool:
+    """Whether nobody chose the ranks, and there are several."""
+    return not isinstance(run, rank_view.RankView) and len(run.ranks) > 1
+
+
+def _rows(run: Run) -> int:
+    return sum(run.rows(name) for name in _COUNTED)
+
+
+def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
+    """Every piece of the run alone, then what was kept of them together."""
+    from dataclasses import replace
+
+    from tracekit.executors.local import Here
+
+    assert analysis.by_rank  # noqa: S101 (asked before)
+    fleet = workers or Here()
+    pieces = rank_view.pieces(run, least=1 if fleet.count < 2 else PIECES_EACH * fleet.count)
+    if len(pieces) < 2 and len(run.ranks) < 2:
+        return analysis.compute(run)
+    parts = sorted(_parts(analysis, fleet, pieces), key=lambda part: part[0])
+    lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
+    if len(lost) == len(run.ranks):
+        raise _failed(analysis, lost[0][1])
+    found = analysis.by_rank.combine(run, [kept for _, kept, error in parts if error is None])
+    return replace(found, notes=(*_lost(lost), *found.notes), passing=True) if lost else found
+
+
+def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
+    """Why an analysis has nothing: what every rank met, named as the analysis's where it is a defect."""
+    if type(error) is not TracekitError:
+        return error
+    return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
+
+
+def _parts(analysis: Analysis, fleet: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
+    """What is kept of each piece; of one that fails, each rank is tried alone, to have the others."""
+    alone: list[Run] = []
+    outcome: Outcome[Any]
+    for outcome in fleet.map(partial(_kept, analysis.name), pieces):
+        piece = pieces[outcome.index]
+        if outcome.error is None or len(piece.ranks) < 2:
+            yield piece.ranks, outcome.value, outcome.error
+        else:
+            alone += [piece.of_ranks(rank) for rank in piece.ranks]
+    for outcome in fleet.map(partial(_kept, analysis.name), alone) if alone else ():
+        yield alone[outcome.index].ranks, outcome.value, outcome.error
+
+
+def _kept(name: str, run: Run) -> Any:
+    """What an analysis keeps of some ranks; runs where the workers are."""
+    from tracekit.analysis import get
+
+    halves = get(name).by_rank
+    assert halves  # noqa: S101 (the same program everywhere)
+    return halves.map(run.of_ranks(*run.ranks))  # a view of its own, so that what it opens goes with it
+
+
+def _lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
+    """A note for each reason that ranks are left out for."""
+    reasons: dict[str, list[int]] = {}
+    for rank, error in lost:
+        reasons.setdefault(error.message, []).append(rank)
+    return [LOST.format(ranks=rank_view.listed(failed), why=why) for why, failed in reasons.items()]

@@ -1,0 +1,130 @@
+"""All advice on a run in one ranked list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import Remark, Severity, analyze, analyze_each
+from tracekit.analysis.savings import budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracekit.analysis import Analysis, Analyze, Finding, Progress, Result
+    from tracekit.analysis.savings import Budget
+    from tracekit.runs.run import Run
+
+_WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One finding and where it comes from.
+
+    Attributes:
+        analysis: Name of the analysis.
+        finding: What it found.
+        share_of_step: Its saving over the mean step; None without a saving.
+    """
+
+    analysis: str
+    finding: Finding
+    share_of_step: float | None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The findings of a run, the largest saving first, and what could not be judged.
+
+    Attributes:
+        findings: Ranked: by saving, those without one last; then by severity and confidence.
+        budget: What savings are measured against.
+        rules: Number of rules that were asked.
+        results: Every analysis with its result, without the tables of those that give advice: these can have
+            a row for every gap, and evidence names the rows that matter.
+    """
+
+    findings: tuple[Ranked, ...]
+    budget: Budget
+    rules: int
+    results: tuple[tuple[Analysis, Result], ...]
+
+    @property
+    def unseen(self) -> tuple[tuple[str, str], ...]:
+        """Analyses that give advice and lacked something for it, each with what it lacked."""
+        return tuple(
+            (analysis.name, note)
+            for analysis, result in self.results
+            for note in result.notes
+            if analysis.rules and not isinstance(note, Remark)
+        )
+
+    @property
+    def lacking(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """What was lacked, each thing once, with the analyses that lacked it; the most felt first."""
+        by_note: dict[str, list[str]] = {}
+        for name, note in self.unseen:
+            by_note.setdefault(note, []).append(name)
+        ordered = sorted(by_note.items(), key=lambda item: -len(item[1]))
+        return tuple((note, tuple(names)) for note, names in ordered)
+
+
+def advise(
+    run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
+) -> Advice:
+    """Run every analysis, or those named, and rank what they found.
+
+    The savings of different findings may be of the same time: they do not add up.
+
+    Args:
+        run: The run.
+        names: Analyses to ask; all by default.
+        progress: Told of each analysis before it runs.
+        by: What gives the results; computes them by default.
+
+    Returns:
+        The ranked findings; of the named analyses, one that fails raises.
+
+    Raises:
+        PluginError: A named analysis is unknown or failed. Of all, one that fails has a note in its result.
+
+    Example:
+        >>> import tracekit
+        >>> from tracekit.analysis.findings import advise
+        >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
+    """
+    return gather(run, analyze_each(run, names, progress=progress, by=by))
+
+
+def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
+    """Rank what analyses found that were run already.
+
+    Args:
+        run: The run they were run on.
+        results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
+    """
+    kept = tuple(
+        (analysis, replace(result, tables={}) if analysis.rules else result) for analysis, result in results
+    )
+    against = budget(run)
+    ranked = [
+        Ranked(analysis.name, finding, _share(finding, against))
+        for analysis, result in kept
+        for finding in result.findings
+    ]
+    rules = sum(len(analysis.rules) for analysis, _ in kept)
+    return Advice(tuple(sorted(ranked, key=_place)), against, rules, kept)
+
+
+def _share(finding: Finding, against: Budget) -> float | None:
+    if finding.saving_ns_per_step is None or not against.step_ns:
+        return None
+    return finding.saving_ns_per_step / against.step_ns
+
+
+def _place(ranked: Ranked) -> tuple[bool, int, int, float, str, str]:
+    finding = ranked.finding
+    saving = finding.saving_ns_per_step
+    weight = _WEIGHT[finding.severity]
+    return (saving is None, -(saving or 0), weight, -finding.confidence, finding.code, finding.title)

@@ -1,0 +1,148 @@
+"""How every finding puts a number on what it would save, and how much that matters.
+
+A saving is per step: the total over the run divided by the number of profiled steps of all ranks. Where no
+steps are marked the whole capture of a rank counts as one step, and the finding says so.
+
+Severity follows from the saving's share of a step: high from 10%, warn from 3%, else info. Below 1% a rule
+stays silent unless it says otherwise: two runs of one program differ by about that much (TorchBench alarms at
+7%).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import Severity
+from tracekit.runs import intervals, rank_view
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import busy
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from tracekit.runs.run import Run
+
+HIGH_SHARE = 0.10
+WARN_SHARE = 0.03
+LEAST_SHARE = 0.01
+CONFIDENT = 0.9
+"""Confidence of a cause that was seen to act; what is merely the likeliest explanation gets less."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What savings are measured against.
+
+    Attributes:
+        steps: Profiled steps of all ranks; one per rank where none are marked.
+        step_ns: Mean time of a step: the union of a rank's windows over their number; the capture where none
+            are marked.
+        marked: Whether steps are marked.
+    """
+
+    steps: int
+    step_ns: int
+    marked: bool
+
+    def per_step(self, total_ns: int) -> int:
+        """A total over the run as an amount per step.
+
+        Example:
+            >>> Budget(steps=4, step_ns=1_000, marked=True).per_step(800)
+            200
+        """
+        return int(total_ns) // self.steps
+
+    def share(self, total_ns: int) -> float:
+        """A total over the run as a share of the time of all steps; 0 where that is nothing."""
+        return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
+
+    def matters(self, total_ns: int, *, least: float = LEAST_SHARE) -> bool:
+        """Whether a total over the run is worth a finding."""
+        return total_ns > 0 and self.share(total_ns) >= least
+
+    def severity(self, total_ns: int) -> Severity:
+        """How much a total over the run matters.
+
+        Example:
+            >>> Budget(steps=4, step_ns=1_000, marked=True).severity(800)
+            <Severity.HIGH: 'high'>
+        """
+        share = self.share(total_ns)
+        if share >= HIGH_SHARE:
+            return Severity.HIGH
+        return Severity.WARN if share >= WARN_SHARE else Severity.INFO
+
+    @property
+    def per(self) -> str:
+        """What a number "per step" is per, to end a sentence."""
+        return "per step" if self.marked else "per capture"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """The steps of some ranks, so that the budget of a run can be told from those of its ranks.
+
+    Attributes:
+        steps: How many are profiled.
+        stepped_ns: Time within them: the union of the windows of each rank, summed over ranks.
+        on_device_ns: Extent of what was recorded on devices, of each rank that has any.
+        on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
+    """
+
+    steps: int
+    stepped_ns: int
+    on_device_ns: tuple[int, ...] = ()
+    on_host_ns: tuple[int, ...] = ()
+
+
+def spent(run: Run) -> Spent:
+    """The steps of a run of one rank, or of few."""
+    windows = step_windows(run)
+    if len(windows):
+        total = sum(_covered(own) for _, own in windows.groupby(C.RANK))
+        return Spent(steps=len(windows), stepped_ns=total)
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    frame = busy(run, columns)
+    if len(frame):
+        return Spent(steps=0, stepped_ns=0, on_device_ns=_extents(frame))
+    return Spent(steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns)))
+
+
+def budget_of(parts: Iterable[Spent]) -> Budget:
+    """The budget of a run from those of its ranks.
+
+    Example:
+        >>> budget_of([Spent(steps=2, stepped_ns=300), Spent(steps=1, stepped_ns=60)])
+        Budget(steps=3, step_ns=120, marked=True)
+    """
+    every = list(parts)
+    steps = sum(one.steps for one in every)
+    if steps:
+        return Budget(steps, sum(one.stepped_ns for one in every) // steps, marked=True)
+    lengths = [length for one in every for length in one.on_device_ns]
+    lengths = lengths or [length for one in every for length in one.on_host_ns]
+    return Budget(max(1, len(lengths)), sum(lengths) // max(1, len(lengths)), marked=False)
+
+
+def budget(run: Run) -> Budget:
+    """The run's steps: how many, and how long they take."""
+    return budget_of(spent(one) for one in rank_view.pieces(run))
+
+
+def _covered(windows: pd.DataFrame) -> int:
+    """Time within the windows of one rank, which overlap where the host runs ahead: none counts twice."""
+    start, end = (windows[column].to_numpy(np.int64) for column in (C.START_NS, END_NS))
+    return intervals.length(intervals.union(start, end))
+
+
+def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
+    """From the first start to the last end of each rank."""
+    ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK)
+    return tuple(int(own[END_NS].max() - own[C.START_NS].min()) for _, own in ends)

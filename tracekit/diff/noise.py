@@ -1,0 +1,176 @@
+"""Run-to-run noise of stored runs, per series.
+
+A series is a metric of one configuration: runs with equal fingerprints. Its noise is pooled within groups of
+runs of the same code: the same clean commit, else the same label with the same changes. Differences between
+commits are excluded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.runs.metrics import OF_RUNS, of_run
+from tracekit.stats.noise import Noise, estimate_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from tracekit.runs.run import Run
+
+LOOKS = (5, 10, 20)
+REPEATS = 5
+_NAMED = ("workload", "mode", "level", "device", "dtype")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Noise of one metric of one configuration.
+
+    Attributes:
+        id: Short hash of the fingerprint.
+        configuration: Main fields of the fingerprint.
+        metric: One of `tracekit.runs.metrics.OF_RUNS`.
+        unit: Unit of the metric.
+        noise: Noise of one run; its sigma is NaN if no two runs are of the same code.
+        values: Number of runs with a value, of any code.
+        needs: How to get an estimate, or a better one; empty if the estimate is good.
+    """
+
+    id: str
+    configuration: str
+    metric: str
+    unit: str
+    noise: Noise
+    values: int
+    needs: str
+
+
+@dataclass(frozen=True)
+class History:
+    """Noise of the runs of a store.
+
+    Attributes:
+        series: Series by configuration and metric.
+        without_code: Number of runs skipped for having neither a clean commit nor a label.
+        unmeasured: Number of runs skipped for having no metric.
+    """
+
+    series: tuple[Series, ...]
+    without_code: int
+    unmeasured: int
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A run with its code identity and metrics."""
+
+    run: Run
+    code: Hashable
+    values: Mapping[str, float]
+
+
+def history(runs: Iterable[Run]) -> History:
+    """Estimate noise from stored runs.
+
+    Args:
+        runs: Readable runs, in any order.
+
+    Example:
+        >>> history([])
+        History(series=(), without_code=0, unmeasured=0)
+    """
+    points = [_Point(run, code(run), of_run(run)) for run in runs]
+    measured = [point for point in points if point.values]
+    known = [point for point in measured if point.code is not None]
+    configurations: dict[str, list[_Point]] = {}
+    for point in known:
+        configurations.setdefault(fingerprint_id(point.run), []).append(point)
+    found = [one for name, own in configurations.items() for one in _series(name, own)]
+    return History(
+        tuple(sorted(found, key=lambda one: (one.configuration, one.id, OF_RUNS.index(one.metric)))),
+        len(measured) - len(known),
+        len(points) - len(measured),
+    )
+
+
+def code(run: Run) -> Hashable | None:
+    """Return an identity of the code of a run; runs with the same identity are repeats.
+
+    Returns:
+        The clean commit; else the label with commit and changes; None if the run has neither.
+    """
+    git, label = run.meta.git, run.meta.label
+    if git and not git.dirty:
+        return git.sha
+    return (label, git.sha if git else None, git.diff_sha256 if git else None) if label else None
+
+
+def clock(run: Run) -> str | None:
+    """Return the clock that timed the steps; None if they were not timed."""
+    return run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None
+
+
+def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
+    """Return the noise of one run, from repeated runs of the same configurations.
+
+    Args:
+        metric: One of `tracekit.runs.metrics.OF_RUNS`.
+        likes: A run of each side of a comparison. If they are of several configurations, the noise of each
+            must be known, and the largest is returned.
+        runs: Runs among which repeats are searched.
+    """
+    sides = {(fingerprint_id(like), clock(like)) for like in likes}
+    found = [_of_configuration(metric, side, runs) for side in sides]
+    estimates = [noise for noise in found if noise is not None and noise.runs]
+    complete = estimates and len(estimates) == len(sides)
+    return max(estimates, key=lambda noise: noise.sigma) if complete else None
+
+
+def _of_configuration(metric: str, side: tuple[str, str | None], runs: Iterable[Run]) -> Noise | None:
+    found = history(run for run in runs if (fingerprint_id(run), clock(run)) == side)
+    return next((series.noise for series in found.series if series.metric == metric), None)
+
+
+def fingerprint_id(run: Run) -> str:
+    """Return a short hash of a run's fingerprint."""
+    text = json.dumps(run.meta.fingerprint, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _series(name: str, points: list[_Point]) -> list[Series]:
+    from tracekit.runs.metrics import METRICS
+
+    words, newest = _words(points[0].run), max((point.run for point in points), key=lambda run: run.id)
+    found = []
+    for metric in OF_RUNS:
+        groups: dict[Hashable, list[float]] = {}
+        for point in points:
+            if point.values.get(metric):  # the ratio of an unused allocator is undefined
+                groups.setdefault(point.code, []).append(point.values[metric])
+        if groups:
+            noise = estimate_noise([sorted(group) for group in groups.values()])
+            count = sum(map(len, groups.values()))
+            needs = _needs(newest, noise)
+            found.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
+    return found
+
+
+def _words(run: Run) -> str:
+    known = run.meta.fingerprint
+    parts = [str(known[field]) for field in _NAMED if known.get(field) is not None]
+    parts += [f"batch {known['batch_size']}"] if known.get("batch_size") is not None else []
+    parts += [f"resolution {known['resolution']}"] if known.get("resolution") is not None else []
+    parts += [str(known["gpu"])] if known.get("gpu") else []
+    return " ".join(parts) or "unknown"
+
+
+def _needs(run: Run, noise: Noise) -> str:
+    if noise.df >= REPEATS - 1:
+        return ""
+    what = "few repeats" if noise.runs else "needs two or more runs of the same commit"
+    words = shlex.join(run.meta.command) if run.meta.command[:2] == ["tracekit", "collect"] else ""
+    return f"{what}: {words or 'tracekit collect'} --repeat {REPEATS}"

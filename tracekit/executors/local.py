@@ -1,0 +1,209 @@
+"""Worker processes of this machine, one for each thread that asks.
+
+The standard library's pools import the main script again in every worker, which breaks a script that opens a
+trace at its top level; these workers import nothing but what they run, and end when their input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TracekitError
+from tracekit.executors.model import Attempt, Item, Outcome, Value, Workers, unexpected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+BOOTSTRAP = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from tracekit.executors.local import serve
+serve()
+"""
+
+
+class LostWorkerError(TracekitError):
+    """A worker process ended in the middle of its task."""
+
+
+class Processes:
+    """Worker processes, one for each thread that asks; a lost one is replaced when its thread asks again."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._starting = threading.Lock()
+        self._killed = False
+
+    def ask(self, function: Callable[[Any], Any], task: Any) -> Any:
+        """Have this thread's worker run a function of a module on a task.
+
+        Raises:
+            LostWorkerError: The worker ended instead.
+        """
+        worker = self._worker()
+        assert worker.stdin  # noqa: S101 (a pipe)
+        assert worker.stdout  # noqa: S101 (a pipe)
+        try:
+            pickle.dump((function, task), worker.stdin, pickle.HIGHEST_PROTOCOL)
+            worker.stdin.flush()
+            failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+            self._mine.worker = None
+            raise LostWorkerError(
+                f"a worker process ended with code {worker.wait()}", hint="free memory and retry"
+            ) from error
+        if failed:
+            raise answer
+        return answer
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        worker: subprocess.Popen[bytes] | None = getattr(self._mine, "worker", None)
+        if worker is None:
+            worker = self._mine.worker = self._started()
+        return worker
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if self._killed:
+                raise LostWorkerError("the worker processes were stopped")
+            worker = subprocess.Popen(  # noqa: S603 (our own code)
+                [sys.executable, "-c", BOOTSTRAP, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is the parent's to handle, from the first moment on
+            )
+            self._all.append(worker)
+        return worker
+
+    def dismiss(self) -> None:
+        """Let all workers end."""
+        for worker in self._all:
+            with suppress(BrokenPipeError):  # it has ended by itself
+                worker.communicate()
+
+    def kill(self) -> None:
+        """End all workers, whatever they do; there will be no others."""
+        with self._starting:
+            self._killed = True
+            for worker in self._all:
+                worker.kill()
+
+
+def serve() -> None:
+    """Run what comes on standard input until it ends, as it does when the parent is gone."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a library that prints must not reach the answers
+    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed, or is gone
+        while True:
+            function, task = pickle.load(sys.stdin.buffer)  # noqa: S301 (from our own parent)
+            pickle.dump(_done(function, task), answers, pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+    os._exit(0)  # buffers that nobody reads any more must not raise at exit
+
+
+def _done(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+    """Whether the function failed, and its answer or error."""
+    try:
+        return False, function(task)
+    except Exception as error:  # the parent raises it where the answer is awaited
+        return True, error
+
+
+ATTEMPTS = 2
+"""Times that a task runs before the loss of its worker is its own failure."""
+
+
+class Here(Workers):
+    """No workers: tasks run one behind the other in this process."""
+
+    @property
+    def count(self) -> int:
+        """Always one."""
+        return 1
+
+    def map(
+        self, function: Callable[[Item], Value], items: Sequence[Item], *, near: Sequence[str] = ()
+    ) -> Iterator[Outcome[Value]]:
+        """See `Workers.map`."""
+        for index, item in enumerate(items):
+            yield _outcome(index, partial(Attempt(function), item))
+
+    def everywhere(self, function: Callable[..., object], *args: Any) -> None:
+        """See `Workers.everywhere`."""
+        function(*args)
+
+
+class LocalWorkers(Workers):
+    """Worker processes, each fed by a thread; both stay from one map to the next."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._start()
+
+    def _start(self) -> None:
+        self._processes = Processes()
+        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="tracekit-task")
+
+    @property
+    def count(self) -> int:
+        """So many processes at the most."""
+        return self._count
+
+    def map(
+        self, function: Callable[[Item], Value], items: Sequence[Item], *, near: Sequence[str] = ()
+    ) -> Iterator[Outcome[Value]]:
+        """See `Workers.map`."""
+        ask = partial(_asked, self._processes, Attempt(function))
+        futures = [
+            self._threads.submit(_outcome, index, partial(ask, item)) for index, item in enumerate(items)
+        ]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:  # Ctrl-C, or nobody wants the rest
+            self.stop()
+            self._start()
+            raise
+
+    def everywhere(self, function: Callable[..., object], *args: Any) -> None:
+        """See `Workers.everywhere`."""
+        function(*args)
+
+    def stop(self) -> None:
+        """End all workers, whatever they do."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._processes.kill()
+        self._processes.dismiss()
+
+    def dismiss(self) -> None:
+        """Let all workers end."""
+        self._threads.shutdown(wait=True)
+        self._processes.dismiss()
+
+
+def _asked(processes: Processes, attempt: Attempt[Item, Value], item: Item) -> Any:
+    for _ in range(ATTEMPTS - 1):
+        with suppress(LostWorkerError):
+            return processes.ask(attempt, item)
+    return processes.ask(attempt, item)
+
+
+def _outcome(index: int, attempt: Callable[[], tuple[Any, TracekitError | None]]) -> Outcome[Any]:
+    try:
+        value, error = attempt()
+    except TracekitError as lost:
+        return Outcome(index=index, error=lost)
+    except Exception as failed:
+        return Outcome(index=index, error=unexpected(failed))
+    return Outcome(index=index, value=value, error=error)

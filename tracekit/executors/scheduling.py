@@ -1,0 +1,297 @@
+"""Tasks that no worker has yet, by the host that each should rather run on.
+
+The tasks are placed here, not by the scheduler, each on one worker: then it is known what was on a worker
+that is lost, a task is not handed on to one worker after the other before anybody can say stop, and a worker
+that has just begun is left alone until whoever watches it knows it (a nanny does not start a worker anew that
+ends while it is starting).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, deque
+from concurrent.futures import CancelledError
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Generic
+from urllib.parse import urlsplit
+
+from tracekit.errors import TracekitError
+from tracekit.executors.model import Attempt, Item, Outcome, Value, scratch_at, unexpected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from distributed import Client, Future, Worker
+
+
+class Waiting:
+    """Numbers of tasks.
+
+    Example:
+        >>> waiting = Waiting(["a", "b", "", "gone"])
+        >>> [waiting.take("a", {"a", "b"}, alone=True) for _ in range(4)]
+        [0, 2, 3, None]
+        >>> waiting.indices()
+        [1]
+    """
+
+    def __init__(self, near: Sequence[str]) -> None:
+        """All tasks wait.
+
+        Args:
+            near: For each task its host, "" for any.
+        """
+        self._near = near
+        self._crowd: dict[str, deque[int]] = {}
+        self._single: dict[str, deque[int]] = {}
+        for index in range(len(near)):
+            self.put_back(index, alone=False)
+
+    def __bool__(self) -> bool:
+        return bool(self._crowd or self._single)
+
+    def indices(self) -> list[int]:
+        """All that wait."""
+        return [index for queues in (self._crowd, self._single) for each in queues.values() for index in each]
+
+    def clear(self) -> None:
+        """Let nothing wait."""
+        self._crowd.clear()
+        self._single.clear()
+
+    def put_back(self, index: int, *, alone: bool) -> None:
+        """Have a task wait, behind the others.
+
+        Args:
+            index: Its number.
+            alone: Whether it must have a worker to itself.
+        """
+        queues = self._single if alone else self._crowd
+        queues.setdefault(self._near[index], deque()).append(index)
+
+    def take(self, host: str, hosts: Collection[str], *, alone: bool) -> int | None:
+        """The next task for a worker.
+
+        Args:
+            host: The worker's host.
+            hosts: Those of all workers; who should run elsewhere, where nobody is, may run here.
+            alone: Whether the worker has nothing else to do.
+        """
+        for queues in (self._crowd, self._single) if alone else (self._crowd,):
+            for near in (host, "", *(other for other in queues if other not in hosts)):
+                if near in queues:
+                    return _taken(queues, near)
+        return None
+
+
+def _taken(queues: dict[str, deque[int]], near: str) -> int:
+    index = queues[near].popleft()
+    if not queues[near]:
+        del queues[near]
+    return index
+
+
+def host_of(address: str) -> str:
+    """The machine of a worker's address.
+
+    Example:
+        >>> host_of("tcp://10.0.0.3:4567")
+        '10.0.0.3'
+    """
+    return urlsplit(address).hostname or ""
+
+
+def _scratch(worker: Worker) -> Path:
+    """Where all workers of the host may put files: next to the folder of this one, which ends with it."""
+    return Path(worker.local_directory).parent
+
+
+class Task(Generic[Item, Value]):
+    """A function as a task of a cluster: gives its value or its error, and the host that it ran on."""
+
+    def __init__(self, function: Callable[[Item], Value]) -> None:
+        """Wrap a function of a module."""
+        self._attempt = Attempt(function)
+
+    def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None, str]:
+        """Run it; see `Attempt` for what it raises."""
+        from distributed import get_worker
+
+        worker = get_worker()
+        with scratch_at(_scratch(worker)):
+            value, error = self._attempt(item)
+        return value, error, host_of(worker.address)
+
+
+class Visit:
+    """A function that is called once on a host, beside its tasks."""
+
+    def __init__(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
+        """Wrap a function of a module."""
+        self._function, self._args = function, args
+        self.__name__ = "visit"  # the cluster's log asks for one
+
+    def __call__(self, dask_worker: Worker) -> None:
+        """Call it."""
+        with scratch_at(_scratch(dask_worker)):
+            self._function(*self._args)
+
+
+if TYPE_CHECKING:
+    Landing = tuple[str, Any, BaseException | None]
+    Running = tuple[int, str, Future]
+
+LOSSES = 3
+"""Workers that a task may take along until that is its own failure; from the second on it is alone there."""
+FAILURES = 2
+"""Times that a task runs when its machine fails it: no space, no memory, a file system away."""
+
+
+class Flight(Generic[Item, Value]):
+    """Hands tasks over, and takes what becomes of them."""
+
+    def __init__(
+        self, client: Client, function: Callable[[Item], Value], items: Sequence[Item], near: Sequence[str]
+    ) -> None:
+        """Hand over nothing yet.
+
+        Args:
+            client: The connection.
+            function: A function of a module.
+            items: What it is called with.
+            near: The host that each task should rather run on; may be shorter.
+        """
+        self._client, self._task, self._items = client, Task(function), items
+        self._name = f"tracekit-{secrets.token_hex(8)}"
+        self._waiting = Waiting([near[n] if n < len(near) else "" for n in range(len(items))])
+        self._running: dict[str, Running] = {}
+        self._losses: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
+        self._landed: SimpleQueue[Landing] = SimpleQueue()
+
+    @property
+    def left(self) -> bool:
+        """Whether some task has no outcome yet."""
+        return bool(self._waiting or self._running)
+
+    def start(self, threads: Mapping[str, int]) -> None:
+        """Hand tasks over until every thread has one.
+
+        Args:
+            threads: Threads of each worker that may be used.
+        """
+        used = self._used(threads)
+        hosts = {host_of(address) for address in threads}
+        for address, count in threads.items():
+            while used[address] < count:
+                index = self._waiting.take(host_of(address), hosts, alone=not used[address])
+                if index is None:
+                    break
+                used[address] += count if self._losses[index] else 1
+                self._submit(index, address)
+
+    def _used(self, threads: Mapping[str, int]) -> Counter[str]:
+        """Threads of each worker that are taken; a task that has lost a worker takes all."""
+        used: Counter[str] = Counter()
+        for index, address, _ in self._running.values():
+            used[address] += threads.get(address, 1) if self._losses[index] else 1
+        return used
+
+    def _submit(self, index: int, address: str) -> None:
+        attempt = self._losses[index] + self._failures[index]
+        key = f"{self._name}-{index}-{attempt}"
+        future = self._client.submit(
+            self._task, self._items[index], key=key, pure=False, workers=[address], retries=0
+        )
+        self._running[key] = index, address, future
+        future.add_done_callback(self._land)
+
+    def _land(self, future: Future) -> None:
+        """Have what a task gave fetched, in a thread of its own.
+
+        A worker may end before it has told, and then who waits for it may wait forever; the client itself has
+        one thread for all that has ended.
+        """
+        Thread(target=self._fetch, args=(future,), name="tracekit-landing", daemon=True).start()
+
+    def _fetch(self, future: Future) -> None:
+        try:
+            self._landed.put((future.key, future.result(), None))
+        except BaseException as error:
+            self._landed.put((future.key, None, error))
+
+    def lose(self, there: Mapping[str, int]) -> Iterator[Outcome[Value]]:
+        """Take the tasks back whose worker is not there any more; those that have lost too many fail."""
+        lost = [key for key, (_, address, _) in self._running.items() if address not in there]
+        for key in lost:
+            index, _, future = self._running.pop(key)
+            future.cancel(force=True)
+            yield from self._bereft(index)
+
+    def _bereft(self, index: int) -> Iterator[Outcome[Value]]:
+        self._losses[index] += 1
+        if self._losses[index] >= LOSSES:
+            yield Outcome(index=index, error=_fatal())
+        else:
+            self._waiting.put_back(index, alone=True)
+
+    def landed(self, timeout_s: float) -> Iterator[Outcome[Value]]:
+        """The outcomes of tasks that have ended; waits so long for a first one."""
+        try:
+            landing = self._landed.get(timeout=timeout_s)
+            while True:
+                yield from self._outcome(*landing)
+                landing = self._landed.get_nowait()
+        except Empty:
+            return
+
+    def _outcome(self, key: str, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
+        if key not in self._running:  # it was taken back meanwhile
+            return
+        index, _, _ = self._running.pop(key)
+        if error is None:
+            value, failure, host = answer
+            yield Outcome(index=index, value=value, error=failure, host=host)
+        elif _is_killed(error):
+            yield from self._bereft(index)
+        elif isinstance(error, (OSError, MemoryError)) and self._failures[index] + 1 < FAILURES:
+            self._failures[index] += 1
+            self._waiting.put_back(index, alone=self._losses[index] > 0)
+        else:
+            yield Outcome(index=index, error=_explained(error))
+
+    def give_up(self, error: TracekitError) -> Iterator[Outcome[Value]]:
+        """Let all tasks that are left have failed."""
+        indices = [*(index for index, _, _ in self._running.values()), *self._waiting.indices()]
+        self.cancel()
+        for index in sorted(indices):
+            yield Outcome(index=index, error=error)
+
+    def cancel(self) -> None:
+        """Drop what has not ended; a task that runs comes to its end, and nobody asks for it."""
+        futures = [future for _, _, future in self._running.values()]
+        self._running.clear()
+        self._waiting.clear()
+        if futures and self._client.status == "running":
+            self._client.cancel(futures, force=True)
+
+
+def _is_killed(error: BaseException) -> bool:
+    from distributed import KilledWorker
+
+    return isinstance(error, KilledWorker)
+
+
+def _fatal() -> TracekitError:
+    return TracekitError(
+        f"each of the {LOSSES} workers that ran it ended, from the second on with no other task there",
+        hint="give the workers more memory, and check their logs",
+    )
+
+
+def _explained(error: BaseException) -> TracekitError:
+    if isinstance(error, CancelledError):
+        return TracekitError("the cluster dropped the task", hint="check the scheduler's log")
+    return unexpected(error)

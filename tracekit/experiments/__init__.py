@@ -1,0 +1,1 @@
+"""Experiments: many measured runs that answer one question."""

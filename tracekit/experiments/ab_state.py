@@ -1,0 +1,342 @@
+"""The measuring loop: measure a block, test, stop or continue; independent of git, processes and store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from tracekit.errors import CollectionError
+from tracekit.runs import environment
+from tracekit.runs import meta as run_meta
+from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
+from tracekit.stats.compare import compare
+from tracekit.stats.comparison import ALPHA, Verdict, exit_code, overall
+from tracekit.stats.samples import order
+from tracekit.stats.tests import compare_exact, gate
+
+if TYPE_CHECKING:
+    from tracekit.experiments.ab import Commit, Design
+    from tracekit.experiments.measure import Reading
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+    from tracekit.stats.comparison import Comparison, Metric
+    from tracekit.stats.tests import Look
+
+
+Side: TypeAlias = Literal["base", "head"]
+Values: TypeAlias = Mapping[str, float]
+SIDES: dict[str, Side] = {"A": "base", "B": "head"}
+OPEN = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
+
+
+@dataclass(frozen=True)
+class Block:
+    """Two consecutive measurements, one per side; values by metric."""
+
+    base: Values
+    head: Values
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a session.
+
+    Attributes:
+        metrics: One comparison per metric, each from the test that decided it.
+        blocks: All blocks.
+    """
+
+    metrics: tuple[Comparison, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict over all metrics."""
+        return overall(one.verdict for one in self.metrics)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Callbacks of a session.
+
+    Attributes:
+        block: Called after each block, with all blocks so far.
+        look: Called after each test, with its runs per side and the inconclusive metrics.
+    """
+
+    block: Callable[[Sequence[Block]], None]
+    look: Callable[[Look, Sequence[Comparison]], None]
+
+
+def hold(
+    design: Design,
+    metrics: Sequence[Metric],
+    measure: Callable[[Side, int, int], Values],
+    listener: Listener,
+    *,
+    before: Sequence[Block] = (),
+) -> Outcome:
+    """Measure blocks until every metric is decided or the maximum is reached.
+
+    Args:
+        design: The design.
+        metrics: Metrics to compare; those named in the design must be measured.
+        measure: Measures a side, given the number from 1, and the total until the next test.
+        listener: Callbacks.
+        before: Blocks of an interrupted session.
+
+    Returns:
+        The outcome. A metric keeps the verdict of the test that decided it, as each test spends its alpha.
+
+    Raises:
+        CollectionError: A requested metric is not measured.
+    """
+    blocks, decided = list(before), dict[str, "Comparison"]()
+    current: tuple[Comparison, ...] = ()
+    for look in design.looks:
+        for number in range(len(blocks), look.k):
+            sides = [SIDES[letter] for letter in order(1, start=number)]
+            found = {
+                side: measure(side, 2 * number + place, 2 * look.k) for place, side in enumerate(sides, 1)
+            }
+            blocks.append(Block(**found))
+            listener.block(blocks)
+        judged = judge(design, metrics, blocks[: look.k], look)
+        current = tuple(decided.get(one.name, one) for one in judged)
+        decided |= {one.name: one for one in current if one.verdict not in OPEN}
+        listener.look(look, [one for one in current if one.verdict in OPEN])
+        if len(decided) == len(current):
+            break
+    return Outcome(current, tuple(blocks))
+
+
+def judge(
+    design: Design, metrics: Sequence[Metric], blocks: Sequence[Block], look: Look
+) -> tuple[Comparison, ...]:
+    """Compare the sides in all measured metrics, with Holm's correction.
+
+    Raises:
+        CollectionError: No metric, or not every metric of the design, was measured.
+    """
+    measured = [one for one in metrics if any(one.name in side for block in blocks for side in _both(block))]
+    missing = set(design.metrics) - {one.name for one in measured}
+    if missing or not measured:
+        raise CollectionError(
+            f"the program did not measure {' or '.join(sorted(missing)) or 'any metric'}",
+            hint="choose another --metric, or read the value with --value",
+        )
+    return gate([_compared(design, one, blocks, look) for one in measured])
+
+
+def _compared(design: Design, metric: Metric, blocks: Sequence[Block], look: Look) -> Comparison:
+    base = [block.base.get(metric.name) for block in blocks]
+    head = [block.head.get(metric.name) for block in blocks]
+    if metric.name in EXACT:
+        return compare_exact(metric, base, head, threshold=design.threshold, tolerance=TOLERANCE_BYTES)
+    return compare(metric, base, head, paired=True, threshold=design.threshold, alpha=look.alpha)
+
+
+def _both(block: Block) -> tuple[Values, Values]:
+    return block.base, block.head
+
+
+FOLDER = ".ab"
+_OF_THE_SHELL = frozenset(
+    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
+)
+_OF_THE_SESSION = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Content of a state file.
+
+    Attributes:
+        blocks: Values of base and head by metric, block by block.
+        runs: Ids of the stored runs, by side.
+        seconds: Time spent.
+    """
+
+    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
+    runs: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def of(self, store: Store) -> Measured:
+        """Return a copy without profiles that are no longer in the store."""
+        stored = {run.id for run in store.readable()} if self.runs else set()
+        return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
+
+
+def given_variables() -> dict[str, str]:
+    """Return environment variables that can affect a program: all but those of terminal and shell.
+
+    Only their hash is stored, as part of the state's file name.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OF_THE_SHELL and not name.startswith(_OF_THE_SESSION)
+    }
+
+
+def key(question: Mapping[str, object]) -> str:
+    """Return the name of the state of a comparison on this machine.
+
+    Args:
+        question: All that the values depend on: commits, changes, command, options. Only its hash is stored.
+    """
+    machine = {
+        "cpu": environment.cpu_name(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
+        "driver": environment.nvml_driver(),
+        "packages": environment.packages(),
+    }
+    text = json.dumps({"machine": machine, **question}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A state file; an unreadable file counts as missing."""
+
+    path: Path
+
+    def read(self) -> Measured:
+        """Return the saved results; empty if there is no file."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Measured)
+        except (OSError, msgspec.DecodeError):
+            return Measured()
+
+    def write(self, measured: Measured) -> None:
+        """Replace the file atomically."""
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(measured)))
+        part.replace(self.path)
+
+    def forget(self) -> None:
+        """Delete the file."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+
+def block_values(base: Values, head: Values) -> tuple[dict[str, float], dict[str, float]]:
+    """Convert a block for the state file."""
+    return dict(base), dict(head)
+
+
+def keep(store: Store, run: Run, *, label: str | None) -> Run:
+    """Move a run from a local store into another store, with a label."""
+    with store.draft() as draft:
+        with store.writing():
+            for path in Path(str(run.path)).iterdir():
+                if path.name != run_meta.FILE_NAME:
+                    shutil.move(path, draft.path / path.name)
+        return draft.commit(replace(run.meta, label=label))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The comparison to make.
+
+    Attributes:
+        base: Revision to compare with.
+        head: Revision to compare; `.` is the working tree.
+        command: Program to measure, with its arguments.
+        reading: How to read a value from its output.
+        higher_is_better: Whether a higher value is better.
+        setup: Shell command that builds a worktree.
+        allow_dirty: Whether the working tree may have changes.
+        restart: Whether to discard results of an interrupted call.
+    """
+
+    base: str
+    head: str
+    command: tuple[str, ...]
+    design: Design
+    reading: Reading | None = None
+    higher_is_better: bool = False
+    setup: str | None = None
+    allow_dirty: bool = False
+    restart: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The result of a comparison.
+
+    Attributes:
+        runs: Ids of the stored profiles, by side.
+        warnings: Conditions that add noise.
+        seconds: Time spent measuring, over all calls.
+    """
+
+    question: Question
+    base: Commit
+    head: Commit
+    outcome: Outcome
+    runs: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict over all metrics."""
+        return self.outcome.verdict
+
+    @property
+    def reproduce(self) -> str:
+        """The command that repeats the comparison for the same commits.
+
+        The working tree stays `.`, as its changes are in no commit.
+        """
+        asked, design = self.question, self.question.design
+        head = "." if self.head.dirty else self.head.sha
+        words = ["tracekit", "ab", self.base.sha, head, "-k", str(design.k), "--max-k", str(design.max_k)]
+        words += ["--threshold", f"{100 * design.threshold:g}%", "--warmup", str(design.warmup)]
+        words += [word for name in design.metrics for word in ("--metric", name)]
+        if asked.reading:
+            words += ["--value", asked.reading.pattern, "--unit", asked.reading.unit]
+        words += ["--setup", asked.setup] if asked.setup else []
+        words += ["--higher-is-better"] * asked.higher_is_better + ["--allow-dirty"] * self.head.dirty
+        return shlex.join([*words, "--", *asked.command])
+
+    def content(self) -> dict[str, Any]:
+        """Convert to JSON values, without the schema name."""
+        blocks, design = self.outcome.blocks, self.question.design
+        return {
+            "verdict": str(self.verdict),
+            "exit_code": int(exit_code(self.verdict)),
+            "base": self.base.entry(),
+            "head": self.head.entry(),
+            "command": list(self.question.command),
+            "design": {
+                "k": len(blocks),
+                "order": order(len(blocks)),
+                "paired": True,
+                "alpha": ALPHA,
+                "theta": design.threshold,
+                "looks": [{"k": look.k, "alpha": look.alpha} for look in design.looks],
+                "warmup": design.warmup,
+            },
+            "metrics": [one.entry() for one in self.outcome.metrics],
+            "values": {
+                "base": [dict(block.base) for block in blocks],
+                "head": [dict(block.head) for block in blocks],
+            },
+            "runs": self.runs,
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 3),
+            "reproduce": self.reproduce,
+        }

@@ -1,0 +1,273 @@
+"""Search and result of a bisection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.errors import ExitCode, UnusableInputError
+from tracekit.runs import revisions
+from tracekit.schema import C, DeviceKind, HostKind
+from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from tracekit.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A commit or a version.
+
+    Attributes:
+        key: Full sha, or the version.
+        title: Subject of the commit, or the package with its version.
+        author: Of the commit.
+        date: When the commit was written, ISO 8601.
+    """
+
+    key: str
+    title: str
+    author: str = ""
+    date: str = ""
+
+    @property
+    def short(self) -> str:
+        """Short name for display."""
+        return self.key[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search.
+
+    Attributes:
+        subjects: From the good one to the bad one, in order.
+        metric: Searched for its jump.
+        exact: Whether it is a count, which one measurement tells.
+        repeats: Measurements of every subject.
+        threshold: Relative change between the ends below which there is nothing to search.
+        skipped: Keys of subjects not to measure.
+        notes: What whoever reads the result has to know of how it was searched.
+    """
+
+    subjects: tuple[Subject, ...]
+    metric: Metric
+    exact: bool = False
+    repeats: int = 3
+    threshold: float = THRESHOLD
+    skipped: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """Position of the bad end."""
+        return len(self.subjects) - 1
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A change of the metric, and the subjects that may have caused it.
+
+    Attributes:
+        suspects: What may have made it, the last being the first that was measured after it.
+        before: The last that was measured before it.
+        effect: Ratio after to before; of a count the difference.
+        low: Lower bound of its 95% interval.
+        high: Upper bound.
+        posterior: Probability that it is a jump in the direction of the whole.
+        commands: What shows the difference.
+    """
+
+    suspects: tuple[Subject, ...]
+    before: Subject
+    effect: float
+    low: float
+    high: float
+    posterior: float
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A subject in the log.
+
+    Attributes:
+        position: Among all subjects, the good end being 0.
+        values: Of the metric, in its unit.
+        cached: How many of them are of an earlier call.
+        problem: Why it could not be measured.
+    """
+
+    position: int
+    subject: Subject
+    values: tuple[float, ...] = ()
+    cached: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A count that differs between the ends in all runs."""
+
+    name: str
+    good: float
+    bad: float
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The result of a search.
+
+    Attributes:
+        ends: The bad end against the good one.
+        culprits: Sure ones, in order.
+        undecided: Steps that repeats did not make sure.
+        log: What was measured, in order of the subjects.
+        reason: Why there is no culprit, where there is none.
+        changed: Counts that would find their commit in one run each.
+        notes: What else to know.
+    """
+
+    metric: Metric
+    exact: bool
+    good: Subject
+    bad: Subject
+    subjects: int
+    ends: Comparison
+    culprits: tuple[Culprit, ...]
+    undecided: tuple[Culprit, ...] = ()
+    log: tuple[Measured, ...] = ()
+    reason: str = ""
+    changed: tuple[Changed, ...] = ()
+    notes: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 if a culprit was found, else 3."""
+        return ExitCode.OK if self.culprits else ExitCode.CANNOT_TELL
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Numbers of measurements made now and taken from the cache."""
+        known = sum(one.cached for one in self.log)
+        return sum(len(one.values) for one in self.log) - known, known
+
+
+KERNELS, COPIES, MEMSETS, LAUNCHES, OPS = "kernels", "copies", "memsets", "launches", "ops"
+TOTALS = (KERNELS, COPIES, MEMSETS, LAUNCHES, OPS)
+_DEVICE = {KERNELS: DeviceKind.KERNEL, COPIES: DeviceKind.MEMCPY, MEMSETS: DeviceKind.MEMSET}
+_LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
+_COLUMNS = [C.KIND, C.NAME, C.RANK, C.STEP]
+
+
+def counts(run: Run, name: str = "") -> dict[str, float]:
+    """Return the counts per step: totals, and one by name.
+
+    Args:
+        run: A stored run.
+        name: Of an op, or a part of the name of a kernel, copy or memset.
+
+    Returns:
+        The median over the steps of each rank, by `TOTALS` and the name; of a run without marked steps the
+        count in all of it.
+    """
+    host = run.table(
+        "host_intervals",
+        columns=_COLUMNS,
+        where=pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.RUNTIME)]),
+    )
+    device = run.table(
+        "device_intervals",
+        columns=_COLUMNS,
+        where=pc.field(C.KIND).isin([str(kind) for kind in _DEVICE.values()]),
+    )
+    steps = run.table("steps", columns=[C.RANK, C.STEP]).drop_duplicates()
+    launches = host[C.NAME].astype(str).str.contains(_LAUNCH, regex=True)
+    found = {total: _each(device[device[C.KIND] == str(kind)], steps) for total, kind in _DEVICE.items()}
+    found[LAUNCHES] = _each(host[launches & (host[C.KIND] == str(HostKind.RUNTIME))], steps)
+    found[OPS] = _each(host[host[C.KIND] == str(HostKind.OP)], steps)
+    if name and name not in found:
+        own = device[device[C.NAME].astype(str).str.contains(name, regex=False)]
+        found[name] = _each(host[host[C.NAME].astype(str) == name], steps) + _each(own, steps)
+    return found
+
+
+def _each(rows: pd.DataFrame, steps: pd.DataFrame) -> float:
+    """Return the median number of rows per step, with 0 for steps without rows."""
+    if steps.empty:
+        return float(len(rows))
+    keys = [C.RANK, C.STEP]
+    there = rows[keys].dropna().astype("int64")
+    counted = there.groupby(keys, as_index=False).size()
+    sizes = steps[keys].astype("int64").merge(counted, how="left", on=keys)["size"]
+    return float(sizes.fillna(0).median())
+
+
+RANGE = ".."
+
+
+def commits(
+    named: str, *, paths: Sequence[str] = (), first_parent: bool = True, repository: Path | None = None
+) -> tuple[Subject, ...]:
+    """Return the commits of `GOOD..BAD`, good first; BAD defaults to HEAD.
+
+    Args:
+        named: The range.
+        paths: Only commits that change one of these files or folders, and the ends.
+        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
+        repository: A folder of it; by default the current one.
+
+    Raises:
+        RunNotFoundError: A revision is unknown.
+        UnusableInputError: This is no range, or good is no ancestor of bad.
+    """
+    good, dots, bad = named.partition(RANGE)
+    if not good or not dots or bad.startswith("."):
+        raise UnusableInputError(f"{named!r} is not a range of commits", hint="use GOOD..BAD")
+    old, new = (revisions.commit(one, repository) for one in (good, bad or "HEAD"))
+    found = revisions.between(old, new, paths=paths, first_parent=first_parent, cwd=repository)
+    every = (*revisions.describe([old], cwd=repository), *found)
+    return tuple(Subject(one.sha, one.subject, one.author, one.author_date) for one in every)
+
+
+def versions(package: str, named: str) -> tuple[Subject, ...]:
+    """Parse comma-separated versions of a package, from good to bad.
+
+    Raises:
+        UnusableInputError: There are fewer than two, or one twice.
+
+    Example:
+        >>> [one.title for one in versions("torch", "2.12.0, 2.13.0")]
+        ['torch 2.12.0', 'torch 2.13.0']
+    """
+    found = [one.strip() for one in named.split(",") if one.strip()]
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise UnusableInputError(
+            f"--versions {named!r} are not two or more different versions",
+            hint='list versions from good to bad: --versions "2.11.0,2.12.0,2.13.0"',
+        )
+    return tuple(Subject(one, f"{package} {one}") for one in found)
+
+
+def skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: bool) -> frozenset[str]:
+    """Return the keys of the subjects to skip.
+
+    Raises:
+        RunNotFoundError: A revision is unknown.
+        UnusableInputError: A version is none of the list.
+    """
+    keys = {one.key for one in subjects}
+    found = frozenset(revisions.commit(one) if git else one for one in named)
+    if not git and not found <= keys:
+        raise UnusableInputError(
+            f"--skip {', '.join(sorted(found - keys))}: no such version", hint="use one of --versions"
+        )
+    return found & keys

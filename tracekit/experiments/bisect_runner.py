@@ -1,0 +1,338 @@
+"""Measurement in a new process: of a commit in its own worktree, or with a version of a package.
+
+One line is one measurement. Lines are only added, so whatever ends a search, what it measured stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.experiments.ab_state import keep
+from tracekit.experiments.bisect_model import counts
+from tracekit.experiments.checkouts import worktrees
+from tracekit.experiments.measure import Program, measure, prepare
+from tracekit.runs import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from tracekit.experiments.bisect_model import Search, Subject
+    from tracekit.experiments.checkouts import Worktrees
+    from tracekit.runs.store import Store
+
+
+VERSION = "{version}"
+
+
+class Lab(Protocol):
+    """Measures subjects."""
+
+    def measure(self, subject: Subject) -> dict[str, float]:
+        """Measure once; return the values by metric, times in ns.
+
+        Raises:
+            TracekitError: It does not build or run, or measured nothing.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class CommitLab:
+    """Measures commits in worktrees; runs of `tracekit collect` are stored.
+
+    Attributes:
+        setup: Shell command that builds a worktree, once.
+        signature: Name to count in the stored runs.
+        warmup: Measurements in a new worktree that do not count: they fill caches.
+    """
+
+    program: Program
+    store: Store
+    trees: Worktrees
+    scratch: Path
+    setup: str = ""
+    signature: str = ""
+    warmup: int = 0
+    ready: dict[str, Path] = field(default_factory=dict)
+
+    def measure(self, subject: Subject) -> dict[str, float]:
+        """Measure a commit once."""
+        tree = self.ready.get(subject.key)
+        if tree is None:
+            tree = self._built(subject)
+        return _values(self.program, self.store, tree, self.scratch, self.signature)
+
+    def _built(self, subject: Subject) -> Path:
+        tree = self.trees.folder / subject.key
+        if not tree.exists():
+            tree = self.trees.add(subject.key)
+        if self.setup:
+            prepare(self.program, tree, self.setup, scratch=self.scratch)
+        for _ in range(self.warmup):
+            measure(self.program, tree, scratch=self.scratch)
+        self.ready[subject.key] = tree
+        return tree
+
+
+@dataclass
+class VersionLab:
+    """Measures versions of a package in the user's tree; a command installs each version.
+
+    Attributes:
+        setup: Shell command that makes a version the one that is used; `{version}` stands for it.
+        warmup: Measurements of a version just prepared that do not count.
+        prepared: The version that the environment holds now.
+    """
+
+    program: Program
+    store: Store
+    scratch: Path
+    setup: str = ""
+    signature: str = ""
+    warmup: int = 0
+    prepared: str = ""
+
+    def measure(self, subject: Subject) -> dict[str, float]:
+        """Measure a version once; installs it if the version changes."""
+        words = tuple(word.replace(VERSION, subject.key) for word in self.program.command)
+        program = replace(self.program, command=words)
+        if self.prepared != subject.key:
+            self._prepare(program, subject)
+        return _values(program, self.store, program.repository, self.scratch, self.signature)
+
+    def _prepare(self, program: Program, subject: Subject) -> None:
+        self.prepared = ""
+        if self.setup:
+            script = self.setup.replace(VERSION, subject.key)
+            prepare(program, program.repository, script, scratch=self.scratch)
+        for _ in range(self.warmup):
+            measure(program, program.repository, scratch=self.scratch)
+        self.prepared = subject.key
+
+
+def _values(program: Program, store: Store, tree: Path, scratch: Path, signature: str) -> dict[str, float]:
+    sample = measure(program, tree, scratch=scratch)
+    if sample.run is None:
+        return sample.values
+    found = {**sample.values, **counts(sample.run, signature)}
+    keep(store, sample.run, label=sample.run.meta.label)
+    return found
+
+
+@contextmanager
+def commit_lab(
+    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
+) -> Iterator[CommitLab]:
+    """Open a lab for commits; its worktrees are removed at the end."""
+    with worktrees(store, program.repository) as trees, store.draft() as draft:
+        yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature, warmup)
+
+
+@contextmanager
+def version_lab(
+    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
+) -> Iterator[VersionLab]:
+    """Open a lab for versions of a package."""
+    with store.draft() as draft:
+        yield VersionLab(program, store, draft.path / "scratch", setup, signature, warmup)
+
+
+FOLDER = ".bisect"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A measurement of a subject in a session, or the reason for its failure."""
+
+    session: str
+    key: str
+    values: dict[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The measurements of one command on one machine."""
+
+    path: Path
+
+    def records(self) -> list[Record]:
+        """Return all measurements, oldest first; skips a truncated line."""
+        return list(self._read()) if self.path.is_file() else []
+
+    def _read(self) -> Iterator[Record]:
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                yield Record(**json.loads(line))
+            except (ValueError, TypeError):
+                continue
+
+    def add(self, record: Record) -> None:
+        """Append a measurement."""
+        content = {
+            "session": record.session,
+            "key": record.key,
+            "values": record.values,
+            "problem": record.problem,
+        }
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write("\n" * self._cut() + json.dumps(content) + "\n")
+
+    def _cut(self) -> bool:
+        """Whether the last line is truncated."""
+        if not self.path.is_file() or not self.path.stat().st_size:
+            return False
+        with self.path.open("rb") as stream:
+            stream.seek(-1, 2)
+            return stream.read() != b"\n"
+
+
+def open_cache(store: Store, command: Sequence[Any]) -> Cache:
+    """Open the cache of a command, with all that affects its measurements, on this machine."""
+    key = json.dumps([*command, machine()], sort_keys=True, default=str)
+    return Cache(store.folder(FOLDER) / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.jsonl")
+
+
+def machine() -> dict[str, Any]:
+    """Return the properties of the machine that measurements depend on."""
+    found = environment.capture()
+    gpus = [(gpu.get("name"), gpu.get("uuid")) for gpu in found["gpus"]]
+    return {**{name: found[name] for name in ("cpu", "os", "driver", "python", "packages")}, "gpus": gpus}
+
+
+DRIFT = 0.25
+"""Share of the change by which the ends may drift before measurements of earlier calls are ignored."""
+
+
+@dataclass
+class Session:
+    """Measures, and keeps the measurements.
+
+    Attributes:
+        told: Called with the subject and what came of each measurement.
+        own: What was measured in this session, by key.
+        earlier: What holds of earlier sessions, by key.
+        problems: Why subjects cannot be measured, by key.
+        others: Every metric of the ends, by key, for what else changed between them.
+    """
+
+    name: str
+    search: Search
+    lab: Lab
+    cache: Cache
+    told: Callable[[Subject, str], None]
+    own: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    earlier: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)
+    others: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def ends(self) -> tuple[Subject, Subject]:
+        """The good and the bad end."""
+        return self.search.subjects[0], self.search.subjects[-1]
+
+    def values(self) -> dict[int, list[float]]:
+        """Return all valid values by position."""
+        found = {at: self.of(one) for at, one in enumerate(self.search.subjects)}
+        return {at: own for at, own in found.items() if own}
+
+    def of(self, subject: Subject) -> list[float]:
+        """Return the values of a subject, those of earlier calls first."""
+        if subject.key in self.problems:
+            return []
+        return [*self.earlier.get(subject.key, ()), *self.own.get(subject.key, ())]
+
+    def broken(self) -> frozenset[int]:
+        """Return positions that failed or are skipped."""
+        without = self.problems.keys() | self.search.skipped
+        return frozenset(at for at, one in enumerate(self.search.subjects) if one.key in without)
+
+    def measure(self, subject: Subject) -> None:
+        """Measure once and store the result.
+
+        Raises:
+            CollectionError: An end cannot be measured.
+        """
+        metric = self.search.metric.name
+        try:
+            values = self.lab.measure(subject)
+            if metric not in values:
+                raise CollectionError(f"{metric} was not measured, only {', '.join(sorted(values))}")
+        except (CollectionError, UnusableInputError) as error:
+            self._failed(subject, error)
+            return
+        self.cache.add(Record(self.name, subject.key, values))
+        self.own[subject.key].append(values[metric])
+        self.others[subject.key].append(values)
+        self.told(subject, "")
+
+    def _failed(self, subject: Subject, error: CollectionError | UnusableInputError) -> None:
+        tail = str(getattr(error, "tail", "")).strip().splitlines()
+        problem = f"{error.message}: {tail[-1]}" if tail else error.message
+        self.told(subject, problem)
+        if subject in self.ends:
+            which = "good" if subject == self.ends[0] else "bad"
+            hint = error.hint or f"choose another {which} end that builds and runs"
+            raise CollectionError(
+                f"the {which} end {subject.short} cannot be measured: {problem}", hint=hint
+            ) from error
+        self.problems[subject.key] = problem
+        self.cache.add(Record(self.name, subject.key, problem=problem))
+
+    def recall(self, records: Sequence[Record]) -> int:
+        """Take over valid measurements of earlier sessions; return the number of the others.
+
+        The ends are measured again in every session. What an earlier one measured holds where the ends lay
+        then where they lie now, to within a share of the jump; counts hold always.
+        """
+        ends = {one.key for one in self.ends}
+        between = {one.key for one in self.search.subjects} - ends
+        left_out = 0  # a problem of what is an end now is left out: it is measured anyway
+        for session, own in _by_session(records).items():
+            if session == self.name:
+                continue
+            holds = self.search.exact or self._as_now(own)
+            for record in own:
+                again = self.search.exact and record.key in ends and not record.problem
+                if record.key not in between and not again:
+                    continue
+                left_out += not (holds or record.problem)
+                self._take(record, holds=holds)
+        return left_out
+
+    def _take(self, record: Record, *, holds: bool) -> None:
+        value = record.values.get(self.search.metric.name)
+        if record.problem:
+            self.problems[record.key] = f"{record.problem} (in an earlier call; use --fresh to retry)"
+        elif holds and value is not None:
+            self.earlier[record.key].append(value)
+
+    def _as_now(self, records: Sequence[Record]) -> bool:
+        """Tell whether the ends measured the same in an earlier session."""
+        metric = self.search.metric.name
+        now = [_level(self.own[one.key]) for one in self.ends]
+        moved = [
+            abs(_level([record.values[metric] for record in own]) - level)
+            for one, level in zip(self.ends, now, strict=True)
+            if (own := [record for record in records if record.key == one.key and metric in record.values])
+        ]
+        return bool(moved) and max(moved) <= DRIFT * abs(now[1] - now[0])
+
+
+def _level(values: Sequence[float]) -> float:
+    return sum(map(math.log, values)) / len(values)
+
+
+def _by_session(records: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.session, []).append(record)
+    return found

@@ -1,0 +1,364 @@
+"""Submodules of a checkout, from the local clones of the user's tree, without network.
+
+Each becomes a repository of its own that borrows the objects of the user's clone. `git submodule update`
+would ask the address in .gitmodules, and note what it did in the user's configuration.
+
+They are git worktrees in a folder of the store. The user's files, index, branches and stashes are never
+touched, and hooks do not run. Whatever ends the process, they go: at once, or, after a kill that cannot
+be caught, when worktrees are asked for next.
+
+Files are copied as they are: what differs from HEAD, and what git neither knows nor ignores. The user's tree
+is only read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import UnusableInputError
+from tracekit.runs import revisions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.runs.store import Store
+
+
+_NEVER_ASK = ("-c", "protocol.allow=never")
+
+
+def check_out(source: Path, tree: Path) -> None:
+    """Check out the submodules of a tree recursively, if the user's tree has clones of them.
+
+    Args:
+        source: The user's tree.
+        tree: A new checkout of one of its commits.
+
+    Raises:
+        UnusableInputError: A clone lacks the commit that the tree wants of it.
+    """
+    for name, sha in revisions.recorded_submodules(tree).items():
+        clone = _clone(source, name)
+        if clone is not None:
+            _borrow(clone, tree / name, sha)
+            check_out(source / name, tree / name)
+
+
+def missing(tree: Path) -> list[str]:
+    """Return the paths of submodules that are not checked out, recursively."""
+    found = []
+    for name in revisions.recorded_submodules(tree):
+        if (tree / name / ".git").exists():
+            found += [f"{name}/{below}" for below in missing(tree / name)]
+        else:
+            found.append(name)
+    return found
+
+
+def _clone(source: Path, name: str) -> Path | None:
+    """Return the git folder of a submodule, which exists even if the user's commit lacks the submodule."""
+    here = source / name if (source / name / ".git").exists() else source
+    if not here.is_dir():
+        return None
+    found = revisions.line("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=here)
+    if found is None:
+        return None
+    folder = Path(found) if here != source else Path(found, "modules", name)
+    return folder if (folder / "objects").is_dir() else None
+
+
+def _borrow(clone: Path, target: Path, sha: str) -> None:
+    as_it_is = (f"--git-dir={clone}", "--work-tree=.")  # its work tree may be deleted
+    if revisions.line(*as_it_is, "cat-file", "-t", sha, cwd=target) != "commit":
+        raise UnusableInputError(
+            f"the submodule {target.name} has no commit {sha[:9]} in its local clone",
+            hint="fetch it in your tree: git submodule foreach --recursive git fetch",
+        )
+    _git(target, "init", "--quiet", "--template=")
+    (target / ".git/objects/info").mkdir(parents=True, exist_ok=True)
+    (target / ".git/objects/info/alternates").write_text(f"{clone}/objects\n")
+    if (clone / "shallow").is_file():
+        shutil.copy(clone / "shallow", target / ".git/shallow")
+    _git(target, "checkout", "--quiet", "--detach", sha)
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    if revisions.output(*_NEVER_ASK, "-c", f"core.hooksPath={os.devnull}", *arguments, cwd=folder) is None:
+        raise UnusableInputError(
+            f"the submodule {folder.name} cannot be checked out", hint="see `git submodule status`"
+        )
+
+
+SUFFIX = ".lock"
+_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
+    """Create a new locked file in a folder, deleted at the end.
+
+    Args:
+        folder: Folder of the file.
+        content: Text after the process id.
+    """
+    name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    fresh, path = folder / f".{name}", folder / f"{name}{SUFFIX}"
+    with fresh.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.write(f"{os.getpid()}\n{content}")
+        stream.flush()
+        fresh.rename(path)  # visible under its name only once locked
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def abandoned(path: Path) -> Iterator[bool]:
+    """Tell whether no running process holds this lock; others cannot take it meanwhile."""
+    try:
+        stream = path.open("r+")
+    except OSError:  # just removed, or owned by another user
+        yield False
+        return
+    with stream:
+        yield _taken(stream.fileno()) and _is(stream.fileno(), path)
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[bool]:
+    """Hold a lock with a fixed name; yield False if another process holds it. The file is kept."""
+    with path.open("a") as stream:
+        yield _taken(stream.fileno())
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Defer interrupts until the end, so that a second Ctrl-C does not stop the cleanup."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Tell whether an open file still has this name; the lock's last holder may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+FOLDER = ".worktrees"
+
+
+@dataclass(frozen=True)
+class Worktrees:
+    """The worktrees of one process.
+
+    Attributes:
+        repository: Root of the user's tree.
+        folder: Folder of the worktrees.
+    """
+
+    repository: Path
+    folder: Path
+
+    def add(self, revision: str, *, name: str = "") -> Path:
+        """Check out a commit, with submodules that are cloned locally; return the worktree's root.
+
+        Args:
+            revision: What git knows the commit by.
+            name: Folder of the worktree; by default the commit's sha.
+
+        Raises:
+            RunNotFoundError: There is no such revision.
+            UnusableInputError: git cannot check it out, or a clone of a submodule lacks its commit.
+        """
+        sha = revisions.commit(revision, self.repository)
+        path = self.folder / (name or sha)
+        git(self.repository, "worktree", "add", "--quiet", "--detach", str(path), sha)
+        check_out(self.repository, path)
+        return path
+
+    def remove(self, path: Path) -> None:
+        """Remove a worktree with all files in it."""
+        with undisturbed():
+            _remove(self.repository, path)
+
+
+@contextmanager
+def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktrees]:
+    """Create worktrees that are removed at the end.
+
+    Args:
+        store: Store that holds them, in a hidden folder.
+        repository: A folder of the user's repository; by default the current one.
+
+    Raises:
+        UnusableInputError: This is no git repository, or the store cannot be written.
+
+    Example:
+        >>> with worktrees(store) as trees:  # doctest: +SKIP
+        ...     base = trees.add("main", name="base")
+    """
+    root = repository_root(repository)
+    place = store.folder(FOLDER).resolve()
+    sweep(place)
+    with new_lock(place, content=f"{root}\n") as lock:
+        folder = lock.with_suffix("")
+        folder.mkdir()
+        try:
+            yield Worktrees(root, folder)
+        finally:
+            with undisturbed():
+                _remove_all(root, folder)
+
+
+def repository_root(folder: Path | None = None) -> Path:
+    """Return the root of the user's repository.
+
+    Raises:
+        UnusableInputError: There is none.
+    """
+    root = revisions.root(folder)
+    if root is None:
+        raise UnusableInputError(
+            f"{folder or Path.cwd()} is not in a git repository", hint="run this in the repository to measure"
+        )
+    return root
+
+
+def sweep(place: Path) -> None:
+    """Remove worktrees of killed processes."""
+    for lock in place.glob(f"*{SUFFIX}"):
+        with abandoned(lock) as free:
+            if free:
+                words = lock.read_text().splitlines()
+                _remove_all(Path(words[1]) if len(words) > 1 else place, lock.with_suffix(""))
+                lock.unlink(missing_ok=True)
+
+
+def git(folder: Path, *arguments: str) -> bytes:
+    """Return the output of git, run in a folder without hooks and without changing the index.
+
+    Raises:
+        UnusableInputError: git failed, or there is none.
+    """
+    words = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
+    words += ["-c", "diff.autoRefreshIndex=false", *arguments]
+    try:
+        done = subprocess.run(words, cwd=folder, env=revisions.environment(), capture_output=True, check=True)  # noqa: S603
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        reason = said[-1] if said else f"exit code {error.returncode}"
+        raise UnusableInputError(
+            f"git {' '.join(arguments[:2])} failed: {reason}", hint="see `git worktree list`"
+        ) from error
+    except OSError as error:
+        raise UnusableInputError(f"git cannot run: {error.strerror}", hint="install git") from error
+    return done.stdout
+
+
+def _remove_all(repository: Path, folder: Path) -> None:
+    try:
+        listed = git(repository, "worktree", "list", "--porcelain").decode(errors="surrogateescape")
+    except UnusableInputError:  # the repository was deleted
+        listed = ""
+    known = [Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line[:9] == "worktree "]
+    for path in known:
+        if path.is_relative_to(folder):
+            _remove(repository, path)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(repository: Path, path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)  # git fails on folders it cannot enter or does not track
+    try:
+        git(repository, "worktree", "remove", "--force", "--force", str(path))
+    except UnusableInputError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+_ALL = "--ignore-submodules=none"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Uncommitted changes of the user's tree.
+
+    Attributes:
+        paths: Changed, new and deleted files, relative to the root, sorted.
+        sha256: Hash of their names, modes and contents; None where nothing is changed.
+    """
+
+    paths: tuple[str, ...]
+    sha256: str | None
+
+
+def changes(repository: Path) -> Changes:
+    """Return the differences of a tree from HEAD, including untracked files.
+
+    Raises:
+        UnusableInputError: A submodule has changes, or git fails.
+    """
+    changed = git(repository, "diff", "HEAD", "--name-only", "--no-renames", "--no-ext-diff", _ALL, "-z")
+    new = git(repository, "ls-files", "--others", "--exclude-standard", "-z")
+    paths = sorted({os.fsdecode(name) for name in (changed + new).split(b"\0") if name})
+    digest = hashlib.sha256()
+    for name in paths:
+        digest.update(os.fsencode(name) + b"\0" + _content(repository / name))
+    return Changes(tuple(paths), digest.hexdigest() if paths else None)
+
+
+def copy(trees: Worktrees, found: Changes, *, name: str) -> Path:
+    """Create a worktree of HEAD with these changes; return its root."""
+    tree = trees.add("HEAD", name=name)
+    for path in found.paths:
+        _copy(trees.repository / path, tree / path)
+    return tree
+
+
+def _copy(source: Path, target: Path) -> None:
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    if source.is_symlink() or source.is_file():
+        if target.is_dir():
+            shutil.rmtree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _content(path: Path) -> bytes:
+    """Return kind, mode and hash of a file, as far as git tracks them."""
+    if path.is_symlink():
+        return b"link " + os.fsencode(path.readlink())
+    if path.is_dir():
+        raise UnusableInputError(
+            f"the repository {path} has uncommitted changes",
+            hint="commit there and here, and compare commits",
+        )
+    if not path.is_file():
+        return b"gone"
+    mode = b"x" if os.access(path, os.X_OK) else b"-"
+    return mode + hashlib.sha256(path.read_bytes()).digest()

@@ -1,0 +1,266 @@
+"""Measure a program at a commit: new processes in separate worktrees, one value per metric.
+
+    locks        folders and files that belong to a living process
+    worktrees    checkouts of commits beside the user's tree, removed whatever happens
+    submodules   those of a checkout, from the user's clones
+    snapshot     the uncommitted state of the user's tree, as a checkout
+    launcher     the small process that starts, times and outlives the measured one
+    process      one command in a fresh process: wall time, peak memory, output
+    program      what to measure and how to read it: a command, or `tracekit collect`
+    metrics      the metrics that exist, and those of a stored run
+
+One measurement of a command at a commit:
+
+    with worktrees(store) as trees:
+        made = program(("python", "train.py"), trees.repository)
+        sample = measure(made, trees.add("HEAD~1"), scratch=trees.folder / "runs")
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import statistics
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.experiments import process
+from tracekit.experiments.checkouts import git
+from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
+from tracekit.runs.revisions import environment
+from tracekit.runs.store import ENVIRONMENT_VARIABLE, Store
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+
+MAIN = "from tracekit.cli.main import main; main()"
+UNITS = {
+    "ns": ("ns", 1.0),
+    "us": ("ns", 1e3),
+    "ms": ("ns", 1e6),
+    "s": ("ns", 1e9),
+    "bytes": ("bytes", 1.0),
+    "KiB": ("bytes", 2.0**10),
+    "MiB": ("bytes", 2.0**20),
+    "GiB": ("bytes", 2.0**30),
+    "count": ("count", 1.0),
+}
+"""Units of printed values: the unit they are converted to, and the factor."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Pattern of a value in a program's output.
+
+    Attributes:
+        pattern: Regular expression whose first group is the number; the median of all matches is used.
+        unit: One of `UNITS`.
+    """
+
+    pattern: str
+    unit: str = "ms"
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric; a time is a step time."""
+        return STEP_TIME if UNITS[self.unit][0] == "ns" else VALUE
+
+    def read(self, output: str) -> float:
+        """Read the value from an output.
+
+        Raises:
+            CollectionError: Nothing matches, or what matches is no number above 0.
+
+        Example:
+            >>> Reading("step: ([0-9.]+) ms").read("step: 2.5 ms")
+            2500000.0
+        """
+        found = [match[1] for match in re.finditer(self.pattern, output, re.MULTILINE)]
+        try:
+            value = statistics.median(map(float, found)) * UNITS[self.unit][1]
+        except (statistics.StatisticsError, ValueError, TypeError) as error:
+            what = (
+                f"matches {found[0]!r}, which is not a number" if found else "matches nothing in its output"
+            )
+            raise self._error(what) from error
+        if not 0 < value < math.inf:
+            raise self._error(f"matches {found[0]!r}, which is not above 0")
+        return value
+
+    def _error(self, what: str) -> CollectionError:
+        return CollectionError(
+            f"--value {self.pattern!r} {what}",
+            hint="print the value on standard output, or change the pattern",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program to measure.
+
+    Attributes:
+        command: The program and its arguments.
+        repository: Root of the user's tree.
+        place: Working directory, relative to the root of the worktree.
+        reading: How to read a value from its output, if it prints one.
+    """
+
+    command: tuple[str, ...]
+    repository: Path
+    place: Path = field(default_factory=Path)
+    reading: Reading | None = None
+
+    @property
+    def collects(self) -> bool:
+        """Whether it is `tracekit collect`, measured by unprofiled step times and peak memory."""
+        return Path(self.command[0]).name == "tracekit" and self.command[1:2] == ("collect",)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics compared by default."""
+        if self.collects:
+            return STEP_TIME, HOST_PEAK, DEVICE_PEAK
+        return (self.reading.metric if self.reading else WALL), HOST_PEAK
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measurement.
+
+    Attributes:
+        values: Metrics by name, in ns and bytes, without missing ones.
+        run: Run stored by `tracekit collect`, in the scratch folder.
+    """
+
+    values: dict[str, float]
+    run: Run | None = None
+
+
+def program(
+    command: tuple[str, ...], repository: Path, *, folder: Path | None = None, reading: Reading | None = None
+) -> Program:
+    """Create the program for a command typed in a folder of the repository.
+
+    Args:
+        command: The program and its arguments.
+        repository: Root of the user's tree.
+        folder: Folder in which it is typed; by default the current folder.
+        reading: How to read a value from its output.
+
+    Raises:
+        UnusableInputError: There is no command, or it names files of the user's tree by absolute path, which
+            are the same at every commit.
+    """
+    if not command:
+        raise UnusableInputError("no command to measure", hint="give a command after --")
+    here, root = (folder or Path.cwd()).resolve(), repository.resolve()
+    place = here.relative_to(root) if here.is_relative_to(root) else Path()
+    for word in command:
+        inside = Path(word).is_absolute() and Path(os.path.normpath(word)).is_relative_to(root)
+        if inside and _tracked(root, Path(word)):
+            raise UnusableInputError(
+                f"{word} is an absolute path, the same at every commit", hint="use a relative path"
+            )
+    words = (_executable(command[0], here, root), *command[1:])
+    found = Program(command=words, repository=root, place=place, reading=reading)
+    if found.collects and any(word.split("=")[0] == "--store" for word in words):
+        raise UnusableInputError(
+            "the measured command must not have a --store", hint="give --store before --"
+        )
+    return found
+
+
+def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
+    """Measure a program once, in a new process, in a worktree.
+
+    Imports and relative paths are those of the worktree: its root and `src` come first in PYTHONPATH, and
+    what PYTHONPATH names in the user's tree is taken from the worktree. Other variables pass unchanged.
+
+    Args:
+        program: The program.
+        tree: Root of the worktree.
+        scratch: Folder for the run of `tracekit collect`; emptied first.
+
+    Raises:
+        ProgramError: It failed.
+        CollectionError: It measured nothing.
+        UnusableInputError: It cannot be started here.
+
+    Example:
+        >>> sample = measure(program, trees.add("HEAD~1"), scratch=folder)  # doctest: +SKIP
+        >>> sample.values["wall"]  # doctest: +SKIP
+        1250000000.0
+    """
+    folder = tree / program.place
+    if not folder.is_dir():
+        raise UnusableInputError(
+            f"the commit has no folder {program.place}", hint="run from a folder that exists at the commit"
+        )
+    shutil.rmtree(scratch, ignore_errors=True)
+    finished = process.run(_words(program), folder=folder, environment=variables(program, tree, scratch))
+    if program.collects:
+        return _collected(Store(scratch))
+    values = {WALL: float(finished.wall_ns), HOST_PEAK: float(finished.peak_bytes)}
+    if program.reading:
+        values[program.reading.metric] = program.reading.read(finished.output)
+    return Sample(values)
+
+
+def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
+    """Run a shell command once in a worktree, to build it.
+
+    Raises:
+        ProgramError: It failed.
+    """
+    process.run(["/bin/sh", "-c", setup], folder=tree, environment=variables(program, tree, scratch))
+
+
+def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
+    """Return the environment of the measured process: the user's, importing from the worktree."""
+    given = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
+    moved = [_moved(path, program.repository, tree) for path in given]
+    paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
+    inherited = environment()
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
+
+
+def _moved(path: Path, repository: Path, tree: Path) -> Path:
+    absolute = path.resolve()
+    return tree / absolute.relative_to(repository) if absolute.is_relative_to(repository) else path
+
+
+def _words(program: Program) -> tuple[str, ...]:
+    if program.collects:
+        return (sys.executable, "-P", "-c", MAIN, *program.command[1:])
+    return program.command
+
+
+def _collected(store: Store) -> Sample:
+    runs = store.runs()
+    if len(runs) != 1:
+        raise CollectionError(
+            f"`tracekit collect` stored {len(runs)} runs instead of one",
+            hint="remove --repeat; each measurement is a new process",
+        )
+    return Sample(of_run(runs[0]), runs[0])
+
+
+def _executable(word: str, here: Path, root: Path) -> str:
+    """Resolve a program outside the commit, such as .venv/bin/python, to its path in the user's tree."""
+    path = here / word
+    if os.sep not in word or not path.is_file() or _tracked(root, path):
+        return word
+    return os.path.abspath(path)  # noqa: PTH100 (a link, as an interpreter of an environment is, stays one)
+
+
+def _tracked(root: Path, path: Path) -> bool:
+    try:
+        return bool(git(root, "ls-files", "--", os.path.normpath(path)))
+    except UnusableInputError:  # outside of the repository
+        return False

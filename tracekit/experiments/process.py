@@ -1,0 +1,138 @@
+"""Execution of a command in a new process: wall time, peak memory and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.experiments import launcher
+from tracekit.experiments.checkouts import undisturbed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TAIL_LINES = 12
+_GRACE_SECONDS = 2.0
+
+
+class ProgramError(CollectionError):
+    """The measured program failed.
+
+    Attributes:
+        tail: Last lines of its standard error.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", tail: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.tail = tail
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Result of a successful command.
+
+    Attributes:
+        wall_ns: Time from start to end.
+        peak_bytes: Peak resident memory of the largest of its processes.
+        output: Its standard output.
+    """
+
+    wall_ns: int
+    peak_bytes: int
+    output: str
+
+
+def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> Finished:
+    """Run a command in its own process group, which never outlives this process.
+
+    Args:
+        command: The program and its arguments.
+        folder: Working directory.
+        environment: All of its environment variables.
+
+    Raises:
+        ProgramError: It failed; `tail` holds the last lines of its standard error.
+        UnusableInputError: There is no such program.
+    """
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        report = _launched(command, folder, environment, output, errors)
+        if report is None:
+            raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
+        if "error" in report:
+            reason = os.strerror(report["error"])
+            raise UnusableInputError(
+                f"{command[0]} cannot be started: {reason}",
+                hint="after --, give a program on $PATH or in the commit",
+            )
+        if report["code"]:
+            raise ProgramError(_ending(report["code"]), tail=_tail(errors))
+        output.seek(0)
+        return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
+
+
+def _launched(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], output: IO[bytes], errors: IO[bytes]
+) -> dict[str, Any] | None:
+    """Return the launcher's report; None if it was killed."""
+    receive, send = os.pipe()
+    script = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(send)]
+    with open(receive, "rb") as pipe:  # noqa: PTH123 (a descriptor)
+        try:
+            process = subprocess.Popen(  # noqa: S603 (what the user asked to measure)
+                [*script, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                cwd=folder,
+                env=dict(environment),
+                pass_fds=(send,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(send)
+        try:
+            process.wait()
+        finally:
+            with undisturbed():
+                _end(process)
+        words = pipe.readline() if process.returncode == 0 else b""
+    return json.loads(words) if words else None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Terminate the process group, then kill what is left of it."""
+    if process.poll() is None:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
+    _signal(process, signal.SIGKILL)
+    process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _ending(code: int) -> str:
+    if code > 0:
+        return f"the program failed with exit code {code}"
+    return f"the program was killed by {signal.Signals(-code).name}"
+
+
+def _tail(errors: IO[bytes]) -> str:
+    errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, errors.tell() - (1 << 16)))
+    lines = errors.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-TAIL_LINES:])

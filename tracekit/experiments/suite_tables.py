@@ -1,0 +1,451 @@
+"""Tables of the suite, one function each."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+from tracekit.experiments import suite_plan
+from tracekit.experiments import sweep_table as sweep
+from tracekit.experiments.suite_plan import (
+    CHARACTERIZATION,
+    CURVES,
+    EPOCH_SAMPLES,
+    FEW,
+    FEWEST,
+    FIXED,
+    GEOMEAN,
+    MODES,
+    OFFLOAD,
+    OVERALL,
+    RATIOS,
+    THREADS,
+    ZERO_GRAD,
+    Table,
+    apart,
+    filled,
+    geomean,
+    left_out,
+    mean,
+    ratio,
+    way,
+    why,
+)
+from tracekit.experiments.sweep_table import NO_GPU
+from tracekit.workloads.base import COMPILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tracekit.experiments.suite_plan import Kind
+    from tracekit.experiments.sweep_table import Row
+
+
+COMPILED_COLUMNS = (
+    Column("workload", "", "what ran"),
+    Column("mode", "", "train or infer"),
+    Column("level", "", "level compared with eager; compiled by Inductor unless stated otherwise"),
+    Column("eager_ns", "ns", "median step time, eager"),
+    Column("compiled_ns", "ns", "median step time, at this level"),
+    Column("speedup", "×", "eager over compiled step time"),
+    Column(
+        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
+    ),
+    Column("host_ratio", "×", "compiled over eager peak memory of the host"),
+    Column("device_ratio", "×", "compiled over eager peak of the device's allocator"),
+    *(column for column in sweep.COLUMNS if column.name in sweep.COMPILE_COLUMNS),
+    Column("published_speedup", "×", "geometric mean over TorchBench's models"),
+    Column("published_host_ratio", "×", "same for TorchBench's models"),
+    Column("published_device_ratio", "×", "same for TorchBench's models"),
+)
+_RATIOS = ("speedup", "host_ratio", "device_ratio")
+
+
+def compiled_table(kind: Kind) -> Table:
+    """Return a row per workload, mode and level, and geometric means per mode and level."""
+    ways = kind.ways()
+    found = [_pair(kind, row, level) for level in ways for row in kind.eager()]
+    return Table(
+        name="compiled",
+        title="Eager vs. compiled",
+        definition=(
+            "Above 1×, the compiled program is faster, or uses more memory. Step times exclude compilation; "
+            "the host's peak memory includes it. Geometric means are per mode and level."
+        ),
+        source=f"{suite_plan.TORCHBENCH}, Fig. 3 and 4",
+        columns=COMPILED_COLUMNS,
+        rows=(*found, *(_mean(mode, level, found) for level in ways for mode in MODES)),
+    )
+
+
+def _pair(kind: Kind, eager: Row, level: str) -> dict[str, Any]:
+    other = kind.at(eager, level)
+    known: dict[str, Any] = {
+        "workload": eager.settings.workload,
+        "mode": eager.settings.mode,
+        "level": level,
+        "eager_ns": eager.step_ns,
+    }
+    if other is not None:
+        known |= {
+            "compiled_ns": other.step_ns,
+            "speedup": ratio(eager.step_ns, other.step_ns),
+            "apart": apart(eager, other),
+            **{name: getattr(other, name) for name in sweep.COMPILE_COLUMNS},
+            "host_ratio": ratio(other.host_peak_bytes, eager.host_peak_bytes),
+            "device_ratio": ratio(other.allocated_peak_bytes, eager.allocated_peak_bytes),
+        }
+    return filled(known, COMPILED_COLUMNS, _reasons(kind, eager, other, level))
+
+
+def _reasons(kind: Kind, eager: Row, other: Row | None, level: str) -> dict[str, str]:
+    if other is None:
+        measured = any(kind.at(row, level) for row in kind.eager())
+        said = left_out(eager.settings.workload, level, measured=measured)
+    else:
+        said = why(other if not other.n else eager)
+    reasons = {one.name: said for one in COMPILED_COLUMNS} | {"eager_ns": why(eager)}
+    reasons |= {one.name: "see geomean" for one in COMPILED_COLUMNS if one.name.startswith("published")}
+    if other is not None and other.n:
+        reasons |= {"device_ratio": why(other, device=True), "apart": FEW}
+        reasons |= dict.fromkeys(sweep.COMPILE_COLUMNS, "available only for torch.compile")
+    return reasons
+
+
+def _mean(mode: str, level: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    own = [row for row in found if (row["mode"], row["level"]) == (mode, level)]
+    known: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
+    known |= {name: geomean(row[name] for row in own) for name in _RATIOS}
+    if level == COMPILE:
+        known |= {
+            "published_speedup": suite_plan.COMPILED_SPEEDUP[mode],
+            "published_host_ratio": suite_plan.COMPILED_HOST[mode],
+            "published_device_ratio": suite_plan.COMPILED_DEVICE[mode],
+        }
+    reasons: dict[str, str] = {
+        name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
+        for name in _RATIOS
+    }
+    reasons |= dict.fromkeys(("eager_ns", "compiled_ns", "apart", *sweep.COMPILE_COLUMNS), RATIOS)
+    published_too = [one.name for one in COMPILED_COLUMNS if one.name.startswith("published")]
+    return filled(
+        known, COMPILED_COLUMNS, reasons | dict.fromkeys(published_too, "published for Inductor only")
+    )
+
+
+DEVICE = ("allocated_peak_bytes", "used_peak_bytes", "utilization", "active_share")
+CURVE_COLUMNS = (
+    Column("mode", "", "train or infer"),
+    Column("level", "", "execution mode"),
+    Column("resolution", "", "image height and width"),
+    Column("batch_size", "", "samples per step"),
+    Column("outcome", "", "outcome of the measurement"),
+    Column("step_ns", "ns", "median step time"),
+    Column("sample_ns", "ns", "step time over batch size"),
+    Column("host_peak_bytes", "bytes", "peak resident memory of the process"),
+    Column(DEVICE[0], "bytes", "peak allocated memory"),
+    Column(DEVICE[1], "bytes", "peak memory in use on the device, from NVML, as in the study"),
+    Column(DEVICE[2], "share", "mean GPU utilization from NVML, as in the study"),
+    Column(DEVICE[3], "share", "share of the profiled steps with a kernel running"),
+)
+
+
+def curve_table(kind: Kind) -> Table:
+    """Return a row per mode, level, resolution and batch size."""
+    found = []
+    for row in kind.part(CURVES):
+        known = {**row.flat(), "sample_ns": ratio(row.step_ns, row.settings.batch_size)}
+        reasons = dict.fromkeys((one.name for one in CURVE_COLUMNS), why(row))
+        reasons |= dict.fromkeys(DEVICE, why(row, device=True))
+        found.append(filled(known, CURVE_COLUMNS, reasons))
+    return Table(
+        name="curves",
+        title="ResNet-50 over resolution and batch size",
+        definition=(
+            "Images of 3 channels in 20 classes; SGD. Median step time of the suite's runs; the study "
+            "averaged 10 runs and published only plots, so there are no published numbers."
+        ),
+        source=f"{suite_plan.PUBLISHED_CURVES}, Fig. 5 to 11",
+        columns=CURVE_COLUMNS,
+        rows=tuple(found),
+    )
+
+
+EPOCH_COLUMNS = (
+    Column("device", "", "device"),
+    Column("threads", "", "allowed intra-op CPU threads"),
+    Column("threads_used", "count", "threads used"),
+    Column("batch_size", "", "samples per step"),
+    Column("step_ns", "ns", "median step time"),
+    Column("epoch_ns", "ns", "step time times the number of steps for 60,000 samples"),
+    Column("published_ns", "ns", "time on the report's machine"),
+)
+
+
+def epoch_table(kind: Kind) -> Table:
+    """Return a row per device and number of threads in the report."""
+    known = {(row.settings.device, str(row.settings.threads or "all")): row for row in kind.part(THREADS)}
+    return Table(
+        name="epochs",
+        title="One epoch of MNIST",
+        definition=(
+            "An epoch is computed from the median training step on random data, not run. Data loading and "
+            "evaluation are excluded; the report does not state its batch size."
+        ),
+        source=f"{suite_plan.REPORT}, Table 2",
+        columns=EPOCH_COLUMNS,
+        rows=tuple(_epoch_row(key, known.get(key)) for key in suite_plan.EPOCH_S),
+    )
+
+
+def _epoch_row(key: tuple[str, str], row: Row | None) -> dict[str, Any]:
+    device, threads = key
+    known: dict[str, Any] = {"device": device, "threads": threads}
+    known["published_ns"] = round(suite_plan.EPOCH_S[key] * 1e9)
+    if row is not None:
+        batch = row.settings.batch_size
+        known |= {"batch_size": batch, "threads_used": row.threads_used, "step_ns": row.step_ns}
+        if row.step_ns is not None:
+            known["epoch_ns"] = row.step_ns * math.ceil(EPOCH_SAMPLES / batch)
+    said = NO_GPU if row is None and device == "cuda" else why(row)
+    return filled(known, EPOCH_COLUMNS, said)
+
+
+HOST, DEVICE_MEMORY = "host_peak_bytes", ("allocated_peak_bytes", "reserved_peak_bytes", "used_peak_bytes")
+MEMORY_COLUMNS = (
+    Column("workload", "", "what ran"),
+    Column("mode", "", "train or infer"),
+    Column("level", "", "execution mode"),
+    Column(HOST, "bytes", "peak resident memory of the process"),
+    Column(DEVICE_MEMORY[0], "bytes", "peak allocated memory of the device with most"),
+    Column(DEVICE_MEMORY[1], "bytes", "peak reserved memory"),
+    Column(DEVICE_MEMORY[2], "bytes", "peak memory in use on the device by all processes, from NVML"),
+)
+
+
+def memory_table(kind: Kind) -> Table:
+    """Return a row per workload, mode and level, and geometric means per mode and level."""
+    own = kind.part(CHARACTERIZATION)
+    levels = list(dict.fromkeys(way(row.settings) for row in own))
+    means = [_mean_memory(own, mode, level) for level in levels for mode in MODES]
+    return Table(
+        name="memory",
+        title="Memory of the host and the device",
+        definition=(
+            "Peaks; the host's without a profiler, including compilation. Geometric means by mode and level."
+        ),
+        source=f"{suite_plan.TORCHBENCH}, Fig. 3 and 4",
+        columns=MEMORY_COLUMNS,
+        rows=(*(_memory_row(row) for row in own), *means),
+    )
+
+
+def _memory_row(row: Row) -> dict[str, Any]:
+    reasons = {HOST: why(row), **dict.fromkeys(DEVICE_MEMORY, why(row, device=True))}
+    return filled(row.flat() | {"level": way(row.settings)}, MEMORY_COLUMNS, reasons)
+
+
+def _mean_memory(own: Any, mode: str, level: str) -> dict[str, Any]:
+    of = [row for row in own if (row.settings.mode, way(row.settings)) == (mode, level)]
+    known: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
+    means = {name: geomean(getattr(row, name) for row in of) for name in (HOST, *DEVICE_MEMORY)}
+    known |= {name: None if value is None else round(value) for name, value in means.items()}
+    first = of[0] if of else None
+    reasons = {HOST: why(first), **dict.fromkeys(DEVICE_MEMORY, why(first, device=True))}
+    return filled(known, MEMORY_COLUMNS, reasons)
+
+
+FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
+SCALAR, KEPT = "scalar copy: made on the host to made on the device", "offload: parameters to none"
+_PUBLISHED_SPEEDUP = {SCALAR: suite_plan.FIXES["scalar copy"], KEPT: suite_plan.FIXES["offload"]}
+_SAID = {
+    SCALAR: "27× is for one function, not for the step",
+    KEPT: "for the model pig2",
+}
+SPEEDUP_COLUMNS = (
+    Column("change", "", "change"),
+    Column("workload", "", "what ran"),
+    Column("mode", "", "train or infer"),
+    Column("before_ns", "ns", "median step time before"),
+    Column("after_ns", "ns", "median step time after"),
+    Column("speedup", "×", "before over after; above 1× is faster"),
+    Column(
+        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
+    ),
+    Column("published_speedup", "×", "speedup published for the change"),
+    Column("remark", "", "scope of the published number"),
+)
+
+
+def speedup_table(kind: Kind) -> Table:
+    """Return a row per change and workload, and the geometric mean of each change."""
+    found: list[dict[str, Any]] = []
+    for change, pairs in _changes(kind).items():
+        own = [_speedup_row(change, before, after) for before, after in pairs]
+        found += own
+        if len(own) > 1:
+            found.append(_mean_speedup(change, own))
+    return Table(
+        name="speedups",
+        title="Speedups of single changes",
+        definition=(
+            "Step times without a profiler. Sides are apart if the median steps of all runs of one are below "
+            f"all of the other, with {FEWEST} runs each or more: by chance in at most 3% of cases, unless "
+            "the machine drifts, as one side is measured after the other; `tracekit ab` alternates them."
+        ),
+        source=f"{suite_plan.TORCHBENCH}, Fig. 6",
+        columns=SPEEDUP_COLUMNS,
+        rows=tuple(found),
+    )
+
+
+def _changes(kind: Kind) -> dict[str, list[tuple[Row, Row | None]]]:
+    zeroed = [row for row in kind.part(ZERO_GRAD) if row.settings.zero_grad == "zero"]
+    return {
+        FOREACH: [(row, kind.like(row, zero_grad="foreach")) for row in zeroed],
+        DROPPED: [(row, kind.like(row, zero_grad="default")) for row in zeroed],
+        SCALAR: list(_scalar(kind)),
+        KEPT: [(row, kind.like(row, offload="none")) for row in kind.part(OFFLOAD)],
+    }
+
+
+def _scalar(kind: Kind) -> Iterator[tuple[Row, Row | None]]:
+    """Return workloads with their fixed variants."""
+    for row in kind.eager():
+        after = kind.like(row, workload=f"{row.settings.workload}{FIXED}")
+        if after is not None:
+            yield row, after
+
+
+def _speedup_row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "change": change,
+        "workload": before.settings.workload,
+        "mode": before.settings.mode,
+        "before_ns": before.step_ns,
+        "after_ns": after.step_ns if after else None,
+        "speedup": ratio(before.step_ns, after.step_ns) if after else None,
+        "apart": apart(before, after) if after else None,
+        "published_speedup": _PUBLISHED_SPEEDUP.get(change),
+        "remark": _SAID.get(change),
+    }
+    missing = why(before) if before.step_ns is None else why(after)
+    reasons = {
+        "before_ns": why(before),
+        "after_ns": why(after),
+        "speedup": missing,
+        "apart": FEW if before.n and after and after.n else missing,
+        **_unpublished(),
+    }
+    return filled(known, SPEEDUP_COLUMNS, reasons)
+
+
+def _mean_speedup(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "change": change,
+        "workload": GEOMEAN,
+        "speedup": geomean(r["speedup"] for r in own),
+    }
+    known |= {"mode": ", ".join(dict.fromkeys(row["mode"] for row in own))}
+    known |= {"published_speedup": _PUBLISHED_SPEEDUP.get(change), "remark": _SAID.get(change)}
+    reasons = {
+        "before_ns": RATIOS,
+        "after_ns": RATIOS,
+        "apart": RATIOS,
+        **_unpublished(),
+    }
+    return filled(known, SPEEDUP_COLUMNS, {**reasons, "speedup": "not measured"})
+
+
+def _unpublished() -> dict[str, str]:
+    return {"published_speedup": "none: not published", "remark": "none: not published"}
+
+
+SHARES = ("active_share", "movement_share", "idle_share")
+WORKLOAD_COLUMNS = (
+    Column("workload", "", "what ran"),
+    Column("domain", "", "application domain"),
+    Column("mode", "", "train or infer"),
+    Column("batch_size", "", "samples per step"),
+    Column("resolution", "", "resolution, as defined by the workload"),
+    Column("active_share", "share", "share with a kernel running"),
+    Column("movement_share", "share", "share with a copy but no kernel running"),
+    Column("idle_share", "share", "share with nothing running"),
+    Column("step_ns", "ns", "median step time without a profiler"),
+    Column("samples_per_second", "count", "batch size over step time"),
+    Column("run_id", "id", "run with the median step time"),
+)
+
+
+def workload_table(kind: Kind) -> Table:
+    """Return a row per workload and mode."""
+    found = []
+    for row in kind.eager():
+        known = {**row.flat(), "domain": kind.domains[row.settings.workload]}
+        reasons = dict.fromkeys((one.name for one in WORKLOAD_COLUMNS), why(row))
+        reasons |= dict.fromkeys(SHARES, why(row, device=True))
+        found.append(filled(known, WORKLOAD_COLUMNS, reasons))
+    return Table(
+        name="workloads",
+        title="Active, movement and idle time by workload",
+        definition="Shares of the profiled steps on the busiest device; they sum to 1. Eager mode.",
+        source=f"{suite_plan.TORCHBENCH}, Fig. 1 and 2",
+        columns=WORKLOAD_COLUMNS,
+        rows=tuple(found),
+    )
+
+
+DOMAIN_COLUMNS = (
+    Column("domain", "", "domain of the workloads"),
+    Column("mode", "", "train or infer"),
+    Column("workloads", "count", "workloads with a recorded device, or all if there are none"),
+    Column("active_share", "share", "mean share with a kernel running"),
+    Column("published_active", "share", "same for TorchBench's models, on an A100"),
+    Column("movement_share", "share", "mean share with a copy but no kernel running"),
+    Column("published_movement", "share", "same for TorchBench's models"),
+    Column("idle_share", "share", "mean share with nothing running"),
+    Column("published_idle", "share", "same for TorchBench's models"),
+)
+_PUBLISHED = tuple(one.name for one in DOMAIN_COLUMNS if one.name.startswith("published"))
+
+
+def domain_table(kind: Kind) -> Table:
+    """Return a row per domain and mode, and one over all workloads."""
+    eager = [row for row in kind.eager() if not row.settings.workload.endswith(FIXED)]
+    domains = list(dict.fromkeys(kind.domains[row.settings.workload] for row in eager))
+    found = []
+    for mode in MODES:
+        own = [row for row in eager if row.settings.mode == mode]
+        for domain in domains:
+            of = [row for row in own if kind.domains[row.settings.workload] == domain]
+            found.append(_row(domain, mode, of))
+        found.append(_row(OVERALL, mode, own))
+    return Table(
+        name="domains",
+        title="Active, movement and idle time by domain",
+        definition=(
+            "Mean over the workloads of the shares of the profiled steps, excluding fixed variants. Batch "
+            "sizes are those of the suite's size; TorchBench doubled the batch size of inference to the best "
+            "GPU utilization."
+        ),
+        source=f"{suite_plan.TORCHBENCH}, Table 2",
+        columns=DOMAIN_COLUMNS,
+        rows=tuple(found),
+    )
+
+
+def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
+    seen = [row for row in own if row.active_share is not None]
+    known: dict[str, Any] = {"domain": domain, "mode": mode, "workloads": len(seen or own)}
+    known |= {name: mean(getattr(row, name) for row in seen) for name in SHARES}
+    shares = suite_plan.PUBLISHED_DOMAINS.get((domain, mode))
+    if shares:
+        values = (shares.active, shares.movement, shares.idle)
+        known |= dict(zip(_PUBLISHED, values, strict=True))
+    elif domain == OVERALL:
+        known["published_active"] = suite_plan.OVERALL_ACTIVE[mode]
+    said = "none: not published" if domain == OVERALL else "not in the study"
+    reasons = dict.fromkeys(_PUBLISHED, said)
+    reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no such mode")
+    return filled(known, DOMAIN_COLUMNS, reasons)

@@ -1,0 +1,293 @@
+"""Data model of sweeps: settings, cells, plan and records.
+
+Source: TorchBench (Hao et al., 2023), which doubles the batch of an inference to the
+best use of the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+SWEEP, SUITE = "sweep", "suite"
+
+
+class Outcome(StrEnum):
+    """Outcome of the measurement of a cell."""
+
+    OK = "ok"
+    OUT_OF_MEMORY = "out of memory"
+    FAILED = "failed"
+    IMPOSSIBLE = "impossible"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a cell; None for threads is torch's default.
+
+    Attributes:
+        size: Name in the workload's `sizes`, or `default`.
+        dataset_shape: Data set whose channels and classes an image workload uses; `none` for its own.
+        offload: What is offloaded to host memory between uses.
+        backend: Backend at level `compile`; None at other levels.
+    """
+
+    workload: str
+    mode: str = "train"
+    level: str = "eager"
+    dtype: str = "float32"
+    threads: int | None = None
+    pin_memory: bool = False
+    zero_grad: str = "default"
+    resolution: int
+    batch_size: int
+    device: str = "auto"
+    size: str = DEFAULT_SIZE
+    dataset_shape: str = OWN_SHAPE
+    offload: str = "none"
+    backend: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Identifier of the settings.
+
+        Example:
+            >>> Settings(workload="w", resolution=8, batch_size=1).key
+            'e8f448f2ad209ee7'
+        """
+        return _key(self)
+
+    @property
+    def line(self) -> tuple[Any, ...]:
+        """All settings but batch size and resolution, which vary within a series."""
+        return tuple(
+            value for name, value in asdict(self).items() if name not in {"resolution", "batch_size"}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A point of a sweep; `part` is the part of a suite it belongs to."""
+
+    settings: Settings
+    part: str = ""
+
+    @property
+    def key(self) -> str:
+        """Key of its records; cells of several parts with the same settings are measured once."""
+        return self.settings.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Plan of a sweep.
+
+    Attributes:
+        name: Name, part of the id.
+        kind: `sweep` or `suite`.
+        cells: Cells in the order of measurement; in a search, the first of each series.
+        repeats: Measurements per cell, each in a new process.
+        search: Whether to search the best throughput from each cell by doubling the batch size.
+        most: Largest batch size of a search.
+        size: Size of a suite.
+        profile: Whether to profile the steps.
+    """
+
+    name: str
+    kind: str = SWEEP
+    cells: tuple[Cell, ...]
+    repeats: int = 1
+    steps: int = 5
+    warmup: int = 2
+    seed: int = 0
+    collector: str = "auto"
+    search: bool = False
+    most: int = 1 << 20
+    size: str = ""
+    profile: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """Values of a run; None if not measured.
+
+    Attributes:
+        run_id: The run in the store.
+        device: `cpu` or `cuda`.
+        threads: Intra-op threads.
+        step_ns: Unprofiled step times.
+        host_peak_bytes: Peak resident memory of the process.
+        allocated_peak_bytes: Peak allocated memory of torch's allocator, of the device with most.
+        reserved_peak_bytes: Peak reserved memory of torch's allocator.
+        used_peak_bytes: Peak memory in use on the device, by all processes, from NVML.
+        utilization: Mean of NVML's GPU utilization, 0 to 1.
+        window_ns: Length of the profiled steps on the busiest device.
+        active_ns: Time in it with a kernel running.
+        movement_ns: Time in it with a copy but no kernel running.
+        idle_ns: Time in it with nothing running.
+        compile_ns: Compile time of torch, usually before the timed steps.
+        guards: Number of guards of compiled code.
+        graph_breaks: Frames with a graph break.
+    """
+
+    run_id: str
+    device: str
+    threads: int | None
+    step_ns: tuple[int, ...]
+    gpu: str | None = None
+    host_peak_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    used_peak_bytes: int | None = None
+    utilization: float | None = None
+    window_ns: int | None = None
+    active_ns: int | None = None
+    movement_ns: int | None = None
+    idle_ns: int | None = None
+    compile_ns: int | None = None
+    guards: int | None = None
+    graph_breaks: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Record of a measurement of a cell.
+
+    Attributes:
+        key: Key of the cell.
+        repeat: Number of the repeat, from 0.
+        reason: Why there are no values, in one line.
+        seconds: Duration of the measurement.
+    """
+
+    key: str
+    repeat: int
+    outcome: Outcome
+    reason: str = ""
+    values: Values | None = None
+    seconds: float = 0.0
+
+
+@lru_cache(maxsize=1 << 16)
+def _key(settings: Settings) -> str:
+    content = asdict(settings)
+    if settings.backend is None:  # keeps keys of settings without a backend compatible
+        del content["backend"]
+    return digest(content, 16)
+
+
+def digest(value: Any, length: int) -> str:
+    """Return a short hash of a JSON-serializable value.
+
+    Example:
+        >>> digest({"a": 1}, 8)
+        '015abd7f'
+    """
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:length]
+
+
+RISE = 0.05
+"""Smallest relative rise of throughput for which the search continues."""
+
+
+DOUBT = "; its fastest step did rise by that, so this may be noise: increase --steps and --repeat"
+"""Appended if the step times of the last batch size vary by more than the required rise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Result of a search.
+
+    Attributes:
+        best: Batch size with the highest throughput; None if none was measured.
+        samples_per_second: Throughput at that batch size.
+        why: Reason for the end of the search; empty until then.
+    """
+
+    best: int | None
+    samples_per_second: float | None
+    why: str
+
+
+def doubling(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Iterator[Cell]:
+    """Yield cells with doubled batch sizes; checks the result of each before the next."""
+    while not found(first, plan, done).why:
+        yield _at(first, tried(first, plan, done))
+
+
+def batches(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> list[Cell]:
+    """Return the cells of a search with complete measurements."""
+    return [_at(first, place) for place in range(tried(first, plan, done))]
+
+
+def found(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Found:
+    """Return the result of a search so far."""
+    rates: list[tuple[float, int]] = []
+    why = ""
+    for place in range(tried(first, plan, done)):
+        cell = _at(first, place)
+        batch, rate = cell.settings.batch_size, throughput(cell, plan, done)
+        if rate is None:
+            why = _ended(batch, done[cell.key, 0])
+            break
+        before = rates[-1][0] if rates else None
+        rates.append((rate, batch))
+        if why := _stop(batch, rate, before, plan):
+            noisy = before is not None and rate < before * (1 + RISE) <= _fastest(cell, plan, done)
+            why += DOUBT if noisy else ""
+            break
+    best = max(rates, default=None)
+    return Found(best=best[1] if best else None, samples_per_second=best[0] if best else None, why=why)
+
+
+def throughput(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float | None:
+    """Return samples per second: batch size over the median of the runs' median steps; None without runs."""
+    records = [done.get((cell.key, repeat)) for repeat in range(plan.repeats)]
+    steps = [median(one.values.step_ns) for one in records if one and one.values and one.values.step_ns]
+    return cell.settings.batch_size * 1e9 / median(steps) if steps else None
+
+
+def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float:
+    """Return samples per second of the shortest step of a batch size."""
+    records = (done.get((cell.key, repeat)) for repeat in range(plan.repeats))
+    steps = [step for one in records if one and one.values for step in one.values.step_ns]
+    return cell.settings.batch_size * 1e9 / min(steps)
+
+
+def _stop(batch: int, rate: float, before: float | None, plan: Plan) -> str:
+    if before is not None and rate < before * (1 + RISE):
+        change = f"{100 * (rate / before - 1):+.1f}%"
+        return f"throughput changed by {change} at batch size {batch}, below the required {100 * RISE:g}%"
+    return f"batch size {batch} is the largest allowed" if batch * 2 > plan.most else ""
+
+
+def _ended(batch: int, record: Record) -> str:
+    if record.outcome is Outcome.OUT_OF_MEMORY:
+        return f"batch size {batch} ran out of memory"
+    return f"batch size {batch} could not be measured: {record.reason}"
+
+
+def tried(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> int:
+    """Count the batch sizes with complete measurements."""
+    place = 0
+    while all((_at(first, place).key, repeat) in done for repeat in range(plan.repeats)):
+        place += 1
+    return place
+
+
+def _at(first: Cell, place: int) -> Cell:
+    batch = first.settings.batch_size << place
+    return replace(first, settings=replace(first.settings, batch_size=batch))

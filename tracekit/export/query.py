@@ -1,0 +1,408 @@
+"""What DuckDB says of a query, as one line: what is wrong, at which place, and what may have been meant.
+
+The kind of a statement is not enough: a common table expression may hold a COPY, and EXPLAIN may hold
+anything. So every node of the tree is looked at, and what is not known to read only is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import duckdb
+import psutil
+
+from tracekit.errors import TracekitError, UnusableInputError, clean
+from tracekit.export import views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from tracekit.runs.run import Run
+
+__all__ = ["Answer", "Limits", "Statement", "ask", "read"]
+
+
+_PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
+_MISSING = re.compile(r'column "?([^"]+?)"? not found|not have a column named "([^"]+)"', re.IGNORECASE)
+_DOTS = "..."
+_NEAREST = 3
+_EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
+_MEMORY = "ask for less, or give more with --memory"
+
+
+def told(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
+    r"""The error of a query for its author.
+
+    Args:
+        error: What DuckDB raised.
+        sql: The query.
+        columns: The columns of the tables that it reads.
+        before: Lines that DuckDB was given before the query.
+
+    Example:
+        >>> said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n'
+        >>> str(told(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
+        'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
+    """
+    text = str(error)
+    text = text.replace("Values list", "Table")  # what it calls a view
+    first = _KIND.sub("", text.strip().splitlines()[0] if text.strip() else "the query failed").rstrip("!.")
+    if "Out of Memory" in text:
+        return UnusableInputError(f"the query exceeds its memory limit: {clean(first)}", hint=_MEMORY)
+    return UnusableInputError(clean(first + _place(text, sql, before)), hint=_meant(text, columns))
+
+
+def _place(text: str, sql: str, before: int) -> str:
+    """Where it is, in words; the line that DuckDB quotes may be cut at its start."""
+    found = _PLACE.search(text)
+    if found is None:
+        return ""
+    number, quoted = int(found[1]) - before, found[2]
+    column = len(found[3]) - len(f"LINE {found[1]}: ")
+    lines = sql.split("\n")
+    if quoted.startswith(_DOTS) and 0 < number <= len(lines):
+        start = lines[number - 1].find(quoted.removeprefix(_DOTS).removesuffix(_DOTS))
+        column += start - len(_DOTS) if start >= 0 else 0
+    return f" (line {number}, column {column + 1})" if number > 0 else ""
+
+
+def _meant(text: str, columns: Sequence[str]) -> str:
+    missing = _MISSING.search(text)
+    if missing is None:
+        return _EXAMPLES if "syntax error" in text else ""
+    near = get_close_matches((missing[1] or missing[2]).lower(), columns, n=_NEAREST, cutoff=0.5)
+    if near:
+        return f"did you mean {', '.join(near)}?"
+    return f"columns: {', '.join(columns)}" if columns else "`tracekit query --tables` lists them"
+
+
+_NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
+_FUNCTIONS: Final = {"generate_series", "range", "repeat", "repeat_row", "unnest"}
+"""Functions that may stand where a table does; others read files, settings, or start other queries."""
+_SCHEMAS: Final = ("", "main")
+_EXPLAIN = re.compile(r"\s*explain\b(\s+analyze\b)?", re.IGNORECASE)
+_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
+ONLY = "a query only reads: one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement that may be run.
+
+    Attributes:
+        sql: What to select, without the words that ask for its plan.
+        explain: The words that ask for its plan; empty where the rows are asked for.
+        tables: Names of the tables it reads, in lower case.
+    """
+
+    sql: str
+    explain: str
+    tables: frozenset[str]
+
+
+def read(sql: str, known: Collection[str]) -> Statement:
+    """The statement of a text.
+
+    Args:
+        sql: What the user wrote.
+        known: Names of all tables there are.
+
+    Raises:
+        UnusableInputError: It is not a statement, more than one, does not only read, or reads something else.
+
+    Example:
+        >>> sorted(read("SELECT * FROM steps JOIN counters USING (rank)", ["counters", "steps"]).tables)
+        ['counters', 'steps']
+    """
+    explain = _EXPLAIN.match(sql)
+    rest = _blank(explain[0]) + sql[explain.end() :] if explain else sql
+    rest, tree = _parsed(rest)
+    nodes = list(_nodes(tree))
+    for node in nodes:
+        _refuse(node)
+    words = " ".join(explain[0].split()).upper() if explain else ""
+    return Statement(sql=rest, explain=words, tables=_tables(nodes, known))
+
+
+def _blank(text: str) -> str:
+    """As many spaces, so that what comes after keeps its place."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
+    """The one statement of a text, without what ends it, and its syntax tree."""
+    with duckdb.connect(":memory:") as database:
+        try:
+            statements = database.extract_statements(sql)
+            found = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+        except duckdb.Error as error:
+            raise told(error, sql, []) from error
+    if len(statements) != 1:
+        raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
+    tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
+    if tree.get("error", True):
+        word = _WORD.match(sql)
+        raise UnusableInputError(
+            f"{word[1].upper() if word else 'this'} is not allowed in a query", hint=ONLY
+        )
+    return _without_ends(sql), tree
+
+
+def _without_ends(sql: str) -> str:
+    """One statement without semicolons, each of which gives way to a space."""
+    text = sql.encode()  # places are counted in bytes
+    for place, _ in duckdb.tokenize(sql):
+        if text[place : place + 1] == b";":
+            text = text[:place] + b" " + text[place + 1 :]
+    return text.decode()
+
+
+def _nodes(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a tree."""
+    if isinstance(part, dict):
+        yield part
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from _nodes(each)
+
+
+def _refuse(node: dict[str, Any]) -> None:
+    kind = node.get("type")
+    if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
+        word = kind.removesuffix("_NODE").removesuffix("_QUERY")
+        raise UnusableInputError(f"{word} is not allowed in a query", hint=ONLY)
+    if kind == "TABLE_FUNCTION" and (name := _function(node)) not in _FUNCTIONS:
+        raise UnusableInputError(
+            f"{name}() is not allowed: a query can read only the tables of runs",
+            hint="list them with `tracekit query --tables`",
+        )
+    if kind == "VALUE_PARAMETER":
+        raise UnusableInputError("the query has a parameter (? or $)", hint="replace it with a value")
+
+
+def _function(node: dict[str, Any]) -> str:
+    return str(node["function"]["function_name"]).lower()
+
+
+def _tables(nodes: list[dict[str, Any]], known: Collection[str]) -> frozenset[str]:
+    """The tables that are read, by name; all there are where the query asks for a list of them."""
+    own = {str(one["key"]).lower() for node in nodes for one in node.get("cte_map", {}).get("map", [])}
+    found: set[str] = set()
+    for node in nodes:
+        if node.get("type") == "SHOW_REF" and not node.get("query"):
+            found.update(known)
+        if node.get("type") == "BASE_TABLE":
+            name = str(node["table_name"]).lower()
+            if name in known:
+                found.add(name)
+            if name not in own and (name not in known or node.get("schema_name", "") not in _SCHEMAS):
+                raise _no_table(node, known)
+    return frozenset(found)
+
+
+def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputError:
+    name = ".".join(str(node[key]) for key in ("catalog_name", "schema_name", "table_name") if node.get(key))
+    near = get_close_matches(str(node["table_name"]).lower(), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UnusableInputError(
+        f"unknown table {name!r}", hint=f"{hint}tables: {', '.join(known)} (`tracekit query --tables`)"
+    )
+
+
+if TYPE_CHECKING:
+    T = TypeVar("T")
+
+_MOST_BYTES = 4 << 30
+_MOST_THREADS = 8
+_AGAIN_S = 0.05
+_LOOK_S = 1.0
+_CLOSED = (
+    "SET enable_external_access = false",
+    "SET python_enable_replacements = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET lock_configuration = true",
+)
+"""Nothing but the files of the views is read, no extension is loaded, and none of that is turned on again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a query may take.
+
+    Attributes:
+        memory_bytes: Bytes beyond which it spills to disk; None for half of the machine's, 4 GiB at most.
+        seconds: How long it may take; 0 for as long as it needs.
+    """
+
+    memory_bytes: int | None = None
+    seconds: float = 0
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of a result: its name and its SQL type."""
+
+    name: str
+    type: str
+
+
+class Answer:
+    """The rows of a query, which are made as they are fetched.
+
+    Attributes:
+        headings: Its columns.
+    """
+
+    def __init__(self, session: Session, statement: Statement, limit: int) -> None:
+        self._session, self._sql = session, statement.sql
+        rows = _inside("*", statement.sql) + (f" LIMIT {limit + 1}" if limit else "")
+        asked = f"{statement.explain}\n{statement.sql}" if statement.explain else rows
+        session.run(lambda database: database.execute(asked))
+        described = session.run(lambda database: database.description)
+        self.headings = [Heading(one[0], str(one[1])) for one in described or []]
+
+    def fetch(self, count: int) -> list[tuple[Any, ...]]:
+        """The next rows, so many at most; none when all were given."""
+        return self._session.run(lambda database: database.fetchmany(count))
+
+    def count(self) -> int:
+        """How many rows the query has, asked of the database anew; what was not fetched is lost."""
+        counted = _inside("count(*)", self._sql)
+        found = self._session.run(lambda database: database.execute(counted).fetchone())
+        return int(found[0]) if found else 0
+
+
+def _inside(what: str, sql: str) -> str:
+    """The statement as a table; lines of their own, as it may end in a comment."""
+    return f"SELECT {what} FROM (\n{sql}\n)"  # noqa: S608 - it was read, and is the user's own
+
+
+class Session:
+    """A database whose work can be stopped: it is done beside the thread that waits for it."""
+
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        pool: ThreadPoolExecutor,
+        statement: Statement,
+        limits: Limits,
+    ) -> None:
+        self._database, self._pool, self._seconds = database, pool, limits.seconds
+        self._ends = time.monotonic() + limits.seconds
+        self._sql = statement.sql
+        self._columns = [column.name for name in statement.tables for column in views.KNOWN[name].columns]
+
+    def check(self) -> None:
+        """Find what is wrong with the statement, by its own lines and columns."""
+        with self._telling():
+            self._database.execute(f"EXPLAIN\n{self._sql}").fetchall()
+
+    def run(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """What some work on the database gives.
+
+        Raises:
+            UnusableInputError: It failed, or took too long.
+        """
+        with self._telling():
+            done = self._pool.submit(work, self._database)
+            while wait([done], self._patience()).not_done:
+                if self._seconds and time.monotonic() >= self._ends:
+                    raise UnusableInputError(
+                        f"the query took longer than {self._seconds:g} s",
+                        hint="simplify the query, or increase --timeout",
+                    )
+            return done.result()
+
+    def _patience(self) -> float:
+        """Seconds to wait before looking up: an interrupt just before a wait is heard only after it."""
+        return min(_LOOK_S, max(self._ends - time.monotonic(), 0)) if self._seconds else _LOOK_S
+
+    def stop(self) -> None:
+        """End whatever is being done; an interrupt may have come at any moment, so nobody knows what."""
+        idle = self._pool.submit(int)
+        while wait([idle], _AGAIN_S).not_done:  # a query that had not begun does not hear it
+            self._database.interrupt()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            raise told(error, self._sql, self._columns, before=1) from error
+
+
+@contextmanager
+def ask(
+    statement: Statement,
+    runs: Sequence[Run],
+    *,
+    store: Sequence[Run] = (),
+    labelled: bool = False,
+    limit: int = 0,
+    limits: Limits | None = None,
+) -> Iterator[Answer]:
+    """Run a statement and give its answer, which ends with the block.
+
+    Args:
+        statement: From `read`.
+        runs: Whose tables it reads, one after the other.
+        store: The runs that the table `runs` lists.
+        labelled: Whether each row begins with its run's id.
+        limit: One row more than this at most is made; 0 for all.
+        limits: What it may take.
+
+    Raises:
+        UnusableInputError: It names what there is not, or took too much memory or time.
+
+    Example:
+        >>> from tracekit.export.query import ask, read
+        >>> with ask(read("SELECT 2 * 4611686018427387903 AS big", []), []) as answer:
+        ...     answer.fetch(1)
+        [(9223372036854775806,)]
+    """
+    allowed = limits or Limits()
+    with (
+        tempfile.TemporaryDirectory(prefix="tracekit-query-") as spill,
+        duckdb.connect(":memory:", config=_settings(allowed, spill)) as database,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        if views.RUNS.name in statement.tables:
+            views.of_store(database, store)
+        named = sorted(statement.tables - {views.RUNS.name})
+        _close(database, views.of_runs(database, runs, named, labelled=labelled))
+        session = Session(database, pool, statement, allowed)
+        try:
+            session.check()
+            yield Answer(session, statement, limit)
+        finally:
+            session.stop()
+
+
+def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float | list[str]]:
+    memory = limits.memory_bytes or min(psutil.virtual_memory().total // 2, _MOST_BYTES)
+    return {
+        "memory_limit": f"{memory}B",
+        "threads": min(len(os.sched_getaffinity(0)), _MOST_THREADS),
+        "temp_directory": spill,
+    }
+
+
+def _close(database: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Shut everything but the files, for good."""
+    database.execute("SET allowed_paths = ?", [[str(file) for file in files]])
+    for setting in _CLOSED:
+        database.execute(setting)

@@ -1,0 +1,208 @@
+"""The tables of runs as views of a database: Parquet is read where a query needs it, and only those files."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from decimal import Decimal
+from pathlib import Path
+from statistics import median_low
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit.errors import clean
+from tracekit.render.cells import MISSING
+from tracekit.schema import TABLES, C, Column, Table, ValueType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import duckdb
+
+    from tracekit.runs.run import Run
+
+
+RUN_ID: Final = "run_id"
+_GLOB = set("*?[")
+_TYPES = {ValueType.INT32: "INTEGER", ValueType.INT64: "BIGINT", ValueType.FLOAT64: "DOUBLE"}
+_STRING, _INT64, _BOOL = ValueType.STRING, ValueType.INT64, ValueType.BOOL
+RUNS: Final = Table(
+    "runs",
+    "one run of the store",
+    (
+        Column(RUN_ID, _STRING, "identifies the run"),
+        Column("created_at", _STRING, "when it was recorded, UTC"),
+        Column("label", _STRING, "name given by the user", nullable=True),
+        Column("workload", _STRING, "what ran", nullable=True),
+        Column("mode", _STRING, "train or infer", nullable=True),
+        Column("level", _STRING, "how it ran: eager, compile, torchscript or libtorch", nullable=True),
+        Column("machine", _STRING, "where it ran: cpu or cuda", nullable=True),
+        Column("batch_size", _INT64, "samples of a step", nullable=True),
+        Column("collector", _STRING, "what recorded it"),
+        Column("git_sha", _STRING, "commit", nullable=True),
+        Column("git_branch", _STRING, "branch", nullable=True),
+        Column("git_dirty", _BOOL, "whether there were uncommitted changes", nullable=True),
+        Column("t0_unix_ns", _INT64, "the zero of the run's times, ns since the Unix epoch"),
+        Column("unprofiled_step_ns", _INT64, "lower median step without a profiler, ns", nullable=True),
+        Column("rows", _INT64, "rows of all tables"),
+        Column("stored_bytes", _INT64, "size of its Parquet files, bytes"),
+    ),
+)
+"""The store's runs as a table."""
+KNOWN: Final = {**TABLES, RUNS.name: RUNS}
+"""Every table a query can read."""
+
+
+def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
+    """Make the table of the store's runs."""
+    schema = pa.schema([column.field for column in RUNS.columns])
+    database.register(RUNS.name, pa.Table.from_pylist([_facts(run) for run in runs], schema=schema))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    meta = run.meta
+    about, tables = meta.workload or {}, meta.tables.values()
+    return {
+        RUN_ID: meta.run_id,
+        "created_at": meta.created_at,
+        "label": meta.label,
+        **{to: _text(about.get(key)) for key, to in _ABOUT.items()},
+        "batch_size": about.get("batch_size") if isinstance(about.get("batch_size"), int) else None,
+        "collector": meta.collector.name,
+        "git_sha": meta.git.sha if meta.git else None,
+        "git_branch": meta.git.branch if meta.git else None,
+        "git_dirty": meta.git.dirty if meta.git else None,
+        "t0_unix_ns": meta.t0_unix_ns,
+        "unprofiled_step_ns": median_low(meta.timings.step_ns) if meta.timings else None,
+        "rows": sum(table.rows for table in tables),
+        "stored_bytes": sum(table.bytes for table in tables),
+    }
+
+
+_ABOUT = {"name": "workload", "mode": "mode", "level": "level", "device": "machine"}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def of_runs(
+    database: duckdb.DuckDBPyConnection, runs: Sequence[Run], names: Iterable[str], *, labelled: bool
+) -> list[Path]:
+    """Make a view of each table, over all runs.
+
+    Args:
+        database: Where.
+        runs: The runs.
+        names: The tables.
+        labelled: Whether each row begins with the id of its run.
+
+    Returns:
+        The files that the views read; all others may be closed to the database.
+    """
+    files: list[Path] = []
+    for name in names:
+        parts = []
+        for number, run in enumerate(runs):
+            source, read = _source(database, run, TABLES[name], f"{name} of run {number}")
+            files += read
+            label = f"{_literal(run.id)} AS {RUN_ID}, " if labelled else ""
+            parts.append(f"SELECT {label}{source}")
+        union = " UNION ALL ".join(parts)
+        database.execute(f"CREATE VIEW {name} AS {union}")
+    return files
+
+
+def _source(
+    database: duckdb.DuckDBPyConnection, run: Run, table: Table, handle: str
+) -> tuple[str, list[Path]]:
+    """What selects a run's table, from its columns on, and the files that it reads."""
+    if not run.rows(table.name):
+        empty = ", ".join(f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}" for one in table.columns)
+        return f"{empty} WHERE false", []
+    dataset = run.dataset(table.name)
+    files = [Path(file).resolve() for file in dataset.files]
+    if not isinstance(run.path, Path) or any(_GLOB & set(str(file)) for file in files):
+        database.register(handle, dataset)  # DuckDB takes such names for patterns
+        return f'{", ".join(one.name for one in table.columns)} FROM "{handle}"', []
+    stored = set(pq.read_schema(files[0]).names)
+    columns = [
+        one.name if one.name in stored else f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}"
+        for one in table.columns
+    ]
+    listed = ", ".join(_literal(str(file)) for file in files)
+    return f"{', '.join(columns)} FROM read_parquet([{listed}])", files
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it.
+
+    Example:
+        >>> plain(2**62), plain(Decimal("1.10")), plain(float("nan")), plain(b"a"), plain([1, None])
+        (4611686018427387904, 1.1, None, '61', [1, None])
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    return _as_text(value)
+
+
+def _decimal(value: Decimal) -> int | float | str:
+    """The number, as text where a float would change it."""
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else str(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)
+
+
+def cell(value: Any) -> str:
+    r"""A value for people: integers whole, other numbers to six digits, what is missing a dash.
+
+    Example:
+        >>> [cell(one) for one in (1234567, 0.1234567, 12345678.9, None, True, "a\x1b", {"a": 1})]
+        ['1234567', '0.123457', '12345678.9', '–', 'true', 'a\\x1b', '{"a": 1}']
+    """
+    told = plain(value)
+    if told is None:
+        return MISSING if value is None else str(value)
+    if isinstance(told, float):
+        return f"{told:.6g}" if abs(told) < 1e6 else f"{told:.1f}"
+    if isinstance(told, str):
+        return clean(told)
+    return str(told) if type(told) is int else json.dumps(told)
+
+
+_UNITS: Final = {"ns": "ns", "bytes": "bytes", "pct": "%"}
+_BYTES: Final = {C.TOTAL_ALLOCATED, C.TOTAL_RESERVED}
+"""Columns of bytes whose names do not say so."""
+
+
+def unit(name: str) -> str:
+    """The unit of what goes by a name; empty where it tells none.
+
+    Example:
+        >>> unit("sum_ns"), unit("bytes"), unit("name"), unit("sum(dur_ns)")
+        ('ns', 'bytes', '', 'ns')
+    """
+    return "bytes" if name in _BYTES else _UNITS.get(name.rstrip(")").rpartition("_")[2], "")

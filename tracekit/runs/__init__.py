@@ -1,0 +1,1 @@
+"""Stored runs: metadata, tables, store and what is done with it."""

@@ -1,0 +1,313 @@
+"""`run.json`: what is known about a run beside its tables.
+
+No environment variables, host names or user names are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from tracekit import errors
+from tracekit.errors import UnusableInputError
+from tracekit.schema import SCHEMA_VERSION
+from tracekit.workloads.options import WorkloadOptions, declared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tracekit.storage import Place
+
+
+FILE_NAME = "run.json"
+MOST_BYTES = 64 << 20
+"""Bytes of a `run.json`: listing runs reads every one whole; thousands of steps take 1 MB."""
+_UNREADABLE = (ValueError, RecursionError)  # those of msgspec and of bad UTF-8 are ValueErrors
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a run id looks like; it is the name of a folder, and never leads out of the one it is in."""
+UNPROFILED = {"profile": False}
+"""Option of the collector of a run that was timed and sampled only."""
+
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number that columns can hold; a file may say any, which is damage."""
+
+
+class Level(StrEnum):
+    """How much a diagnostic matters for trusting the run's numbers."""
+
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing the importer or collector noticed: repaired, dropped, missing."""
+
+    level: Level
+    code: str
+    message: str
+
+    def __post_init__(self) -> None:
+        """A message may quote names from a file, and is shown on terminals."""
+        object.__setattr__(self, "message", errors.exception_message(self.message))
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What recorded the run, its version and options."""
+
+    name: str
+    version: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Git:
+    """State of the repository the workload ran in.
+
+    Attributes:
+        submodules: Commit that was checked out in each submodule, and in theirs, by path.
+    """
+
+    sha: str
+    tree: str
+    branch: str | None
+    dirty: bool
+    diff_sha256: str | None
+    commit_time: str
+    submodules: dict[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Step times of the same configuration without a profiler, measured before the profile.
+
+    Attributes:
+        step_ns: Duration of each step, ns.
+        warmup_ns: Duration of each warm-up step before them, ns.
+        clock: `perf_counter` on the CPU, `cuda_event` on a device.
+    """
+
+    step_ns: list[Int64]
+    warmup_ns: list[Int64]
+    clock: str
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256.
+
+    Attributes:
+        footer: CRC-32 of the file's footer; None where a version before wrote it.
+    """
+
+    name: str
+    rows: Int64
+    bytes: Int64
+    sha256: str
+    footer: int | None = None
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order.
+
+    Attributes:
+        parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its
+            own digest then, and `sha256` is that of these digests, one a line. Other files are no part of it.
+        footers: CRC-32 of the footer of each file, by its name; none where a version before wrote them. Arrow
+            may end the program at a damaged footer, so these are compared before it sees one.
+    """
+
+    rows: Int64
+    bytes: Int64
+    sha256: str
+    parts: list[PartFile] = field(default_factory=list)
+    footers: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunMeta:
+    """The content of `run.json`.
+
+    Attributes:
+        t0_unix_ns: The zero of the run's times, ns since the Unix epoch.
+        fingerprint: Stable identifiers that decide comparability, by field name.
+    """
+
+    run_id: str
+    created_at: str
+    t0_unix_ns: Int64
+    collector: Collector
+    schema_version: int = SCHEMA_VERSION
+    label: str | None = None
+    workload: dict[str, Any] | None = None
+    command: list[str] = field(default_factory=list)
+    git: Git | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    timings: Timings | None = None
+    tables: dict[str, TableFile] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a profiler watched; without one there are step times and samples, and no intervals."""
+        return not UNPROFILED.items() <= self.collector.options.items()
+
+
+def read(directory: Place) -> RunMeta:
+    """Read a run's metadata.
+
+    Raises:
+        UnusableInputError: The file is absent, not a run's metadata, or of another schema version.
+    """
+    try:
+        content = _content(directory / FILE_NAME)
+    except (OSError, ValueError) as error:
+        raise _no_run(directory, error) from error
+    return decode(content, directory)
+
+
+def decode(content: bytes, directory: Place) -> RunMeta:
+    """The metadata that a run's file holds; raises what `read` does."""
+    try:
+        version = msgspec.json.decode(content, type=_Version).schema_version
+    except _UNREADABLE as error:
+        raise _no_run(directory, error) from error
+    if version != SCHEMA_VERSION:
+        hint = (
+            "upgrade tracekit"
+            if version > SCHEMA_VERSION
+            else "import the trace again with `tracekit import`"
+        )
+        raise UnusableInputError(
+            f"{directory} has schema version {version}, but this tracekit reads {SCHEMA_VERSION}", hint=hint
+        )
+    try:
+        found = msgspec.json.decode(content, type=RunMeta)
+    except _UNREADABLE as error:
+        raise _damaged(directory, str(error)) from error
+    if not RUN_ID.fullmatch(found.run_id):
+        raise _damaged(directory, f"run_id {found.run_id[:80]!r} is none")
+    return found
+
+
+def _damaged(directory: Place, why: str) -> UnusableInputError:
+    return UnusableInputError(
+        f"{directory / FILE_NAME} is damaged: {why}", hint="import or collect the run again"
+    )
+
+
+_UNSEALED = b',"seal":""}'
+_SEAL = re.compile(rb'"seal": "([0-9a-f]*)"(?=\n}\n\Z)')
+"""The last line of `run.json`: the SHA-256 of the file without it."""
+
+
+def _content(path: Place) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{FILE_NAME} has more than {MOST_BYTES >> 20} MiB")
+    return path.read_bytes()
+
+
+def _no_run(directory: Place, error: Exception) -> UnusableInputError:
+    return UnusableInputError(f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`")
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+def write(directory: Place, meta: RunMeta) -> None:
+    """Write a run's metadata as `encode` gives it."""
+    (directory / FILE_NAME).write_bytes(encode(meta))
+
+
+def encode(meta: RunMeta) -> bytes:
+    """The metadata as it is written: indented for people, with a seal by which a later change is found."""
+    text = msgspec.json.format(msgspec.json.encode(meta).removesuffix(b"}") + _UNSEALED, indent=2) + b"\n"
+    digest = hashlib.sha256(text).hexdigest().encode()
+    return _SEAL.sub(b'"seal": "' + digest + b'"', text)
+
+
+def is_as_sealed(data: bytes) -> bool | None:
+    """Whether a `run.json` is as it was written; None where it has no seal, as those of old."""
+    seal = _SEAL.search(data)
+    if seal is None:
+        return None
+    return hashlib.sha256(_SEAL.sub(b'"seal": ""', data)).hexdigest().encode() == seal[1]
+
+
+WORKLOAD_FIELDS = tuple(option.name for option in declared(WorkloadOptions) if option.compared)
+ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "cudnn", "driver", "cpu")
+PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
+
+
+def fingerprint(
+    workload: Mapping[str, Any], environment: Mapping[str, Any], options: Mapping[str, Any], *, collector: str
+) -> dict[str, Any]:
+    """Collect the stable fields of a run; one that is unknown is None, never absent.
+
+    Args:
+        workload: `workload` of `run.json`.
+        environment: `environment` of `run.json`.
+        options: Options the collector ran with.
+        collector: Its name.
+    """
+    used = environment.get("gpus", []) if workload.get("device") == "cuda" else []
+    gpu: Mapping[str, Any] = used[0] if used else {}
+    return {
+        "workload": workload.get("name"),
+        **{name: workload.get(name) for name in WORKLOAD_FIELDS},
+        **{name: environment.get(name) for name in ENVIRONMENT_FIELDS},
+        "gpu": gpu.get("name"),
+        "sm_count": gpu.get("sm_count"),
+        "compute_capability": gpu.get("compute_capability"),
+        "world_size": 1,
+        "collector": collector,
+        **{f"profiler_{name}": options.get(name) for name in PROFILER_FIELDS},
+    }
+
+
+FEW = 8
+"""So many diagnostics of one kind are said one by one."""
+EACH = "`tracekit show RUN --format csv` lists each"
+_SEPARATOR = ": "
+
+
+def together(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics in their order, those of one level and code as one where they are more than `FEW`.
+
+    Args:
+        diagnostics: A run's, whose messages begin with the trace that they are about, as in `a.json: cut`.
+
+    Example:
+        >>> from tracekit.runs.meta import Diagnostic, Level
+        >>> many = [Diagnostic(Level.WARN, "cut", f"{rank}.json: ends early") for rank in range(9)]
+        >>> [one.message for one in together(many)]
+        ['9 traces, 0.json to 8.json: ends early']
+        >>> len(together(many[:8]))
+        8
+    """
+    kinds: dict[tuple[str, str], list[Diagnostic]] = {}
+    for one in diagnostics:
+        kinds.setdefault((one.level, one.code), []).append(one)
+    return [said for kind in kinds.values() for said in (kind if len(kind) <= FEW else [_one(kind)])]
+
+
+def _one(kind: Sequence[Diagnostic]) -> Diagnostic:
+    first, last = kind[0], kind[-1]
+    about, separator, what = first.message.partition(_SEPARATOR)
+    if separator and all(one.message.partition(_SEPARATOR)[2] == what for one in kind):
+        until = last.message.partition(_SEPARATOR)[0]
+        message = f"{len(kind):,} traces, {about} to {until}{_SEPARATOR}{what}"
+    else:
+        message = f"{first.message}; and {len(kind) - 1:,} more of this kind: {EACH}"
+    return replace(first, message=message)

@@ -1,0 +1,68 @@
+"""Metrics for comparing runs, and their values in a stored run."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from tracekit.schema import C
+from tracekit.stats.comparison import Direction, Metric
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+STEP_TIME = "step_time"
+WALL = "wall"
+HOST_PEAK = "host_peak"
+DEVICE_PEAK = "device_peak"
+VALUE = "value"
+
+METRICS = {
+    STEP_TIME: Metric(STEP_TIME, "ns"),
+    WALL: Metric(WALL, "ns"),
+    HOST_PEAK: Metric(HOST_PEAK, "bytes"),
+    DEVICE_PEAK: Metric(DEVICE_PEAK, "bytes"),
+}
+"""Every metric by name; lower is better."""
+OF_RUNS = (STEP_TIME, HOST_PEAK, DEVICE_PEAK)
+"""Metrics of a stored run."""
+EXACT = frozenset({DEVICE_PEAK})
+"""Metrics that repeat to within a few allocator blocks, and need no statistics."""
+TOLERANCE_BYTES = float(1 << 20)
+_COUNTERS = {HOST_PEAK: "host_peak_bytes", DEVICE_PEAK: "device_peak_allocated_bytes"}
+
+
+def of_run(run: Run) -> dict[str, float]:
+    """Return the metrics of a stored run, without missing ones.
+
+    Args:
+        run: A run of any origin.
+
+    Returns:
+        `step_time`: median of its un-profiled step times, ns. `host_peak`: peak resident memory of its
+        process during them, bytes. `device_peak`: peak of the memory that torch's allocator handed out, of
+        the device with most, bytes.
+    """
+    found: dict[str, float] = {}
+    timings = run.meta.timings
+    if timings and timings.step_ns:
+        found[STEP_TIME] = float(statistics.median(timings.step_ns))
+    wanted = pc.field(C.METRIC).isin(list(_COUNTERS.values()))
+    counters = run.arrow("counters", columns=[C.METRIC, C.VALUE], where=wanted).to_pylist()
+    for name, counter in _COUNTERS.items():
+        values = [row[C.VALUE] for row in counters if row[C.METRIC] == counter]
+        if values:
+            found[name] = float(max(values))
+    return found
+
+
+def metric(name: str, *, unit: str = "count", direction: Direction = Direction.LOWER) -> Metric:
+    """Return a metric by name; unit and direction apply to a `value` that a program prints.
+
+    Example:
+        >>> metric("host_peak").unit, metric("value", unit="bytes").unit
+        ('bytes', 'bytes')
+    """
+    return METRICS.get(name) or Metric(name, unit, direction)

@@ -1,0 +1,244 @@
+"""Some ranks of a run, read alone: a run of several ranks has a part file of each in every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tracekit.errors import UnusableInputError
+from tracekit.runs.run import Run, busy
+from tracekit.runs.tables import sound
+from tracekit.schema import TABLES, C
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from tracekit.runs.run import Window
+    from tracekit.storage import Place
+
+
+Holders: TypeAlias = "Mapping[str, frozenset[int]]"
+"""The ranks that each file holds, by the file's name; the parts of one trace have one name in all tables."""
+PIECE_ROWS = 300_000
+"""Rows of the ranks that are read together: of fewer rows, opening files and starting over takes longer."""
+_RANKED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
+
+
+@dataclass(frozen=True)
+class RankView(Run):
+    """A run that has no other ranks than some of a run. Row ids and times stay those of the run.
+
+    Samples of `counters` have no rank: those of the ranks' own traces are there, and those taken beside them.
+
+    Attributes:
+        chosen: The ranks.
+        holders: What those of the run's files hold that have rows of these ranks.
+        strange: Names of the files that have none.
+    """
+
+    chosen: frozenset[int] = frozenset()
+    holders: Holders = field(default_factory=dict, repr=False)
+    strange: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def rows(self, name: str) -> int:
+        """Number of rows of a table; 0 when these ranks have none."""
+        if name not in self._counts:
+            with self.reading(name):
+                self._counts[name] = self._counted(name)
+        return self._counts[name]
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks, in order."""
+        return tuple(sorted(self.chosen))
+
+    def files(self, name: str) -> list[Place]:
+        """The files of a table that hold rows of these ranks."""
+        if name not in self._files:
+            self._files[name] = self._found(name)
+        return self._files[name]
+
+    def _found(self, name: str) -> list[Place]:
+        if name in _RANKED and super().in_parts(name):
+            return [file for file in super().files(name) if file.name in self.holders]
+        return [file for file in super().files(name) if file.name not in self.strange]
+
+    def in_parts(self, name: str) -> bool:
+        """Whether several files hold the rows."""
+        return super().in_parts(name) and len(self.files(name)) > 1
+
+    def arrow(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+        window: Window | None = None,
+    ) -> pa.Table:
+        """One table as Arrow; as `Run.arrow`."""
+        own = self._own(name)
+        if own is not None:
+            where = own if where is None else own & where
+        return super().arrow(name, columns=columns, where=where, window=window)
+
+    def _own(self, name: str) -> pc.Expression | None:
+        """What tells the rows of these ranks where their files hold others too."""
+        held = [self.holders.get(file.name, self.chosen) for file in self.files(name)]
+        if name not in _RANKED or all(ranks <= self.chosen for ranks in held):
+            return None
+        return pc.field(C.RANK).isin(sorted(self.chosen))
+
+    def _counted(self, name: str) -> int:
+        if not super().rows(name) or not self.files(name):
+            return 0
+        count: int = self._dataset(name).count_rows(filter=self._own(name))
+        return count
+
+    def _stored_rows(self, name: str) -> int | None:
+        return None
+
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        if name not in self._datasets:
+            self._datasets[name] = super()._dataset(name)
+        return self._datasets[name]
+
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to other processes: nothing that was read here."""
+        return {name: vars(self)[name] for name in ("path", "chosen", "holders", "strange")}
+
+    @cached_property
+    def _files(self) -> dict[str, list[Place]]:
+        return {}
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.FileSystemDataset]:
+        return {}
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        return {}
+
+
+def view(run: Run, ranks: Sequence[int]) -> RankView:
+    """Some ranks of a run.
+
+    Raises:
+        UnusableInputError: The run has no such rank.
+    """
+    unknown = sorted(set(ranks) - set(run.ranks))
+    if unknown:
+        raise UnusableInputError(
+            f"run {run.id} has no rank {unknown[0]}", hint=f"it has {listed(run.ranks) or 'no ranks'}"
+        )
+    chosen = frozenset(ranks)
+    held = {file: ranks for file, ranks in run.holders.items() if ranks & chosen}
+    one = RankView(run.path, chosen, held, frozenset(run.holders) - frozenset(held))
+    vars(one)["meta"] = run.meta
+    return one
+
+
+def pieces(run: Run, at_once: int | None = None, *, least: int = 1) -> list[Run]:
+    """The run in pieces that are small: ranks one by one, or several together where they have few rows.
+
+    Args:
+        run: The run; it is its only piece where its ranks do not lie in files of their own.
+        at_once: Rows of a piece, about; `PIECE_ROWS` by default.
+        least: Pieces to make of it at least, as far as there are ranks.
+    """
+    ranks = run.ranks
+    names = [name for name in _RANKED if run.rows(name)]
+    rows = sum(run.rows(name) for name in names)
+    room = PIECE_ROWS if at_once is None else at_once
+    count = min(len(ranks), max(least, -(-rows // max(1, room))))
+    if count < 2 or not any(len(run.files(name)) > 1 for name in names):
+        return [run]
+    ends = [place * len(ranks) // count for place in range(count + 1)]
+    return [view(run, ranks[low:high]) for low, high in pairwise(ends)]
+
+
+def holders(run: Run) -> Holders:
+    """Which ranks the files of a run hold; asks the statistics of each trace once.
+
+    Raises:
+        UnusableInputError: A file is missing or unreadable.
+    """
+    found: dict[str, frozenset[int]] = {}
+    for name in _RANKED:
+        if not run.rows(name):
+            continue
+        with run.reading(name):
+            for fragment in run.fragments(name):
+                file = fragment.path.rpartition("/")[2]
+                if file not in found:
+                    found[file] = _ranks_in(name, fragment)
+    return found
+
+
+def _ranks_in(name: str, fragment: ds.ParquetFileFragment) -> frozenset[int]:
+    ranges = [(group.statistics or {}).get(C.RANK) for group in fragment.row_groups]
+    if all(one and one["min"] == one["max"] for one in ranges):
+        return frozenset(int(one["min"]) for one in ranges if one)
+    column = sound(TABLES[name], fragment.to_table(columns=[C.RANK]))[C.RANK]
+    return frozenset(int(rank) for rank in pc.unique(column).to_pylist())
+
+
+def listed(ranks: Sequence[int], most: int = 8) -> str:
+    """Ranks in a few words, those that follow one another together.
+
+    Example:
+        >>> listed([0, 1, 2, 5]), listed([7])
+        ('ranks 0–2 and 5', 'rank 7')
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [str(one[0]) if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in runs]
+    if not words:
+        return ""
+    if len(words) > most:
+        words = [*words[:most], f"{sum(map(len, runs[most:]))} more"]
+    text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"rank{'s' * (len(ranks) > 1)} {text}"
+
+
+HOST_NS = "host_ns"
+END_NS = "end_ns"
+_KEYS = [C.RANK, C.STEP]
+
+
+def step_windows(run: Run) -> pd.DataFrame:
+    """Profiled steps in order: rank, step, start, host duration, and end of the window.
+
+    The window ends at the later of the step's end on the host and the end of the last device interval
+    launched in it, on any device of the rank.
+    """
+    import pandas as pd
+
+    return pd.concat([_windows(one) for one in pieces(run)], ignore_index=True)
+
+
+def _windows(run: Run) -> pd.DataFrame:
+    steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
+    launched = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS])
+    launched = launched[launched[C.STEP].notna()]
+    ends = launched.assign(**{END_NS: launched[C.START_NS] + launched[C.DUR_NS]})
+    last = ends.groupby(_KEYS, as_index=False)[END_NS].max()
+    last[C.STEP] = last[C.STEP].astype(np.int64)
+    last[END_NS] = last[END_NS].astype("Int64")  # a left merge makes plain integers floats
+    table = steps.merge(last, how="left", on=_KEYS)
+    host_end = table[C.START_NS] + table[C.DUR_NS]
+    table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)
+    table[END_NS] = np.maximum(table[END_NS], host_end)
+    return table.rename(columns={C.DUR_NS: HOST_NS}).sort_values(_KEYS, ignore_index=True)

@@ -1,0 +1,309 @@
+"""Commits of the recorded program and their runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.runs.meta import Git
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+_LOCAL = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+)
+"""Variables by which git, in a hook, tells its children which tree is meant."""
+_SAME_FOR_ALL = (
+    "--binary",
+    "--diff-algorithm=myers",
+    "--dst-prefix=b/",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-relative",
+    "--no-renames",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--submodule=diff",
+    "--unified=3",
+)
+"""Options of `git diff` that no configuration of a user changes the bytes of."""
+_OF_SUBMODULES = "--ignore-submodules=untracked"
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process without those that point git at a certain tree."""
+    return {name: value for name, value in os.environ.items() if name not in _LOCAL}
+
+
+def output(*arguments: str, cwd: Path | None = None) -> bytes | None:
+    """What git prints, run without refreshing the user's index; None where it fails or there is no git.
+
+    Args:
+        arguments: Of git.
+        cwd: The folder whose repository is meant; by default, that of this process, as a hook may set it.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 (a fixed program and arguments of our own)
+            ["git", "--no-optional-locks", *arguments],  # noqa: S607 (the user's git)
+            cwd=cwd,
+            env=environment() if cwd else None,
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout
+
+
+def line(*arguments: str, cwd: Path | None = None) -> str | None:
+    """The line that git prints; None where it prints nothing or fails."""
+    printed = output(*arguments, cwd=cwd)
+    return printed.decode(errors="replace").strip() or None if printed is not None else None
+
+
+def root(cwd: Path | None = None) -> Path | None:
+    """Top folder of the repository around `cwd`; None outside of one."""
+    top = line("rev-parse", "--show-toplevel", cwd=cwd)
+    return Path(top) if top else None
+
+
+def commit(revision: str, cwd: Path | None = None) -> str:
+    """Full sha of a revision.
+
+    Raises:
+        RunNotFoundError: The revision is unknown, or this is no repository.
+    """
+    sha = line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
+    if sha is None:
+        raise RunNotFoundError(
+            f"no git revision {revision!r}", hint="run this inside the repository, and check `git log`"
+        )
+    return sha
+
+
+def state(cwd: Path | None = None) -> Git | None:
+    """Commit, branch and uncommitted changes around `cwd`; None outside a repository with a commit.
+
+    Files that git does not track do not count as changes, as for `git describe --dirty`.
+    """
+    sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=cwd)
+    if sha is None:
+        return None
+    changes = output("status", "--porcelain", "--untracked-files=no", _OF_SUBMODULES, cwd=cwd)
+    difference = output("diff", "HEAD", *_SAME_FOR_ALL, _OF_SUBMODULES, cwd=cwd) or b""
+    top = root(cwd)
+    return Git(
+        sha=sha,
+        tree=line("rev-parse", "HEAD^{tree}", cwd=cwd) or "",
+        branch=line("symbolic-ref", "--quiet", "--short", "HEAD", cwd=cwd),
+        dirty=bool(changes),
+        diff_sha256=hashlib.sha256(difference).hexdigest() if changes else None,
+        commit_time=line("show", "-s", "--format=%cI", "HEAD", cwd=cwd) or "",
+        submodules=submodules(top) if top else {},
+    )
+
+
+def submodules(tree: Path) -> dict[str, str]:
+    """Commit that is checked out in each submodule of a tree and in theirs, by path."""
+    found = {}
+    for name in recorded_submodules(tree):
+        sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=tree / name) if _own(tree / name) else None
+        if sha:
+            found[name] = sha
+            found |= {f"{name}/{below}": one for below, one in submodules(tree / name).items()}
+    return found
+
+
+def recorded_submodules(tree: Path) -> dict[str, str]:
+    """Commit that the index of a tree wants of each of its own submodules, by path."""
+    if not (tree / ".gitmodules").is_file():
+        return {}
+    entries = (output("ls-files", "--stage", "-z", cwd=tree) or b"").split(b"\0")
+    links = [entry.split(b"\t", 1) for entry in entries if entry.startswith(b"160000 ")]
+    return {os.fsdecode(name): words.split()[1].decode() for words, name in links}
+
+
+def _own(folder: Path) -> bool:
+    """Whether a folder is a repository of its own; in one that is empty, git would answer for the outer."""
+    return (folder / ".git").exists()
+
+
+_FORM = "%H%x00%s%x00%an%x00%aI"
+"""No message holds a NUL, but one may hold any other character."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit.
+
+    Attributes:
+        sha: Full sha.
+        subject: First line of its message.
+        author: Name of its author.
+        author_date: When it was written, ISO 8601 with its time zone.
+    """
+
+    sha: str
+    subject: str
+    author: str
+    author_date: str
+
+
+def merge_base(one: str, other: str, *, cwd: Path | None = None) -> str:
+    """The newest commit that both revisions descend from.
+
+    Raises:
+        UnusableInputError: They have none, as in a clone without its history.
+    """
+    code, text = _ask("merge-base", one, other, cwd=cwd)
+    if code > 1:
+        lost = next((sha for sha in (one, other) if not _is_known(sha, cwd=cwd)), other)
+        raise UnusableInputError(
+            f"commit {lost[:12]} is not in this repository",
+            hint="run `git fetch --unshallow` in a shallow clone; after a rebase, record its runs again",
+        )
+    if code or not text:
+        raise UnusableInputError(
+            f"{one[:12]} and {other[:12]} have no common ancestor",
+            hint="if the clone is shallow, run `git fetch --unshallow`",
+        )
+    return text
+
+
+def _is_known(sha: str, *, cwd: Path | None) -> bool:
+    return _ask("cat-file", "-e", f"{sha}^{{commit}}", cwd=cwd)[0] == 0
+
+
+def is_shallow(*, cwd: Path | None = None) -> bool:
+    """Whether older commits were left out when the repository was cloned, as clones for CI do."""
+    return _ask("rev-parse", "--is-shallow-repository", cwd=cwd) == (0, "true")
+
+
+def is_ancestor(old: str, new: str, *, cwd: Path | None = None) -> bool:
+    """Whether the second commit descends from the first, or is it."""
+    return _ask("merge-base", "--is-ancestor", old, new, cwd=cwd)[0] == 0
+
+
+def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> list[tuple[str, int]]:
+    """Those of the commits that are ancestors of the head or it, with their distance, nearest first.
+
+    The distance is the number of commits that the head has and the ancestor has not.
+    """
+    lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
+    bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
+    reached = [sha for sha, *_ in lines if sha in bits]
+    behind = _ancestors(lines, {sha: bits[sha] for sha in reached})
+    return sorted(((sha, len(lines) - behind[sha]) for sha in reached), key=lambda one: one[1])
+
+
+def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:
+    """The number of ancestors of some commits, themselves included, in one pass over the history.
+
+    Args:
+        lines: Every commit and its parents, children first.
+        bits: The commits in question, each with a bit of its own.
+    """
+    below: dict[str, int] = dict(bits)  # which of them a commit is, or is an ancestor of
+    sizes: Counter[int] = Counter()
+    for sha, *parents in lines:
+        mask = below.pop(sha, 0)
+        if mask:
+            sizes[mask] += 1
+            for parent in parents:
+                below[parent] = below.get(parent, 0) | mask
+    return {sha: sum(n for mask, n in sizes.items() if mask & bit) for sha, bit in bits.items()}
+
+
+def between(
+    good: str, bad: str, *, paths: Sequence[str] = (), first_parent: bool = True, cwd: Path | None = None
+) -> tuple[Commit, ...]:
+    """The commits after `good` up to `bad`, oldest first.
+
+    Args:
+        good: Full sha of an ancestor.
+        bad: Full sha of the newest commit, which is listed in any case.
+        paths: Only commits that change one of these files or folders.
+        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
+        cwd: Folder inside the repository.
+
+    Raises:
+        UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
+    """
+    how = ["--first-parent"] if first_parent else ["--topo-order"]
+    if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
+        raise _nothing_between(good, bad, cwd)
+    how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
+    found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
+    return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
+
+
+def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+    one, other = good[:12], bad[:12]
+    if good == bad:
+        hint = "choose an older good commit: GOOD..BAD"
+        return UnusableInputError(f"both ends are {one}", hint=hint)
+    if is_ancestor(good, bad, cwd=cwd):
+        hint = "use the commit that merged it, or --all-parents"
+        return UnusableInputError(f"{one} is not an ancestor of {other} along first parents", hint=hint)
+    code, base = _ask("merge-base", good, bad, cwd=cwd)
+    if base == bad:
+        hint = f"the ends are reversed: use {other}..{one}"
+    elif base and not code:
+        hint = f"their branches diverged at {base[:12]}: use {base[:12]}..{other} if that commit is good"
+    else:
+        hint = (
+            "choose an older good commit of the same branch; in a shallow clone run `git fetch --unshallow`"
+        )
+    return UnusableInputError(f"{one} is not an ancestor of {other}", hint=hint)
+
+
+def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
+    """Subject, author and date of commits, in their order."""
+    if not shas:
+        return ()
+    how = ("--no-walk=unsorted", "--stdin", "-z", "--no-show-signature", "--encoding=UTF-8")
+    text = _text("log", *how, f"--format={_FORM}", cwd=cwd, given="\n".join(shas))
+    fields = text.removesuffix("\0").split("\0")
+    return tuple(Commit(*fields[at : at + 4]) for at in range(0, len(fields), 4))
+
+
+def _lines(*arguments: str, cwd: Path | None) -> list[str]:
+    return _text(*arguments, cwd=cwd).splitlines()
+
+
+def _text(*arguments: str, cwd: Path | None, given: str = "") -> str:
+    code, text = _ask(*arguments, cwd=cwd, given=given)
+    if code:
+        raise UnusableInputError(
+            f"`git {arguments[0]}` failed", hint="run this inside the repository, and check `git log`"
+        )
+    return text
+
+
+def _ask(*arguments: str, cwd: Path | None, given: str = "") -> tuple[int, str]:
+    """Exit code and output of git, which reads what it is given: a command line holds 2 MB at most."""
+    try:
+        done = subprocess.run(  # noqa: S603 (a fixed program; revisions are full shas)
+            ["git", *arguments],  # noqa: S607 (the user's git)
+            cwd=cwd or root(),
+            input=given.encode(),
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise UnusableInputError(f"git cannot be run: {error}", hint="install git") from error
+    return done.returncode, done.stdout.decode(errors="replace").strip()

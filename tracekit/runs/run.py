@@ -1,0 +1,293 @@
+"""Reading a window of time: which row groups can have rows in it, by their statistics, and which rows do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from tracekit import storage
+from tracekit.runs import meta as run_meta
+from tracekit.runs import tables
+from tracekit.schema import BUSY_KINDS, TABLES, C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    from tracekit.runs.meta import RunMeta
+    from tracekit.runs.rank_view import Holders
+    from tracekit.schema import Column
+    from tracekit.storage import Place
+
+
+Window: TypeAlias = tuple[int, int]
+"""From a time on, until before another, ns since the run's t0."""
+
+
+def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
+    """Rows of a table that have a part of the window: intervals that overlap it or start in it, and samples.
+
+    Example:
+        >>> from tracekit.schema import TABLES
+        >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
+        '((t_ns >= 5) and (t_ns < 9))'
+    """
+    import pyarrow.compute as pc
+
+    low, high = window
+    if C.T_NS in schema.names:
+        return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)
+    start = pc.field(C.START_NS)
+    return (start < high) & ((start >= low) | (pc.add(start, pc.field(C.DUR_NS)) > low))
+
+
+def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSystemDataset:
+    """The same files with only the row groups that can have rows in a window.
+
+    Statistics bound the starts and the durations of a row group; one without them is kept.
+    """
+    import pyarrow.dataset as ds
+
+    parts = list(_parts(dataset, window))
+    return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
+
+
+def _parts(dataset: ds.FileSystemDataset, window: Window) -> Iterator[ds.ParquetFileFragment]:
+    for file in dataset.get_fragments():
+        chosen = [group.id for group in file.row_groups if _may_overlap(group.statistics or {}, window)]
+        if chosen:
+            yield file.subset(row_group_ids=chosen)
+
+
+def _may_overlap(statistics: dict[str, Any], window: Window) -> bool:
+    low, high = window
+    key = C.T_NS if C.T_NS in statistics else C.START_NS
+    if key not in statistics or (key == C.START_NS and C.DUR_NS not in statistics):
+        return True
+    longest = 0 if key == C.T_NS else int(statistics[C.DUR_NS]["max"])
+    first, last = int(statistics[key]["min"]), int(statistics[key]["max"])
+    return first < high and last + longest >= low
+
+
+ENDING = ".parquet"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, on disk or on object storage; tables are read when asked for and never cached here.
+
+    Example:
+        >>> import tracekit
+        >>> run = tracekit.open("latest")  # doctest: +SKIP
+        >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
+    """
+
+    path: Place
+
+    @classmethod
+    def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
+        """A run whose metadata has been read already."""
+        run = cls(path)
+        vars(run).update(meta=meta, written_ns=written_ns)
+        return run
+
+    @cached_property
+    def meta(self) -> RunMeta:
+        """The content of `run.json`."""
+        return run_meta.read(self.path)
+
+    @cached_property
+    def written_ns(self) -> int:
+        """When `run.json` was written, ns since the epoch, which changes when the run does.
+
+        Raises:
+            OSError: It was deleted meanwhile.
+        """
+        return (self.path / run_meta.FILE_NAME).stat().st_mtime_ns
+
+    @property
+    def id(self) -> str:
+        """The run id."""
+        return self.meta.run_id
+
+    def rows(self, name: str) -> int:
+        """Number of rows of a table; 0 when the run does not have it."""
+        stored = self.meta.tables.get(name)
+        return stored.rows if stored else 0
+
+    def arrow(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+        window: Window | None = None,
+    ) -> pa.Table:
+        """One table as Arrow, rows sorted by start.
+
+        Args:
+            name: A table of `tracekit.schema.TABLES`.
+            columns: Only these columns, in this order; all of them by default.
+            where: Only rows that satisfy this expression; row groups that cannot match are not read.
+            window: Only rows that overlap this time or start in it, from its start until before its end, ns
+                since the run's t0; row groups without any are not read, in none of the parts.
+
+        Returns:
+            The rows; an empty table with the right columns when the run has none.
+
+        Raises:
+            UnusableInputError: The file is missing or unreadable, or its columns are not those of the schema.
+        """
+        schema = TABLES[name].arrow
+        wanted = list(columns) if columns is not None else schema.names
+        if not self.rows(name):
+            return schema.empty_table().select(wanted)
+        with self.reading(name):
+            dataset = self._dataset(name)
+            if window is not None:
+                inside = rows_in(schema, window)
+                dataset = row_groups_in(dataset, window)
+                where = inside if where is None else inside & where
+            table = tables.sound(TABLES[name], dataset.to_table(columns=wanted, filter=where))
+        return _by_start(table) if self.in_parts(name) else table
+
+    def table(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+        window: Window | None = None,
+    ) -> pd.DataFrame:
+        """One table as a DataFrame: exact integers (`Int64` where null is possible), text as categories.
+
+        Takes and raises what `arrow` does.
+        """
+        import pandas as pd
+        import pyarrow as pa
+
+        held = self.arrow(name, columns=columns, where=where, window=window)
+        specs = {column.name: column for column in TABLES[name].columns}
+        made: dict[str, object] = {}
+        rows = held.num_rows
+        for column in held.column_names:  # each is let go once it is converted
+            made[column] = _converted(held[column], specs[column])
+            held = held.drop_columns([column])
+            pa.default_memory_pool().release_unused()
+        return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
+
+    def reading(self, name: str) -> AbstractContextManager[None]:
+        """What is met while a table is read in it is told in one line; see `tracekit.runs.tables`."""
+        return tables.reading(name, self.id)
+
+    def dataset(self, name: str) -> ds.FileSystemDataset:
+        """The files of a table that has rows, for who reads them batch by batch; parts follow each other.
+
+        Raises:
+            UnusableInputError: A file is missing or unreadable, or its columns are not those of the schema.
+        """
+        with self.reading(name):
+            return self._dataset(name)
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that has rows, in order; none for a run without a profile.
+
+        Raises:
+            UnusableInputError: A file is missing or unreadable.
+        """
+        return tuple(sorted({rank for ranks in self.holders.values() for rank in ranks}))
+
+    @cached_property
+    def holders(self) -> Holders:
+        """Which ranks its files hold."""
+        from tracekit.runs import rank_view
+
+        return rank_view.holders(self)
+
+    def of_ranks(self, *ranks: int) -> Run:
+        """Some of its ranks as a run: what reads that reads no file of another rank.
+
+        Raises:
+            UnusableInputError: It has no such rank.
+
+        Example:
+            >>> import tracekit
+            >>> tracekit.open("latest").of_ranks(17).table("device_intervals")  # doctest: +SKIP
+        """
+        from tracekit.runs import rank_view
+
+        return rank_view.view(self, ranks)
+
+    def files(self, name: str) -> list[Place]:
+        """The Parquet files of a table, in order: one, or one for each part; none without rows.
+
+        Raises:
+            OSError: They are on object storage, which refuses.
+        """
+        stored = self.meta.tables.get(name)
+        if not stored or not stored.rows:
+            return []
+        if stored.parts:
+            return [self.path / name / part.name for part in stored.parts]
+        folder = self.path / name
+        parts = storage.inside(folder, f"*{ENDING}") if name in self._parted else []
+        return parts or [self.path / f"{name}{ENDING}"]
+
+    def in_parts(self, name: str) -> bool:
+        """Whether a table has a file for each part, which `arrow` puts in order."""
+        return name in self._parted
+
+    @cached_property
+    def _parted(self) -> set[str]:
+        told = {name for name, stored in self.meta.tables.items() if stored.parts}
+        return told or {one.name for one in storage.inside(self.path) if one.name in TABLES and one.is_dir()}
+
+    def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
+        """The files of a table as Arrow reads them."""
+        yield from self._dataset(name).get_fragments()
+
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        stored = self.meta.tables.get(name)
+        footers = stored.footers if stored else {}
+        return tables.opened(TABLES[name], self.files(name), self._stored_rows(name), footers)
+
+    def _stored_rows(self, name: str) -> int | None:
+        """How many rows the files have by what `run.json` says; None where it does not."""
+        return self.rows(name)
+
+
+def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
+    """The intervals that occupy a device: kernels, copies, memsets and opaque graphs."""
+    import pyarrow.compute as pc
+
+    kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
+    return run.table("device_intervals", columns=columns, where=kinds)
+
+
+def _by_start(table: pa.Table) -> pa.Table:
+    """Merge the sorted parts; asks only for what was selected, so without a start the order stays."""
+    for key in (C.START_NS, C.T_NS):
+        if key in table.column_names:
+            return table.sort_by(key)
+    return table
+
+
+def _converted(column: pa.ChunkedArray, spec: Column) -> object:
+    """One column as pandas has it: integers exact, with a mask only where null is possible."""
+    if spec.is_integer and not spec.nullable:
+        return column.to_numpy()
+    return column.to_pandas(types_mapper=_nullable_type)
+
+
+def _nullable_type(type_: pa.DataType) -> object:
+    import pandas as pd
+    import pyarrow as pa
+
+    return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get(type_)

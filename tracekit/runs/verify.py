@@ -1,0 +1,333 @@
+"""What is found of a run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracekit import storage
+from tracekit.errors import TracekitError
+from tracekit.runs import meta as run_meta
+from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tracekit.runs.meta import RunMeta, TableFile
+    from tracekit.runs.run import Run
+    from tracekit.schema import Table
+    from tracekit.storage import Place
+
+__all__ = ["Damage", "Kind", "Verdict", "verify"]
+
+
+class Kind(StrEnum):
+    """What is wrong; scripts may rely on the words."""
+
+    METADATA = "metadata"
+    """`run.json` is missing, unreadable, of another version, or not as it was sealed."""
+    MISSING = "missing"
+    """A file that `run.json` names is not there."""
+    UNKNOWN = "unknown"
+    """A table that `run.json` does not name, or a link where there should be a file."""
+    SIZE = "size"
+    """The files of a table do not have the bytes that were stored."""
+    DIGEST = "digest"
+    """The SHA-256 is another one: the content is not what was stored."""
+    PARQUET = "parquet"
+    """A file does not open, or a page of it cannot be read."""
+    ROWS = "rows"
+    """Another number of rows than was stored."""
+    COLUMNS = "columns"
+    """Other columns than the schema has, or another version of it."""
+    ORDER = "order"
+    """Rows are not sorted by time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    """One thing that is wrong with a run.
+
+    Attributes:
+        kind: What.
+        table: Of which table; empty where it is of none.
+        told: In a sentence.
+    """
+
+    kind: Kind
+    told: str
+    table: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was found of one run.
+
+    Attributes:
+        run: Name of its folder.
+        tables: How many tables were checked.
+        rows: Their rows, as stored.
+        bytes: Bytes of Parquet on disk.
+        damage: What is wrong; empty where the run is whole.
+    """
+
+    run: str
+    tables: int
+    rows: int
+    bytes: int
+    damage: tuple[Damage, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.damage
+
+
+if TYPE_CHECKING:
+    Read = Callable[[int], None]
+    """Told how many more bytes were read."""
+
+_BLOCK = 1 << 20
+_LONGEST = 160
+_UNREADABLE = (OSError, pa.ArrowException, ValueError)
+
+
+def check(
+    table: Table, files: Sequence[Place], stored: TableFile, *, quick: bool, read: Read
+) -> list[Damage]:
+    """What is wrong with a table.
+
+    Args:
+        table: Which.
+        files: Its files, in the order in which they were sealed; there is one at least.
+        stored: What `run.json` says.
+        quick: Read no content: sizes, footers and columns only.
+        read: Told of what is read.
+    """
+    found = [*_size(files, stored)]
+    if not quick:
+        found += _digest(files, stored, read)
+    opened, broken = _opened(files)
+    found += broken
+    if not broken:
+        found += _rows(opened, stored)
+        found += _columns(table, opened)
+    if not quick and not found:
+        found += _content(table, files)
+    return [Damage(kind=one.kind, table=table.name, told=one.told) for one in found]
+
+
+def size_of(files: Sequence[Place]) -> int:
+    """Bytes of some files; those that cannot be asked count nothing."""
+    total = 0
+    for file in files:
+        try:
+            total += file.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+def _size(files: Sequence[Place], stored: TableFile) -> Iterator[Damage]:
+    size = size_of(files)
+    if size != stored.bytes:
+        yield Damage(kind=Kind.SIZE, told=f"{size:,} bytes on disk, {stored.bytes:,} were stored")
+
+
+def _digest(files: Sequence[Place], stored: TableFile, read: Read) -> Iterator[Damage]:
+    try:
+        found = _of_parts(files, read) if stored.parts else _together(files, read)
+    except OSError as error:
+        yield Damage(kind=Kind.PARQUET, told=f"cannot be read: {_line(error)}")
+        return
+    if found != stored.sha256:
+        yield Damage(kind=Kind.DIGEST, told="the content is not what was stored (SHA-256)")
+
+
+def _together(files: Sequence[Place], read: Read) -> str:
+    """The digest of the files, one after the other."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+                read(len(block))
+    return digest.hexdigest()
+
+
+def _of_parts(files: Sequence[Place], read: Read) -> str:
+    """The digest of the digests of files that were delivered one by one."""
+    told = "".join(f"{_together([file], read)}\n" for file in files)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _opened(files: Sequence[Place]) -> tuple[list[tuple[pq.FileMetaData, pa.Schema]], list[Damage]]:
+    opened, broken = [], []
+    for file in files:
+        try:
+            with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
+                opened.append((parquet.metadata, parquet.schema_arrow))
+        except _UNREADABLE as error:
+            broken.append(Damage(kind=Kind.PARQUET, told=f"{file.name} does not open: {_line(error)}"))
+    return opened, broken
+
+
+def _rows(opened: Sequence[tuple[pq.FileMetaData, pa.Schema]], stored: TableFile) -> Iterator[Damage]:
+    rows = sum(metadata.num_rows for metadata, _ in opened)
+    if rows != stored.rows:
+        yield Damage(kind=Kind.ROWS, told=f"{rows:,} rows in the files, {stored.rows:,} were stored")
+
+
+def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> Iterator[Damage]:
+    for metadata, schema in opened:
+        version = (metadata.metadata or {}).get(VERSION_KEY)
+        if version != str(SCHEMA_VERSION).encode():
+            told = version.decode(errors="replace") if version else "none"
+            yield Damage(
+                kind=Kind.COLUMNS, told=f"schema version {told}, this tracekit reads {SCHEMA_VERSION}"
+            )
+        different = sorted({*table.unfit(schema), *(set(schema.names) ^ set(table.arrow.names))})
+        if different:
+            yield Damage(
+                kind=Kind.COLUMNS, told=f"columns missing, unknown or of another type: {_few(different)}"
+            )
+
+
+def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
+    """Every page is decoded, a row group at a time, and the order of rows is looked at on the way."""
+    key = C.START_NS if C.START_NS in table.arrow.names else C.T_NS
+    for file in files:
+        try:
+            with (
+                file.open("rb") as stream,
+                pq.ParquetFile(stream, page_checksum_verification=True) as parquet,
+            ):
+                sorted_ = _is_sorted(parquet, key)
+        except _UNREADABLE as error:
+            yield Damage(kind=Kind.PARQUET, told=f"{file.name} cannot be read: {_line(error)}")
+            continue
+        if not sorted_:
+            yield Damage(kind=Kind.ORDER, told=f"rows of {file.name} are not sorted by {key}")
+
+
+def _is_sorted(parquet: pq.ParquetFile, key: str) -> bool:
+    last: int | None = None
+    sorted_ = True
+    for group in range(parquet.num_row_groups):
+        times = parquet.read_row_group(group, use_threads=False)[key].to_numpy()
+        if not len(times):
+            continue
+        sorted_ &= bool((np.diff(times) >= 0).all()) and (last is None or last <= times[0])
+        last = int(times[-1])
+    return sorted_
+
+
+def _line(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+if TYPE_CHECKING:
+    Progress = Callable[[str, int, int], None]
+    """Told the run, the bytes of it that are read, and its size."""
+
+
+def _silent(_name: str, _done: int, _size: int) -> None:
+    pass
+
+
+def verify(run: Run, *, quick: bool = False, progress: Progress = _silent) -> Verdict:
+    """What is wrong with a run; it is only read.
+
+    Args:
+        run: A run of a store, or a folder that should be one.
+        quick: Read no content: sizes, footers and columns are compared, which finds what is cut, missing or
+            of another version, and not a bit that changed.
+        progress: Told how far it is.
+
+    Example:
+        >>> verify(tracekit.open("latest")).is_whole  # doctest: +SKIP
+        True
+    """
+    sizes = size_of(storage.inside(run.path, "*.parquet", deep=True))
+    meta, found = _metadata(run)
+    stored = meta.tables if meta else {}
+    done = 0
+
+    def read(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(run.path.name, done, sizes)
+
+    progress(run.path.name, 0, sizes)
+    for name, one in stored.items():
+        found += _table(run.path, name, one, quick=quick, read=read)
+    found += _links(run.path)
+    if meta:
+        found += _unknown(run.path, meta)
+    rows = sum(one.rows for one in stored.values())
+    return Verdict(run=run.path.name, tables=len(stored), rows=rows, bytes=sizes, damage=tuple(found))
+
+
+def _metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
+    try:
+        meta = run_meta.read(run.path)
+        data = (run.path / run_meta.FILE_NAME).read_bytes()
+    except TracekitError as error:
+        return None, [_wrong(error.message)]
+    except OSError as error:
+        return None, [_wrong(f"{run_meta.FILE_NAME} cannot be read: {error.strerror}")]
+    found = []
+    if meta.run_id != run.path.name:
+        found.append(_wrong(f"it says that this is run {meta.run_id}"))
+    if run_meta.is_as_sealed(data) is False:
+        found.append(_wrong(f"{run_meta.FILE_NAME} was changed after the run was stored"))
+    return meta, found
+
+
+def _wrong(told: str) -> Damage:
+    return Damage(kind=Kind.METADATA, told=told)
+
+
+def _table(
+    folder: Place, name: str, stored: TableFile, *, quick: bool, read: Callable[[int], None]
+) -> list[Damage]:
+    if name not in TABLES:
+        return [Damage(kind=Kind.UNKNOWN, table=name, told="run.json names a table that there is not")]
+    files = files_of(folder, name)
+    if not files:
+        return [Damage(kind=Kind.MISSING, table=name, told=f"{name}.parquet is not there")]
+    return check(TABLES[name], files, stored, quick=quick, read=read)
+
+
+def files_of(folder: Place, name: str) -> Sequence[Place]:
+    """The files of a table, in the order in which they are sealed; none when there are none."""
+    single = folder / f"{name}.parquet"
+    return [single] if single.is_file() else storage.inside(folder / name, "*.parquet")
+
+
+def _unknown(folder: Place, meta: RunMeta) -> Iterator[Damage]:
+    for name in TABLES.keys() - meta.tables.keys():
+        if files_of(folder, name):
+            yield Damage(kind=Kind.UNKNOWN, table=name, told="run.json does not name this table")
+    for name in meta.tables.keys() & TABLES.keys():
+        both = (folder / f"{name}.parquet").is_file() and (folder / name).is_dir()
+        if both:
+            yield Damage(kind=Kind.UNKNOWN, table=name, told="there is a file and a folder of this table")
+
+
+def _links(folder: Place) -> Iterator[Damage]:
+    for path in storage.inside(folder, deep=True):
+        if path.is_symlink():
+            where = "/".join(path.parts[len(folder.parts) :])
+            yield Damage(kind=Kind.UNKNOWN, told=f"{where} is a link, and a run has none")

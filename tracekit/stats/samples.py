@@ -1,0 +1,171 @@
+"""Blocks of two runs, one of each side, made right after one another: what drifts is common to both.
+
+A device that ran its base at another clock than its head makes every kernel slower without any change of
+code, and hides a change of code as easily. When the clocks differ by more than the tolerance, the verdict
+must hold in cycles as well as in time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from tracekit.stats.comparison import Comparison, Metric, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.stats.noise import Noise
+
+
+_A, _B = "A", "B"
+
+
+def order(k: int, *, start: int = 0) -> str:
+    """The sides of 2k runs in ABBA order, the base being A; each two runs are a block.
+
+    Args:
+        k: Runs per side.
+        start: Blocks that were made before, whose order goes on.
+
+    Example:
+        >>> order(5), order(2, start=5)
+        ('ABBAABBAAB', 'BAAB')
+    """
+    return "".join(_B + _A if block % 2 else _A + _B for block in range(start, start + k))
+
+
+def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int], list[int]] | None:
+    """Stored runs as blocks, if that is how they were made.
+
+    Args:
+        times_a: When each run of the base was made, in any unit.
+        times_b: The same of the head.
+
+    Returns:
+        Positions of the runs of base and head, block by block; None where the sides did not alternate.
+
+    Example:
+        >>> pairs([1, 4, 5], [2, 3, 6])
+        ([0, 1, 2], [0, 1, 2])
+        >>> pairs([1, 2, 3], [4, 5, 6]) is None
+        True
+    """
+    runs = _in_order(times_a, times_b)
+    found = list(zip(runs[::2], runs[1::2], strict=False))
+    if len(times_a) != len(times_b) or any(first[1] == second[1] for first, second in found):
+        return None
+    sides = {side: [at for block in found for _, own, at in block if own == side] for side in (_A, _B)}
+    return sides[_A], sides[_B]
+
+
+def apart(times_a: Sequence[float], times_b: Sequence[float]) -> bool:
+    """Whether all runs of one side were made before all of the other: what drifted looks like an effect then.
+
+    Example:
+        >>> apart([1, 2, 3], [4, 5, 6]), apart([1, 4], [2, 3])
+        (True, False)
+    """
+    return bool(times_a and times_b) and (max(times_a) < min(times_b) or max(times_b) < min(times_a))
+
+
+def _in_order(times_a: Sequence[float], times_b: Sequence[float]) -> list[tuple[float, str, int]]:
+    """All runs by time: time, side, position among the runs of the side."""
+    sides = ((_A, times_a), (_B, times_b))
+    return sorted((time, side, at) for side, times in sides for at, time in enumerate(times))
+
+
+Known: TypeAlias = "Sequence[float | None]"
+
+TOLERANCE = 0.02
+
+
+def at_their_clocks(
+    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], *, noise: Noise | None = None
+) -> Comparison:
+    """A comparison of times, judged in cycles too where the clocks of the sides differ.
+
+    Args:
+        time: The comparison in time.
+        times: The times it compared, one per run of base and head; None where a run has none.
+        clocks: Mean SM clock of the same runs, MHz; None where it is unknown.
+        noise: Noise of one run that `time` was judged by, if any.
+
+    Returns:
+        `time` where a side knows no clock, or where they do not differ.
+    """
+    runs = [
+        [(t, c) for t, c in zip(*side, strict=True) if t is not None]
+        for side in zip(times, clocks, strict=True)
+    ]
+    known = [[c for _, c in side if c is not None] for side in runs]
+    if not all(known):
+        return time
+    clock_a, clock_b = (sum(side) / len(side) for side in known)
+    whole = [len(own) for own in known] == [len(side) for side in runs]
+    return reconcile(time, _in_cycles(time, times, clocks, noise) if whole else None, clock_a, clock_b)
+
+
+def _in_cycles(
+    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], noise: Noise | None
+) -> Comparison:
+    from tracekit.stats.compare import compare
+
+    a, b = (
+        [cycles(t, c) if t is not None and c is not None else None for t, c in zip(*side, strict=True)]
+        for side in zip(times, clocks, strict=True)
+    )
+    metric = Metric(time.name, "cycles", time.direction)
+    return compare(metric, a, b, paired=time.paired, noise=noise, threshold=time.threshold, alpha=time.alpha)
+
+
+def cycles(time_ns: float, clock_mhz: float) -> float:
+    """Clock cycles in a time.
+
+    Example:
+        >>> cycles(1_000_000, 1_980)
+        1980000.0
+    """
+    return time_ns * clock_mhz / 1000
+
+
+def differ(clock_a: float, clock_b: float, *, tolerance: float = TOLERANCE) -> bool:
+    """Whether two clocks are too far apart to compare times alone.
+
+    Example:
+        >>> differ(1_980, 1_950), differ(1_980, 1_900)
+        (False, True)
+    """
+    return max(clock_a, clock_b) / min(clock_a, clock_b) - 1 > tolerance
+
+
+def reconcile(
+    time: Comparison,
+    in_cycles: Comparison | None,
+    clock_a: float,
+    clock_b: float,
+    *,
+    tolerance: float = TOLERANCE,
+) -> Comparison:
+    """The verdict in time, unless the clocks differ and cycles say otherwise.
+
+    Args:
+        time: The comparison in time.
+        in_cycles: The same runs compared in cycles; None where a run has no clock.
+        clock_a: Mean SM clock of the base's runs, MHz.
+        clock_b: The same of the head's.
+        tolerance: Relative difference of clocks that is none.
+
+    Returns:
+        `time`, with "cannot tell" where the clocks differ and the verdicts do not agree.
+    """
+    if time.verdict is Verdict.NONE or not differ(clock_a, clock_b, tolerance=tolerance):
+        return time
+    clocks = f"SM clock {clock_a:.0f} MHz against {clock_b:.0f} MHz"
+    if in_cycles is None:
+        reason = f"{clocks}, and without cycles their part in it is unknown"
+    elif in_cycles.verdict is time.verdict:
+        return replace(time, reason=f"{time.reason}; the same holds in cycles ({clocks})")
+    else:
+        reason = f"{clocks}: {time.verdict} in time, but {in_cycles.verdict} in cycles"
+    return replace(time, verdict=Verdict.CANNOT_TELL, reason=reason)

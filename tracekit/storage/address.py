@@ -1,0 +1,186 @@
+"""Addresses as people type them: `s3://bucket/prefix?region=eu-west-1`, `gs://…`, `file:///path`, or a path.
+
+The part before the `?` is percent-decoded; spaces and other letters may also stand there as they are. Options
+follow the `?`, as in `pyarrow.fs.FileSystem.from_uri`. Credentials have no place in an address.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from enum import Enum, auto
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+from tracekit.errors import UnusableInputError, printable
+from tracekit.storage.filesystems import OPTIONS, RemoteError, RemotePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.storage.filesystems import Place
+
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+_SECRETS = {"access_key", "secret_key", "session_token", "access_token", "password"}
+_WILD = re.compile(r"[*\[]")
+_KNOWN = "an address is s3://bucket/prefix, gs://bucket/prefix, file:///path, or a path"
+
+
+def is_address(text: str) -> bool:
+    """Whether a text has the form of an address rather than that of a path.
+
+    Example:
+        >>> is_address("s3://bucket/runs"), is_address("runs/one")
+        (True, False)
+    """
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def parse(text: str) -> Place:
+    """The place that a text names; nothing is asked of it yet.
+
+    Raises:
+        UnusableInputError: It is an address of another kind, or has options that are unknown or secret.
+
+    Example:
+        >>> parse("s3://bucket/my%20runs/one").name, parse("file:///data/runs").name
+        ('one', 'runs')
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return Path(text)
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        return _local(rest)
+    if scheme not in OPTIONS:
+        raise UnusableInputError(f"{scheme}:// is not supported", hint=_KNOWN)
+    where, _, query = rest.partition("?")
+    bucket, _, key = where.partition("/")
+    if "@" in bucket:
+        raise _secret(scheme)
+    segments = [unquote(segment) for segment in key.split("/") if segment]
+    if not bucket or {".", ".."} & set(segments):
+        raise UnusableInputError(f"{_short(scheme, where)} is not a valid URL", hint=_KNOWN)
+    return RemotePath(scheme, "/".join([bucket, *segments]), _options(scheme, query))
+
+
+def _local(rest: str) -> Path:
+    host, _, path = rest.partition("/")
+    if host not in ("", "localhost"):
+        raise UnusableInputError(
+            f"file://{host}/... is on another machine", hint="use three slashes: file:///path"
+        )
+    return Path("/" + unquote(path))
+
+
+def _options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    if _SECRETS & set(given):
+        raise _secret(scheme)
+    unknown = sorted(set(given) - set(OPTIONS[scheme]))
+    if unknown:
+        raise UnusableInputError(
+            f"unknown option {unknown[0][:40]!r} in a {scheme}:// URL",
+            hint=f"use {', '.join(OPTIONS[scheme])}",
+        )
+    return tuple(sorted(given.items()))
+
+
+def _secret(scheme: str) -> UnusableInputError:
+    variables = (
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" if scheme == "s3" else "GOOGLE_APPLICATION_CREDENTIALS"
+    )
+    return UnusableInputError(
+        "the URL contains credentials, which shells and logs may record; it was not used",
+        hint=f"remove them and set {variables}",
+    )
+
+
+def _short(scheme: str, where: str) -> str:
+    return f"{scheme}://{where[:80]}"
+
+
+def expand(text: str) -> list[Place]:
+    """The places that a text with `*`, `**` or `[abc]` names, in order of their names; one without is itself.
+
+    Only addresses are expanded: a shell has done so for paths.
+
+    Raises:
+        UnusableInputError: It is no address, nothing matches, or the folder cannot be listed.
+    """
+    place = parse(text)
+    if isinstance(place, Path) and not is_address(text):
+        return [place]
+    if not _WILD.search(text):
+        return [place if isinstance(place, Path) else place.looked()]
+    anchor = next(one for one in place.parents if not _WILD.search(str(one)))
+    pattern = list(place.parts[len(anchor.parts) :])
+    try:
+        found = sorted(_matching(anchor, pattern))
+    except OSError as error:
+        raise UnusableInputError(
+            f"{anchor} cannot be listed: {error}", hint="check the address, the credentials and the network"
+        ) from error
+    if not found:
+        raise UnusableInputError(f"nothing matches {place}", hint="list the bucket with the provider's tool")
+    return found
+
+
+def _matching(folder: Place, pattern: list[str]) -> Iterator[Place]:
+    if not pattern:
+        yield folder
+        return
+    first, *rest = pattern
+    if first == "**":
+        every = (one for one in folder.rglob("*") if one.is_file())
+        yield from (one for one in every if _fits(one.parts[len(folder.parts) :], rest or ["*"]))
+    elif not _WILD.search(first):
+        yield from _matching(folder / first, rest)
+    else:
+        for one in folder.iterdir():
+            if fnmatchcase(one.name, first) and (not rest or one.is_dir()):
+                yield from _matching(one, rest)
+
+
+def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:
+    """Whether the last names are those of a pattern."""
+    last = names[-len(pattern) :]
+    return len(last) == len(pattern) and all(map(fnmatchcase, last, pattern))
+
+
+STDIN = Path("-")
+
+
+class Kind(Enum):
+    """What a path names."""
+
+    NOTHING = auto()
+    FOLDER = auto()
+    FILE = auto()
+    STREAM = auto()
+    """Standard input, a pipe or a device: it can be read once, from front to back."""
+
+
+def kind(path: Place) -> Kind:
+    """What a path names; nothing, too, when the system refuses to look.
+
+    Raises:
+        UnusableInputError: Object storage refuses to look, and would refuse again.
+    """
+    if path == STDIN:
+        return Kind.STREAM
+    try:
+        mode = path.stat().st_mode
+    except RemoteError as error:
+        raise UnusableInputError(
+            f"{printable(str(path))} cannot be read: {error}",
+            hint="check the address, the credentials and the network",
+        ) from error
+    except (OSError, ValueError):
+        return Kind.NOTHING
+    if stat.S_ISDIR(mode):
+        return Kind.FOLDER
+    return Kind.FILE if stat.S_ISREG(mode) else Kind.STREAM

@@ -1,1 +1,0 @@
-"""Tables of a suite's report, one module per table."""
