@@ -34,8 +34,8 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import budget
 from tracekit.diff.matching import path_of
 from tracekit.diff.naming import Role
-from tracekit.render import human
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .roofline import devices

@@ -34,8 +34,8 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.kernel_names import COMMUNICATION, family, uses_tensor_cores
 from tracekit.analysis.savings import Spent, budget_of, spent
-from tracekit.render.cells import human
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .shared import groups

@@ -39,9 +39,9 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.render.cells import human
 from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by

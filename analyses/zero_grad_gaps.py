@@ -30,11 +30,11 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.render import human
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .copies.reading import WORST, per

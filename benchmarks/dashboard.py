@@ -30,7 +30,7 @@ from playwright.sync_api import expect, sync_playwright
 from benchmarks.timeline import RUN_ID, synthetic
 from samples.simulator import write
 from samples.simulator.examples import training
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M, Question, processes
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 
 if TYPE_CHECKING:
     from tracekit.runs.meta import Diagnostic

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level, Timings
 
 if TYPE_CHECKING:

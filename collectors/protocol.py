@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Timings
 
 from .children import child, last_line

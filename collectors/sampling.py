@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.ingest import Sample
+    from tracekit.ingest.write import Sample
     from tracekit.recording.workload import Progress
 
 

@@ -26,7 +26,7 @@ from samples.simulator.planted import memory_ranks
 from samples.simulator.planted.regressions import program, synchronizing_bound_checks
 from tests.browser.serving import Served, served
 from tests.docs.pages import Page
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samples.simulator import write
 from samples.simulator.large import Shape, one_rank
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import trace
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs import meta
 from tracekit.runs.run import Run
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import Program
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:

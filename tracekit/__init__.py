@@ -34,7 +34,7 @@ def open(reference: str = "latest", *, store: str | None = None) -> Run:  # noqa
         >>> import tracekit
         >>> tracekit.open("latest").table("steps")  # doctest: +SKIP
     """
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
     from tracekit.runs.store import Store, locate
 
     return resolve(Store(locate(store)), reference)

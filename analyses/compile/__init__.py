@@ -42,8 +42,8 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.render import human
 from tracekit.runs import compilation
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import RANK, absent_device_note, ints, share

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from tracekit.analysis import Basis, Column, Finding, Rule, Severity, TableSpec
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE
-from tracekit.render import human
 from tracekit.runs import intervals
 from tracekit.runs.compilation import TIMED
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..launch_latency import GRAPH_CALL

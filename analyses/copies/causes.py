@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.render.cells import human
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import ints

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Basis, Finding, Rule, Severity
-from tracekit.render.cells import human
+from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
 
 from ..shared.common import ints

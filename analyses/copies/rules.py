@@ -9,8 +9,8 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.render.cells import human
 from tracekit.runs import intervals
+from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
 from ..shared.common import spans, worst_devices

@@ -12,7 +12,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import LEAST_SHARE, budget
-from tracekit.render import human
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 from ..copies.reading import per

@@ -11,7 +11,7 @@ import pandas as pd
 from tracekit.analysis import Finding, Rule, Severity
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.analysis.savings import WARN_SHARE
-from tracekit.render import human
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 from ..shared.common import ints

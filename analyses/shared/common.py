@@ -15,8 +15,8 @@ from tracekit.diff import Options, diff
 from tracekit.diff import ledgers as idle_causes
 from tracekit.diff import ledgers as wall_ledger
 from tracekit.diff import spans as compared_spans
-from tracekit.render.cells import SIZES, TIMES, human
 from tracekit.runs.intervals import BLOCK
+from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, budget
-from tracekit.render import human
 from tracekit.runs.run import busy
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..copies.reading import WORST, per

@@ -8,9 +8,9 @@ import numpy as np
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.render.cells import human
 from tracekit.runs import intervals
 from tracekit.runs.nvml import M
+from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..copies.groups import Hiding

@@ -9,11 +9,11 @@ from markupsafe import Markup, escape
 
 from tracekit import __version__
 from tracekit.analysis.savings import budget
-from tracekit.cli.show import FACT, sections
 from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.render.cells import first as first_rows
 from tracekit.render.cells import header, is_text
+from tracekit.render.facts import FACT, sections
 from tracekit.render.results import evidence, verdict_line
 
 from ..figures import bars, shares

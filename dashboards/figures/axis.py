@@ -11,7 +11,7 @@ import numpy as np
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.cells import SIZES, TIMES
+from tracekit.runs.text import SIZES, TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render.cells import ID, PROSE, header, records
+from tracekit.render.cells import header, records
+from tracekit.runs.text import ID, PROSE
 from tracekit.schema import C
 
 from .bars import bars, histogram

@@ -12,7 +12,8 @@ import pandas as pd
 
 from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.cells import ID, PROSE, SCALES, header, plain
+from tracekit.render.cells import header, plain
+from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
 if TYPE_CHECKING:

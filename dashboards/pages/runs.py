@@ -14,8 +14,8 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from tracekit import analysis
 from tracekit.errors import TracekitError, UnusableInputError, clean
 from tracekit.render import human
-from tracekit.render.cells import MISSING
 from tracekit.runs.meta import Level, together
+from tracekit.runs.text import MISSING
 
 from ..page import Needs, Page, Section, View, error_alert
 from ..parts.charts import aria, data

@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from tracekit.errors import clean
-from tracekit.render.cells import shorten
+from tracekit.runs.text import shorten
 from tracekit.schema import C
 
 from .charts import aria

@@ -21,7 +21,7 @@ from fuzz.tree import changed, written
 from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.cli.main import run
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.meta import FILE_NAME, Diagnostic, Git, Level, Timings
 from tracekit.runs.meta import write as write_meta
 from tracekit.runs.store import Store

@@ -9,7 +9,7 @@ from samples.simulator import write
 from samples.simulator.examples import training
 from samples.simulator.planted import memory_ranks
 from tests.browser import hostile
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from tests.browser.watch import Watch, leave
 from tests.builders import host, kernel, make_run, step
 from tests.tiers import thinned
 from tracekit.render import human
-from tracekit.render.cells import SCALES
 from tracekit.runs.store import Store
+from tracekit.runs.text import SCALES
 from tracekit.schema import C
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from samples.simulator.examples import training
 from tests.builders import make_run
 from tracekit import registry
 from tracekit.analysis import analyze, available, compare, get
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

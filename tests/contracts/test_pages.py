@@ -20,7 +20,7 @@ from samples.simulator.examples import training
 from tracekit import registry
 from tracekit.analysis import available, get
 from tracekit.cli import main
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 pytest.importorskip("dash")

@@ -17,7 +17,7 @@ from samples.simulator.planted import critical_path, idle, launches
 from tests import tiers
 from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable

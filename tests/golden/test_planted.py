@@ -10,7 +10,7 @@ import pytest
 from samples.simulator import Clock, DeviceEvent, Kind, Program, write
 from samples.simulator.examples import training
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tracekit.analyses.launch_config import configs
 
 from tests.traces import table
 from tracekit.analysis import analyze
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import TABLES, C, DeviceKind
 
 if TYPE_CHECKING:

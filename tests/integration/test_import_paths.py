@@ -16,7 +16,7 @@ import pytest
 
 from tests.traces import COUNT, durations, kernels_text
 from tracekit.cli.main import run as tracekit
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:

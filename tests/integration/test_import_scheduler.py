@@ -18,8 +18,7 @@ from tracekit import storage
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import TracekitError
 from tracekit.executors import workers
-from tracekit.ingest import import_traces
-from tracekit.ingest.importer import import_each
+from tracekit.ingest.importer import import_each, import_traces
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from samples.simulator import kineto
 from tests.traces import busy_program
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 
 pytest.importorskip("dash")
 

@@ -21,9 +21,9 @@ from tracekit import analysis, storage
 from tracekit.analysis.cache import Shelf
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
+from tracekit.ingest.references import resolve
 from tracekit.ingest.write import write_table as write_rows
-from tracekit.runs.references import resolve
 from tracekit.runs.store import Store
 from tracekit.runs.tables import deliver
 from tracekit.schema import DEVICE_INTERVALS, TABLES, C

@@ -12,7 +12,7 @@ from samples.simulator import kineto, nsys
 from tests.traces import busy_program, kernels_text
 from tracekit import storage
 from tracekit.cli.main import run as tracekit
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:

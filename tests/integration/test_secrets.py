@@ -17,7 +17,7 @@ from samples.simulator import nsys
 from samples.simulator.examples import training
 from tests.integration.programs import collected
 from tests.traces import kernel_event
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
 if TYPE_CHECKING:

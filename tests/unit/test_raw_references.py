@@ -10,7 +10,7 @@ import pytest
 from tests.runs import make_run
 from tests.traces import kernels_text
 from tracekit.errors import RunNotFoundError
-from tracekit.runs.references import resolve
+from tracekit.ingest.references import resolve
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tracekit.render.cells import shorten
+from tracekit.runs.text import shorten
 
 if TYPE_CHECKING:
     import pandas as pd

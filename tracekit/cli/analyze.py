@@ -82,7 +82,7 @@ def command(
         click.echo(listing(available(), output_format), nl=False)
         return
     from tracekit.analysis.cache import Shelf
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)

@@ -56,7 +56,7 @@ def command(
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
     from tracekit.export.tables import Source
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     found = resolve(open_store(store), run)
     source = Source(found, _window(found, steps) if steps else None)

@@ -65,7 +65,7 @@ def command(
     from tracekit.analysis.findings import advise
     from tracekit.cli.analyze import chosen
     from tracekit.cli.progress import analysis_progress
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from tracekit.analysis import Progress as AnalysisProgress
-    from tracekit.ingest import Progress
+    from tracekit.ingest.importer import Progress
     from tracekit.recording.workload import Progress as StepProgress
 
 

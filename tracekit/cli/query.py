@@ -132,7 +132,7 @@ def _asked(
 
 def _runs(store: Store, references: tuple[str, ...]) -> list[Run]:
     """Resolve the references to distinct runs."""
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
     return list(found.values())

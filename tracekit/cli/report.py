@@ -72,7 +72,7 @@ def command(
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import Shelf
     from tracekit.export.tables import whole
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     names = _names(analyses)
     place = open_store(store)

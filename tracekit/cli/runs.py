@@ -77,7 +77,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 def _columns() -> list[Column]:
     from tracekit.analysis import Column
-    from tracekit.render.cells import ID
+    from tracekit.runs.text import ID
 
     return [
         Column("run_id", ID, "run id; a unique prefix is enough"),

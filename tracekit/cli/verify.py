@@ -109,7 +109,7 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
 
 def _columns() -> list[Column]:
     from tracekit.analysis import Column
-    from tracekit.render.cells import ID
+    from tracekit.runs.text import ID
 
     return [
         Column("run", ID, "folder of the run"),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
 from tracekit.runs.meta import RUN_ID
-from tracekit.runs.references import resolve
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.errors import clean
-from tracekit.render.cells import MISSING
+from tracekit.runs.text import MISSING
 from tracekit.schema import TABLES, C, Column, Table, ValueType
 
 if TYPE_CHECKING:

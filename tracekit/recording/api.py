@@ -128,7 +128,7 @@ class Record:
         from dataclasses import replace
 
         from tracekit import storage
-        from tracekit.ingest import import_recording
+        from tracekit.ingest.importer import import_recording
         from tracekit.recording.program import run_meta
         from tracekit.recording.workload import keep
         from tracekit.runs import revisions
@@ -147,7 +147,7 @@ class Record:
     def _handed_over(self, trace: Path) -> Recording:
         import torch
 
-        from tracekit.ingest import Sample
+        from tracekit.ingest.write import Sample
         from tracekit.recording.workload import Recording
         from tracekit.runs import environment
         from tracekit.runs.meta import Diagnostic, Level, Timings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import registry, storage
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import import_recording
+from tracekit.ingest.importer import import_recording
 from tracekit.recording.workload import collector_name, keep, silent
 from tracekit.runs import revisions
 from tracekit.runs.meta import Collector as CollectorMeta

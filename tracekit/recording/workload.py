@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit import registry, storage
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import import_recording, import_unprofiled
+from tracekit.ingest.importer import import_recording
+from tracekit.ingest.write import import_unprofiled
 from tracekit.runs import compilation, revisions, scrubbing
 from tracekit.runs.meta import Collector as CollectorMeta
 from tracekit.runs.meta import Diagnostic, Level, RunMeta, fingerprint
@@ -32,7 +33,7 @@ from tracekit.workloads.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest import Sample
+    from tracekit.ingest.write import Sample
     from tracekit.runs.meta import Timings
     from tracekit.runs.run import Run
     from tracekit.runs.store import Draft, Store

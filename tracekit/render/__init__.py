@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.errors import clean
-from tracekit.render.cells import csv_text, envelope, human, markdown_text, records
+from tracekit.render.cells import csv_text, envelope, markdown_text, records
 from tracekit.render.layout import DEFAULT_LIMIT, table_text
+from tracekit.runs.text import human
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

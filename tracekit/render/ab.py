@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
-from tracekit.render.cells import envelope, escape, human, markdown_text
+from tracekit.render.cells import envelope, escape, markdown_text
 from tracekit.render.layout import table_text
+from tracekit.runs.text import human
 
 if TYPE_CHECKING:
     from tracekit.experiments.ab_state import Report

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
-from tracekit.render.cells import MISSING, envelope, escape, human, markdown_text, shorten
+from tracekit.render.cells import envelope, escape, markdown_text
 from tracekit.render.layout import table_text
+from tracekit.runs.text import MISSING, human, shorten
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:

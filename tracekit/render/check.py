@@ -11,10 +11,11 @@ from tracekit.analysis import Column
 from tracekit.errors import ExitCode, clean
 from tracekit.experiments.gate_model import Outcome
 from tracekit.render import diff_tables
-from tracekit.render.cells import ID, MISSING, envelope, human, shorten
+from tracekit.render.cells import envelope
 from tracekit.render.diff_tables import causes as causes_json
 from tracekit.render.layout import table_text
 from tracekit.runs.metrics import STEP_TIME
+from tracekit.runs.text import ID, MISSING, human, shorten
 from tracekit.stats.comparison import Verdict
 from tracekit.stats.decide import change
 

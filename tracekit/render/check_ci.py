@@ -9,10 +9,11 @@ from xml.etree import ElementTree as ET
 from tracekit.errors import ExitCode, clean
 from tracekit.experiments.gate_model import Outcome
 from tracekit.render import check as words
-from tracekit.render.cells import escape, markdown_text, shorten
+from tracekit.render.cells import escape, markdown_text
 from tracekit.render.check import causes
 from tracekit.render.diff_tables import Table
 from tracekit.render.page import folding, page
+from tracekit.runs.text import shorten
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:

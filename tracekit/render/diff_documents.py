@@ -9,8 +9,9 @@ from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_tables as words
-from tracekit.render.cells import escape, escape_prose, human, markdown_text, shorten
+from tracekit.render.cells import escape, escape_prose, markdown_text
 from tracekit.render.page import folding, page
+from tracekit.runs.text import human, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

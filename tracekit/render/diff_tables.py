@@ -13,7 +13,7 @@ from tracekit.analysis import Column
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.matching import path_of, what
 from tracekit.diff.model import Status, Verdict
-from tracekit.render.cells import ID, PROSE, human, shorten
+from tracekit.runs.text import ID, PROSE, human, shorten
 from tracekit.stats.comparison import THRESHOLD
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_tables as words
-from tracekit.render.cells import PROSE, csv_text, envelope, records
+from tracekit.render.cells import csv_text, envelope, records
 from tracekit.render.layout import DEFAULT_LIMIT, table_text
+from tracekit.runs.text import PROSE
 
 if TYPE_CHECKING:
     from tracekit.diff.ledgers import Amount, Cause, Group, Terms, WallLine

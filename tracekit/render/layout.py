@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from tracekit.errors import clean
-from tracekit.render.cells import ID, PROSE, cell, first, folded, for_people, header, is_text, shorten
+from tracekit.render.cells import cell, first, folded, for_people, header, is_text
+from tracekit.runs.text import ID, PROSE, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import clean
-from tracekit.render.cells import PROSE, cell, for_people, header, is_text, shorten
+from tracekit.render.cells import cell, for_people, header, is_text
+from tracekit.runs.text import PROSE, shorten
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.analysis import Column
 from tracekit.errors import UnusableInputError, clean
-from tracekit.render.cells import csv_text, envelope, escape, first, header, human, markdown_text
+from tracekit.render.cells import csv_text, envelope, escape, first, header, markdown_text
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tracekit.runs.nvml import QUESTIONS, SOURCE, M
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest import Sample
+    from tracekit.ingest.write import Sample
 
 NO_SUCH_PROCESS = 2**22 + 1
 OTHER = "GPU-bbbbbbbb-0000-0000-0000-000000000000"

@@ -14,7 +14,7 @@ from tracekit.collectors import process
 from tracekit.collectors.process import ProcessSampler
 from tracekit.collectors.sampling import Sampler, sampling
 
-from tracekit.ingest import Sample
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
 
 

@@ -17,7 +17,7 @@ from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analyze
 from tracekit.experiments import sweep as sweep_module
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.meta import Git, Timings
 from tracekit.runs.metrics import OF_RUNS, of_run
 from tracekit.schema import C

@@ -13,9 +13,8 @@ from tracekit.errors import TracekitError
 from tracekit.executors import Outcome, Workers, scratch, workers
 from tracekit.executors.local import Here
 from tracekit.executors.model import scratch_at
-from tracekit.ingest import import_traces
 from tracekit.ingest.cluster import PREFIX
-from tracekit.ingest.importer import import_each
+from tracekit.ingest.importer import import_each, import_traces
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import pytest
 import samples
 from samples.simulator import kineto, nsys
 from tests.traces import busy_program, table
-from tracekit.ingest import import_traces, importer
+from tracekit.ingest import importer
+from tracekit.ingest.importer import import_traces
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan import loader, native
 from tracekit.ingest.kineto.scan.loader import Scanners
@@ -88,7 +89,7 @@ def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['numba'] = sys.modules['llvmlite'] = None\n"
         "from pathlib import Path\n"
-        "from tracekit.ingest import import_traces, importer\n"
+        "from tracekit.ingest.importer import import_traces\nfrom tracekit.ingest import importer\n"
         "from tracekit.runs.store import Store\n"
         f"print(len(import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])))"
     )
@@ -111,7 +112,7 @@ def _imported(place: Path, *, cache: Path | None = None) -> str:
     program = (
         "import json, sys\n"
         "from pathlib import Path\n"
-        "from tracekit.ingest import import_traces\n"
+        "from tracekit.ingest.importer import import_traces\n"
         "from tracekit.runs.store import Store\n"
         f"import_traces(Store(Path({str(place)!r})), [Path({str(TRACE)!r})])\n"
         f"print(json.dumps([name for name in {watched} if name in sys.modules]))"

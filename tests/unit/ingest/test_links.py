@@ -143,7 +143,7 @@ def test_waiting_calls_are_of_kind_sync(busy: Run) -> None:
 
 
 def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
-    from tracekit.ingest import import_traces
+    from tracekit.ingest.importer import import_traces
 
     paths = []
     for rank in range(3):
@@ -161,7 +161,7 @@ def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_trace_path_is_imported_once(store: Store, tmp_path: Path) -> None:
-    from tracekit.runs.references import resolve
+    from tracekit.ingest.references import resolve
 
     path = tmp_path / "trace.json"
     path.write_bytes(trace(busy_program()))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
-from tracekit.ingest import Sample, import_recording, import_traces
+from tracekit.ingest.importer import import_recording, import_traces
 from tracekit.ingest.kineto import reader
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import timestamp
 from tracekit.schema import C

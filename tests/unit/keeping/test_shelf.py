@@ -21,7 +21,7 @@ from tracekit import registry
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache
 from tracekit.analysis.cache import FOLDER, Shelf
 from tracekit.errors import PluginError
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import SCHEMA_VERSION

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.render.diffs import ONE_RUN, compared, judged, metric, refused, side
 from tracekit.diff.model import Comparability, Diff, Difference, Status, Verdict
 from tracekit.render import diff_tables as words
-from tracekit.render.cells import human
+from tracekit.runs.text import human
 
 
 def test_a_metric_that_got_worse_beside_a_pass_is_in_the_headline() -> None:

@@ -15,8 +15,8 @@ from tracekit import render
 from tracekit.analysis import Column
 from tracekit.cli.options import FORMATS
 from tracekit.errors import clean
-from tracekit.render.cells import ID, human, shorten
 from tracekit.render.layout import table_text
+from tracekit.runs.text import ID, human, shorten
 
 COLUMNS = [Column("name", "", "n"), Column("dur_ns", "ns", "d"), Column("part", "share", "p")]
 HOSTILE = "[red]\x1b]0;owned\x07\x1b[2J[/red] \u202egnp.exe |`<b>` \n# x\r"

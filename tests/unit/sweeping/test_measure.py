@@ -9,7 +9,7 @@ from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analyze
 from tracekit.experiments import sweep
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.meta import Timings
 from tracekit.schema import C
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 
 if TYPE_CHECKING:
     from pathlib import Path

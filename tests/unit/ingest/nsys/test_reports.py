@@ -12,10 +12,10 @@ import pytest
 from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import plan
+from tracekit.ingest.importer import plan
 from tracekit.ingest.nsys import report
+from tracekit.ingest.references import resolve
 from tracekit.runs import toolchain
-from tracekit.runs.references import resolve
 from tracekit.schema import DEVICE_INTERVALS
 from tracekit.storage import owners
 

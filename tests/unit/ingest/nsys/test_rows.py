@@ -25,7 +25,7 @@ from tests.unit.ingest.nsys.exports import (
     tables,
 )
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import import_traces
+from tracekit.ingest.importer import import_traces
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.schema import C
 

@@ -42,7 +42,7 @@ def _is_raw(reference: str) -> bool:
 
 
 def _imported(store: Store, path: Place) -> Run:
-    from tracekit.ingest import import_job, plan
+    from tracekit.ingest.importer import import_job, plan
 
     jobs = plan([path])
     if len(jobs) > 1:

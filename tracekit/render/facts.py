@@ -1,0 +1,175 @@
+"""Tables of a run's metadata, one per section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median_low
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import Column
+from tracekit.runs import compilation
+from tracekit.runs.meta import FEW, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tracekit.runs.meta import RunMeta, Timings
+
+
+Row = dict[str, Any]
+
+FACT = (Column("name", "", "dotted name"), Column("value", "prose", "value"))
+TABLE = (
+    Column("table", "", "name of the table"),
+    Column("rows", "count", "rows"),
+    Column("size", "bytes", "Parquet on disk"),
+)
+TIMING = (
+    Column("steps", "", "which steps"),
+    Column("count", "count", "number of steps"),
+    Column("min_ns", "ns", "shortest"),
+    Column("median_ns", "ns", "median, the lower of the two middle values"),
+    Column("max_ns", "ns", "longest"),
+)
+GPU = (
+    Column("index", "", "device index"),
+    Column("name", "", "model"),
+    Column("memory_bytes", "bytes", "memory"),
+    Column("sm_count", "count", "streaming multiprocessors"),
+    Column("compute_capability", "", "compute capability"),
+)
+DIAGNOSTIC = (
+    Column("level", "", "severity"),
+    Column("code", "", "stable identifier"),
+    Column("message", "prose", "description"),
+)
+
+_SOURCES = "sources"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of `tracekit show`."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[Row]
+
+
+def sections(meta: RunMeta) -> list[Section]:
+    """Return the non-empty sections, in reading order."""
+    parts = [
+        Section("run", FACT, flatten(_origin(meta))),
+        Section("workload", FACT, flatten(_workload(meta))),
+        Section("collector options", FACT, flatten(_options(meta))),
+        Section("tables", TABLE, _tables(meta)),
+        Section("step times without a profiler", TIMING, _timings(meta.timings)),
+        Section("environment", FACT, flatten(_without_gpus(meta.environment))),
+        Section("GPUs", GPU, _gpus(meta.environment)),
+        Section("diagnostics", DIAGNOSTIC, _diagnostics(meta)),
+    ]
+    return [part for part in parts if part.rows]
+
+
+def flatten(content: Mapping[str, Any]) -> list[Row]:
+    """Flatten nested values to `name`, `value` rows; names are joined by dots, list items numbered.
+
+    Example:
+        >>> flatten({"gpus": [{"index": 0}], "os": "Linux"})
+        [{'name': 'gpus.0.index', 'value': 0}, {'name': 'os', 'value': 'Linux'}]
+    """
+    return [{"name": name, "value": value} for name, value in _leaves("", content)]
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        items = list(enumerate(value))
+    else:
+        yield name, " ".join(map(str, value)) if isinstance(value, list) else value
+        return
+    for key, item in items:
+        yield from _leaves(f"{name}.{key}" if name else str(key), item)
+
+
+def _origin(meta: RunMeta) -> dict[str, Any]:
+    git = meta.git
+    commit = f"{git.sha[:12]}{' with uncommitted changes' if git.dirty else ''}" if git else None
+    facts = {
+        "id": meta.run_id,
+        "label": meta.label,
+        "created": meta.created_at,
+        "collector": f"{meta.collector.name} {meta.collector.version}".strip(),
+        "command": " ".join(meta.command) or None,
+        "commit": commit,
+        "branch": git.branch if git else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _workload(meta: RunMeta) -> dict[str, Any]:
+    """Return the workload without compilation details, which the analysis `compile` shows."""
+    return {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
+
+
+def _options(meta: RunMeta) -> dict[str, Any]:
+    """Return the collector's options, with the traces of many ranks summarized."""
+    options = meta.collector.options
+    sources = options.get(_SOURCES)
+    if not isinstance(sources, list) or len(sources) <= FEW:
+        return options
+    return {**options, _SOURCES: _summed(sources)}
+
+
+def _summed(sources: list[Any]) -> dict[str, Any]:
+    known = [one for one in sources if isinstance(one, dict)]
+    names = [one.get("name") for one in known] or [None]
+    return {
+        "count": len(sources),
+        "first": names[0],
+        "last": names[-1],
+        "bytes": sum(one.get("bytes") or 0 for one in known),
+        "details": "name, size, time and digest: `tracekit show RUN --format json`",
+    }
+
+
+def _tables(meta: RunMeta) -> list[Row]:
+    return [
+        {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
+    ]
+
+
+def _timings(timings: Timings | None) -> list[Row]:
+    if timings is None:
+        return []
+    measured = {f"steps ({timings.clock})": timings.step_ns, "warm-up": timings.warmup_ns}
+    return [
+        {
+            "steps": name,
+            "count": len(times),
+            "min_ns": min(times),
+            "median_ns": median_low(times),
+            "max_ns": max(times),
+        }
+        for name, times in measured.items()
+        if times
+    ]
+
+
+def _without_gpus(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in environment.items() if name != "gpus" and value is not None}
+
+
+def _gpus(environment: Mapping[str, Any]) -> list[Row]:
+    names = [column.name for column in GPU]
+    gpus = environment.get("gpus")
+    valid = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [{name: gpu.get(name) for name in names} for gpu in valid]
+
+
+def _diagnostics(meta: RunMeta) -> list[Row]:
+    return [
+        {"level": item.level, "code": item.code, "message": item.message}
+        for item in together(meta.diagnostics)
+    ]

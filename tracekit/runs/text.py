@@ -1,0 +1,111 @@
+"""Text of measured values: times, sizes and rates in readable units, and names shortened to a width."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+
+from tracekit.errors import clean
+
+ELLIPSIS = "…"
+BECAME = " → "
+"""Separator between a name in the base and its name in the head."""
+_LEAST_PAIR = 12
+MISSING = "–"
+PROSE = "prose"
+"""Unit of a column of sentences, which wrap instead of being shortened."""
+ID = "id"
+"""Unit of a column of identifiers, which are never shortened so that they can be copied."""
+TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+(?=[A-Za-z_({])")
+SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
+_SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
+_RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
+"""Rates above the largest unit keep it, as hardware peaks are quoted in it."""
+SCALES: Final = {
+    "ns": (TIMES, "ns"),
+    "bytes": (SIZES, "B"),
+    "FLOP": (_WORK, "FLOP"),
+    "TFLOP/s": (_SPEED, "TFLOP/s"),
+    "GB/s": (_RATE, "GB/s"),
+}
+"""Scales by unit, largest first, and the name of the base unit."""
+
+
+def shorten(text: str, width: int) -> str:
+    """Shorten text to a width in terminal cells, of which a wide character takes two.
+
+    Removes C++ namespaces first, then the middle, as both ends identify a kernel. Each side of a pair
+    (`a → b`) is shortened separately.
+
+    Example:
+        >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 40)
+        'void vectorized_elementwise_kernel<4>'
+        >>> shorten("void at::native::vectorized_elementwise_kernel<4>", 20)
+        'void vecto…kernel<4>'
+        >>> shorten("vectorized_elementwise_kernel → unrolled_elementwise_kernel", 30)
+        'vectori…kernel → unroll…kernel'
+    """
+    if cell_len(text) <= width:
+        return text
+    before, arrow, after = text.partition(BECAME)
+    room = width - cell_len(arrow)
+    if arrow and room >= _LEAST_PAIR:
+        first = max(room - room // 2, room - cell_len(after))
+        left = shorten(before, first)
+        return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
+    if "<" in text or "(" in text:  # a C++ signature, unlike an op such as aten::add
+        text = _NAMESPACES.sub("", text)
+    if cell_len(text) <= width:
+        return text
+    if width < 2:
+        return set_cell_size(text, width)
+    tail = (width - 1) // 2
+    return f"{set_cell_size(text, width - 1 - tail)}{ELLIPSIS}{_end(text, tail)}"
+
+
+def _end(text: str, width: int) -> str:
+    """Return the end of a text that fits a width."""
+    start = max(0, len(text) - width)
+    while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
+        start += 1  # does not start with a combining accent
+    return text[start:]
+
+
+def human(value: Any, unit: str) -> str:
+    """Format a value in the unit of its column; a missing value is a dash, never zero.
+
+    Example:
+        >>> [human(1_234_567, "ns"), human(12_582_912, "bytes"), human(0.125, "share"), human(None, "ns")]
+        ['1.23 ms', '12.00 MiB', '12.5%', '–']
+        >>> [human(29_166_401_318_400.0, "FLOP"), human(0.0421, "TFLOP/s"), human(2039.0, "GB/s")]
+        ['29.17 TFLOP', '42.10 GFLOP/s', '2,039.00 GB/s']
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(value, unit)
+    return clean(str(value))
+
+
+def _number(value: float, unit: str) -> str:
+    if unit in SCALES:
+        return _scaled(value, *SCALES[unit])
+    if unit == "share":
+        return f"{100 * value:z.1f}%"
+    if unit == "count":
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    text = str(value) if isinstance(value, int) else f"{value:,.2f}"
+    return text if unit in {"", PROSE} else f"{text} {unit}"
+
+
+def _scaled(value: float, scales: tuple[tuple[float, str], ...], base: str) -> str:
+    for scale, name in scales:
+        if abs(value) >= scale:
+            return f"{value / scale:,.2f} {name}"
+    return f"{value:g} {base}"
