@@ -1,4 +1,4 @@
-"""What a workload is: metadata, the options it takes, and how to build one; nothing here imports torch."""
+"""Declare a workload: its metadata, the options it takes, and how to build it; never imports torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import UnusableInputError
-from tracekit.workloads.datasets import DATASET_SHAPES
 from tracekit.workloads.options import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ ZERO_GRADS = ("default", "zero", "foreach")
 OFFLOADS = ("none", "parameters", "activations")
 EAGER, TORCHSCRIPT, COMPILE, LIBTORCH = "eager", "torchscript", "compile", "libtorch"
 LEVELS = (EAGER, TORCHSCRIPT, COMPILE, LIBTORCH)
-"""Ways to run a model: op by op from Python, as a TorchScript trace, through `torch.compile`, and its trace
-from a C++ program."""
+"""Execution modes: op by op from Python, as a TorchScript trace, through `torch.compile`, or from C++."""
 INDUCTOR = "inductor"
 DEFAULT_SIZE = WorkloadOptions.size
 OWN_SHAPE = WorkloadOptions.dataset_shape
@@ -29,15 +27,14 @@ BUILT_IN = "tracekit"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(WorkloadOptions):
-    """How to build a workload: the options of `tracekit collect`, every value decided.
+    """Options of `tracekit collect` to build a workload with, all defaults resolved.
 
     Attributes:
         device: `cpu` or `cuda`.
-        resolution: What `Workload.resolution_means` says: pixels of a side, tokens, points.
-        pin_memory: Batches come in page-locked host memory and are copied without waiting.
-        size: `default`, or a name in `Workload.sizes`; a workload whose reference model is too large for a
-            purpose builds a smaller one of the same kind for it.
-        backend: What compiles at level `compile`.
+        resolution: Pixels of a side, tokens or points; see `Workload.resolution_means`.
+        pin_memory: Load batches into page-locked host memory and copy them without waiting.
+        size: `default`, or a name in `Workload.sizes`, which may select a smaller model.
+        backend: Backend of level `compile`.
     """
 
     workload: str = ""
@@ -48,48 +45,79 @@ class Options(WorkloadOptions):
     backend: str = INDUCTOR
 
 
+@dataclass(frozen=True, kw_only=True)
+class DatasetShape:
+    """Shape of the data sets of published studies; the data itself is always random.
+
+    Attributes:
+        channels: Channels of an image.
+        classes: Number of classes.
+        batch_size: Default images per step.
+        side: Default height and width of an image; None if a study varies it.
+    """
+
+    channels: int
+    classes: int
+    batch_size: int
+    side: int | None = None
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """Default batch size, and resolution if the data set has one."""
+        sizes = {"batch_size": self.batch_size}
+        return sizes if self.side is None else {**sizes, "resolution": self.side}
+
+
+DATASET_SHAPES = {
+    "mnist": DatasetShape(channels=1, side=28, classes=10, batch_size=128),
+    "cifar10": DatasetShape(channels=3, side=32, classes=10, batch_size=128),
+    "stl10": DatasetShape(channels=3, side=96, classes=10, batch_size=128),
+    "pascal": DatasetShape(channels=3, classes=20, batch_size=16),
+}
+
+
 class Program(Protocol):
-    """A built workload, ready to run."""
+    """A built workload."""
 
     def step(self) -> Any:
-        """Run one step; returns the tensor it computed (the loss when training), without waiting for it."""
+        """Run one step; returns its output (the loss when training) without waiting for the device."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One program that `tracekit collect` can profile.
+    """A program that `tracekit collect --workload` can profile.
 
     Attributes:
         name: Registered name.
-        domain: Field it comes from, one of `DOMAINS`.
-        summary: What it is, in one line.
+        domain: One of `DOMAINS`.
+        summary: Description in one line.
         parameters: Number of trainable parameters with the defaults.
-        modes: What it can do: `train`, `infer`.
-        levels: Ways to run it, of `LEVELS`.
-        dtypes: Element types it can compute in.
-        defaults: Options by name where the user names none.
-        smallest_resolution: The smallest input its layers can take.
-        build: Makes the program; the first thing to import torch.
-        check: Refuses what only this workload cannot do.
+        defaults: Default batch size and resolution.
+        smallest_resolution: Smallest input its layers can take.
+        build: Makes the program; must be the first to import torch.
+        modes: Supported modes: `train`, `infer`.
+        levels: Supported execution modes, of `LEVELS`.
+        dtypes: Supported element types.
+        check: Refuses options that only this workload cannot run with.
         resolution_means: What `--resolution` counts.
-        sizes: Options by name for a purpose: `test` takes at most about 0.3 s a step on one thread of a
-            CPU, `gpu` gives a GPU enough to do.
+        sizes: Batch size and resolution of each preset: a step of `test` takes at most about 0.3 s on one
+            CPU thread, `gpu` keeps a GPU busy.
         dataset_shapes: Data sets whose shape it can take.
-        offloads: What it can keep in host memory between uses.
-        source: The package it comes from, with its version where another library brings the model.
+        offloads: Supported values of `--offload`.
+        source: Package of the model, with its version if it is another library.
     """
 
     name: str
     domain: str
     summary: str
     parameters: int
-    modes: tuple[str, ...]
-    levels: tuple[str, ...]
-    dtypes: tuple[str, ...]
     defaults: Mapping[str, int]
     smallest_resolution: int
     build: Callable[[Options], Program]
+    modes: tuple[str, ...] = MODES
+    levels: tuple[str, ...] = LEVELS
+    dtypes: tuple[str, ...] = DTYPES
     check: Callable[[Options], None] = lambda _: None
     resolution_means: str = "Height and width of an image"
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -98,28 +126,28 @@ class Workload:
     source: str = BUILT_IN
 
     def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str = OWN_SHAPE) -> dict[str, int]:
-        """Options where the user names none: those of the data set, then of the size, then `defaults`.
+        """Return default batch size and resolution: of the data set, else of the size, else `defaults`.
 
         Raises:
             UnusableInputError: The workload has no such size or cannot take that shape.
         """
         _one_of("size", size, (DEFAULT_SIZE, *self.sizes), self.name)
-        found = {**self.defaults, **self.sizes.get(size, {})}
+        defaults = {**self.defaults, **self.sizes.get(size, {})}
         if dataset_shape == OWN_SHAPE:
-            return found
+            return defaults
         if not self.dataset_shapes:
             raise UnusableInputError(
                 f"--dataset-shape does not apply to {self.name}, which has no images",
                 hint="remove --dataset-shape",
             )
         _one_of("dataset-shape", dataset_shape, self.dataset_shapes, self.name)
-        return {**found, **DATASET_SHAPES[dataset_shape].defaults}
+        return {**defaults, **DATASET_SHAPES[dataset_shape].defaults}
 
     def validate(self, options: Options) -> None:
-        """Refuse options this workload cannot run with, before anything is built.
+        """Refuse options that this workload cannot run with.
 
         Raises:
-            UnusableInputError: An option is unknown or impossible; the hint names what is possible.
+            UnusableInputError: A value is not supported; the hint names those that are.
         """
         _one_of("level", options.level, self.levels, self.name)
         _one_of("mode", options.mode, self.modes, self.name)

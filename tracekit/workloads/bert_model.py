@@ -1,4 +1,4 @@
-"""BERT-base in plain torch: the encoder with its pooler (Devlin et al. 2018), and heads without weights."""
+"""BERT-base in plain torch (Devlin et al. 2018): the encoder, its pooler, and heads that share weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.text import token_loss
+from tracekit.workloads.tasks import token_loss
 
 VOCABULARY = 30_522
 CONTEXT = 512
@@ -38,7 +38,7 @@ class Embeddings(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and a four times wider layer, each beside a shortcut and followed by a normalization."""
+    """Post-norm transformer layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """Encoder and pooler; both heads read embeddings, so that they add no parameter."""
+    """Encoder and pooler; both heads reuse embeddings, so they add no parameters."""
 
     def __init__(self, layers: int = LAYERS) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Bert(nn.Module):
         self.apply(_initialize)
 
     def forward(self, tokens: torch.Tensor, segments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits of each token (batch, tokens, vocabulary) and of the next sentence (batch, 2)."""
+        """Return logits of each token (batch, tokens, vocabulary) and of the next sentence (batch, 2)."""
         x = self.layers(self.embeddings(tokens, segments))
         pooled = torch.tanh(self.pooler(x[:, 0]))
         words = functional.linear(x, self.embeddings.word.weight)
@@ -89,10 +89,10 @@ class Bert(nn.Module):
 
 
 def pretraining_loss(
-    made: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, follows: torch.Tensor
+    output: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, follows: torch.Tensor
 ) -> torch.Tensor:
-    """Loss of the masked words, whose labels are (batch, tokens), and of the next sentence, 0 or 1 each."""
-    words, sentences = made
+    """Sum the losses of masked words, labels (batch, tokens), and of the next sentence, 0 or 1 (batch,)."""
+    words, sentences = output
     return token_loss(words, labels) + functional.cross_entropy(sentences, follows)
 
 

@@ -1,21 +1,18 @@
-"""DLRM on random clicks: embedding bags that gather from memory, beside small dense layers.
+"""DLRM on random clicks: memory-bound embedding bags and small dense layers.
 
-The number of parameters follows from the sizes of the published script for Criteo's Kaggle data, whose tables
-are cut at 100,000 rows; see `dlrm_model`.
+The number of parameters follows from the published script for Criteo's Kaggle data; see `dlrm_model`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
+from tracekit.workloads.base import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import torch
-
     from tracekit.workloads.base import Options, Program
+    from tracekit.workloads.program import Batch
 
 
 def _build(options: Options) -> Program:
@@ -23,22 +20,18 @@ def _build(options: Options) -> Program:
     from torch.nn import functional
 
     from tracekit.workloads.dlrm_model import DENSE, DLRM, ROWS
-    from tracekit.workloads.program import Task, program
+    from tracekit.workloads.program import Task, build_program
 
     batch, bag = options.batch_size, options.resolution
 
-    def data(dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    def data(dtype: torch.dtype) -> Batch:
         bags = torch.stack([torch.randint(rows, (batch, bag)) for rows in ROWS], dim=1)
         return (torch.rand(batch, DENSE, dtype=dtype), bags), (torch.randint(2, (batch,)).to(dtype),)
 
     loss = functional.binary_cross_entropy_with_logits
-    return program(Task(model=DLRM, data=data, loss=loss, optimizer=_optimizer), options)
-
-
-def _optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    import torch
-
-    return torch.optim.SGD(parameters, lr=0.1)
+    return build_program(
+        Task(model=DLRM, data=data, loss=loss, optimizer=partial(torch.optim.SGD, lr=0.1)), options
+    )
 
 
 DLRM = Workload(
@@ -46,9 +39,6 @@ DLRM = Workload(
     domain="recommendation",
     summary="DLRM with 26 embedding tables judging random clicks",
     parameters=13_924_673,
-    modes=MODES,
-    levels=LEVELS,
-    dtypes=DTYPES,
     defaults={"batch_size": 128, "resolution": 1},
     sizes={"test": {"batch_size": 128, "resolution": 1}, "gpu": {"batch_size": 16_384, "resolution": 1}},
     smallest_resolution=1,

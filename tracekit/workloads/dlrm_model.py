@@ -1,6 +1,6 @@
-"""DLRM in plain torch (Naumov et al. 2019), at the sizes its authors train on Criteo's Kaggle data.
+"""DLRM in plain torch (Naumov et al. 2019), with the sizes of its published script for Criteo's Kaggle data.
 
-The sizes are those of the published script: `--arch-sparse-feature-size=16 --arch-mlp-bot=13-512-256-64-16
+Its arguments: `--arch-sparse-feature-size=16 --arch-mlp-bot=13-512-256-64-16
 --arch-mlp-top=512-256-1`, with tables of at most 100,000 rows (`--max-ind-range=100000`).
 """
 
@@ -25,7 +25,7 @@ ROWS = tuple(min(count, LARGEST_TABLE) for count in CATEGORIES)
 
 
 class DLRM(nn.Module):
-    """Dense numbers and bags of categories in, the probability's logit of a click out."""
+    """Predict the logit of a click from dense features and bags of categories."""
 
     rows: torch.Tensor
     columns: torch.Tensor
@@ -48,14 +48,14 @@ class DLRM(nn.Module):
         return logits
 
     def _interact(self, bottom: torch.Tensor, embedded: list[torch.Tensor]) -> torch.Tensor:
-        """Dot products of each pair of features, beside the dense one."""
+        """Return the dense feature and the dot products of each pair of features."""
         features = torch.stack([bottom, *embedded], dim=1)
         products = torch.bmm(features, features.transpose(1, 2))
         return torch.cat([bottom, products[:, self.rows, self.columns]], dim=1)
 
 
 def _table(rows: int) -> nn.Module:
-    """Gradients are sparse: a step touches the rows it looked up, not the table."""
+    """Make a table with sparse gradients: a step updates only the rows it looked up."""
     table = nn.EmbeddingBag(rows, WIDTH, mode="sum", sparse=True)
     nn.init.uniform_(table.weight, -(rows**-0.5), rows**-0.5)
     return table

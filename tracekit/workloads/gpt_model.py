@@ -24,7 +24,7 @@ class Attention(nn.Module):
         self.c_proj = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Mix each token with those before it; (batch, tokens, width) in and out."""
+        """Attend to this and earlier tokens; (batch, tokens, width) in and out."""
         batch, tokens, _ = x.shape
         queries, keys, values = (
             part.view(batch, tokens, HEADS, WIDTH // HEADS).transpose(1, 2)
@@ -36,7 +36,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a four times wider layer, each behind a normalization and beside a shortcut."""
+    """Pre-norm transformer layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """Tokens in, logits of the next token out; the head shares its weight with the token embedding."""
+    """Predict logits of the next token; the head shares its weight with the token embedding."""
 
     def __init__(self, layers: int = LAYERS) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class GPT2(nn.Module):
         self.apply(_initialize)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of shape (batch, tokens, vocabulary)."""
+        """Return logits of shape (batch, tokens, vocabulary)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.wte(tokens) + self.wpe(positions)
         for block in self.h:

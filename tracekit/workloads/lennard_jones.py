@@ -1,10 +1,10 @@
-"""A tiny network that learns a potential's energies and, by autograd, its forces: launches, little work."""
+"""Launch-bound MLP that learns energies and, by autograd, forces of the Lennard-Jones potential."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import COMPILE, EAGER, MODES, Workload
+from tracekit.workloads.base import COMPILE, EAGER, Workload
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -21,8 +21,7 @@ LENNARD_JONES = Workload(
     domain="other",
     summary="An MLP learning energies and forces of the Lennard-Jones potential, forces by autograd",
     parameters=865,
-    modes=MODES,
-    # no trace holds its gradient: torch.jit.trace takes the weights that autograd reads for constants
+    # torch.jit.trace would make constants of the weights that the inner autograd reads
     levels=(EAGER, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
     defaults={"batch_size": 1000, "resolution": 1},
@@ -31,4 +30,4 @@ LENNARD_JONES = Workload(
     resolution_means="Pairs of points in a sample",
     build=_build,
 )
-"""Its number of parameters is that of the layers in PyTorch's functorch example, which TorchBench runs."""
+"""`parameters` is the number of PyTorch's functorch example, which TorchBench runs."""

@@ -1,4 +1,4 @@
-"""Network and data of PyTorch's functorch example `lennard_jones`; autograd stands in for `jacrev`."""
+"""Network and data of PyTorch's functorch example `lennard_jones`, with autograd in place of `jacrev`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, program
+from tracekit.workloads.program import Task, build_program
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 SIGMA, EPSILON = 0.5, 4.0
 NEAREST, FARTHEST = 0.5, 1.0
-"""Distances between points, as in the example."""
+"""Range of distances between points, as in the example."""
 WIDTH, HIDDEN = 16, 4
 FORCE_WEIGHT = 0.01 / 3
 
@@ -33,17 +33,17 @@ class Potential(nn.Module):
         self.energy = nn.Sequential(*layers, nn.Linear(WIDTH, 1))
 
     def forward(self, vectors: torch.Tensor) -> Pair:
-        """Energies (batch, pairs) and forces (batch, pairs, 3) from the vectors between the points."""
+        """Return energies (batch, pairs) and forces (batch, pairs, 3) from vectors between points."""
         with torch.enable_grad():
-            at = vectors.detach().requires_grad_()
-            energies = self.energy(torch.linalg.vector_norm(at, dim=-1, keepdim=True)).squeeze(-1)
-            (gradient,) = torch.autograd.grad(energies.sum(), at, create_graph=self.training)
+            points = vectors.detach().requires_grad_()
+            energies = self.energy(torch.linalg.vector_norm(points, dim=-1, keepdim=True)).squeeze(-1)
+            (gradient,) = torch.autograd.grad(energies.sum(), points, create_graph=self.training)
         return (energies, -gradient) if self.training else (energies.detach(), -gradient)
 
 
 def build(options: Options) -> Program:
     """Build the program."""
-    return program(
+    return build_program(
         Task(
             model=Potential,
             data=partial(_data, options.batch_size, options.resolution),
@@ -65,6 +65,5 @@ def _data(samples: int, pairs: int, dtype: torch.dtype) -> tuple[tuple[torch.Ten
     return (vectors.to(dtype),), (energies.squeeze(-1).to(dtype), forces.to(dtype))
 
 
-def _loss(found: Pair, energies: torch.Tensor, forces: torch.Tensor) -> torch.Tensor:
-    wrong = functional.mse_loss(found[0], energies), functional.mse_loss(found[1], forces)
-    return wrong[0] + FORCE_WEIGHT * wrong[1]
+def _loss(output: Pair, energies: torch.Tensor, forces: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(output[0], energies) + FORCE_WEIGHT * functional.mse_loss(output[1], forces)

@@ -1,6 +1,6 @@
-"""Levels: what runs in place of a module: itself, its trace, or what `torch.compile` makes of it.
+"""Run a module eagerly, as a TorchScript trace, or through `torch.compile`.
 
-At level `libtorch` a C++ program runs the trace; the collector exports it, and here the module is itself.
+At level `libtorch`, the collector exports a trace to a C++ program; here the module stays itself.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     Forward = Callable[..., Any]
 
 
-def runnable(
+def at_level(
     model: torch.nn.Module, example: Callable[[], tuple[torch.Tensor, ...]], options: Options
 ) -> Forward:
-    """What runs in place of a module at the level of the options; its parameters stay the module's own.
+    """Return a module in the form of its level; it shares its parameters with the module.
 
     Args:
-        model: On its device, in the mode it will run in.
-        example: Makes inputs such as it will be called with, on its device; not called where nothing is
-            traced, so that an eager program allocates nothing for it.
-        options: Name the level, and what compiles.
+        model: Module on its device, in the mode it will run in.
+        example: Makes example inputs on its device; called for tracing only, so that an eager program does
+            not allocate them.
+        options: Options with the level and backend.
 
     Raises:
-        UnusableInputError: There is no such backend here.
+        UnusableInputError: The backend is unknown or cannot compile here.
 
     Example:
         >>> from tracekit.workloads.base import Options
         >>> options = Options(mode="train", device="cpu", batch_size=1, resolution=1, level="torchscript")
-        >>> type(runnable(torch.nn.Linear(2, 2), lambda: (torch.ones(1, 2),), options)).__name__
+        >>> type(at_level(torch.nn.Linear(2, 2), lambda: (torch.ones(1, 2),), options)).__name__
         'TopLevelTracedModule'
     """
     if options.level == TORCHSCRIPT:
@@ -49,41 +49,41 @@ def runnable(
 
 
 def traced(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.jit.ScriptModule:
-    """Record one call of a module as TorchScript, which runs without Python.
+    """Trace a module to TorchScript, which runs without Python.
 
-    Buffers, and what random numbers come next, are as if it had not been called. `torch.jit.script` refuses
-    several of the workloads; a trace holds for inputs of the same kind alone, and a workload runs no other.
+    Buffers and the state of the random generators are preserved. `torch.jit.script` refuses several of the
+    workloads; a trace is valid for inputs of the same shapes only, which is all that a workload needs.
 
     Args:
-        model: On its device, in the mode it will run in; shares its parameters with the result.
-        inputs: Such as it will be called with, on its device.
+        model: Module on its device, in the mode it will run in; shares its parameters with the result.
+        inputs: Example inputs on its device.
 
     Example:
         >>> traced(torch.nn.ReLU(), (torch.ones(2),))(torch.tensor([-1.0, 2.0]))
         tensor([0., 2.])
     """
-    kept = [buffer.clone() for buffer in model.buffers()]
-    devices = {one.device for one in inputs if one.is_cuda}
+    before = [buffer.clone() for buffer in model.buffers()]
+    devices = {tensor.device for tensor in inputs if tensor.is_cuda}
     with torch.random.fork_rng(devices), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the level is deprecated; what a trace cannot hold, the tests show
+        warnings.simplefilter("ignore")  # torch deprecates tracing; tests compare traces with eager runs
         trace: Callable[..., torch.jit.ScriptModule] = torch.jit.trace  # torch does not annotate it
-        found = trace(model, inputs, check_trace=False)
+        module = trace(model, inputs, check_trace=False)
     with torch.no_grad():
-        for buffer, before in zip(model.buffers(), kept, strict=True):
-            buffer.copy_(before)
-    return found
+        for buffer, saved in zip(model.buffers(), before, strict=True):
+            buffer.copy_(saved)
+    return module
 
 
 def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Forward:
-    """The module behind `torch.compile`, which compiles in its first calls.
+    """Return the module under `torch.compile`, which compiles in its first calls.
 
     Args:
         model: The module.
-        backend: One that `torch._dynamo.list_backends` names.
-        device: Where it runs: `cpu` or `cuda`.
+        backend: A backend of `torch._dynamo.list_backends`.
+        device: `cpu` or `cuda`.
 
     Raises:
-        UnusableInputError: There is no such backend here, or nothing that compiles what it generates.
+        UnusableInputError: The backend is unknown, or a compiler that it needs is missing.
     """
     from torch._dynamo import list_backends
 
@@ -98,12 +98,12 @@ def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Fo
             f"backend inductor needs {missing}, which is missing",
             hint="install it, or use --backend aot_eager, which generates no code",
         )
-    made: Forward = torch.compile(model, backend=backend)
-    return made
+    forward: Forward = torch.compile(model, backend=backend)
+    return forward
 
 
 def _missing(device: str) -> str:
-    """What Inductor lacks here to compile for a device; empty where it lacks nothing."""
+    """Name the compiler that Inductor lacks for a device; empty if it lacks none."""
     if device == "cuda":
         from torch.utils._triton import has_triton
 
@@ -118,7 +118,7 @@ def _missing(device: str) -> str:
 
 
 def allow_inner_gradients() -> None:
-    """Let `torch.compile` take models that call autograd, which newer versions of torch can, if told to."""
+    """Let `torch.compile` trace calls of autograd, an option of newer versions of torch."""
     from torch._dynamo import config
 
     if hasattr(config, "trace_autograd_ops"):

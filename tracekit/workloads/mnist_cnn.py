@@ -1,12 +1,11 @@
-"""A small convolutional network for 28×28 digits: a workload whose time is mostly launches."""
+"""Small, launch-bound convolutional network for 28×28 digits."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
-from tracekit.workloads.datasets import DATASET_SHAPES
+from tracekit.workloads.base import DATASET_SHAPES, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +31,9 @@ def _model(resolution: int, channels: int, classes: int) -> torch.nn.Module:
 
 
 def _build(options: Options) -> Program:
-    from tracekit.workloads.images import classifier
+    from tracekit.workloads.tasks import image_classifier
 
-    return classifier(partial(_model, options.resolution), options, channels=1, classes=10)
+    return image_classifier(partial(_model, options.resolution), options, channels=1, classes=10)
 
 
 MNIST_CNN = Workload(
@@ -42,13 +41,10 @@ MNIST_CNN = Workload(
     domain="vision",
     summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
     parameters=1_199_882,
-    modes=MODES,
-    levels=LEVELS,
-    dtypes=DTYPES,
     defaults={"batch_size": 64, "resolution": 28},
     sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=6,
     build=_build,
 )
-"""Its number of parameters is that of the MNIST network in PyTorch's own examples."""
+"""`parameters` is the number of the MNIST network in PyTorch's own examples."""

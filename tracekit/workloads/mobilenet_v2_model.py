@@ -14,33 +14,33 @@ STAGES = (
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
-"""Of each stage: how much a block widens inside, channels, blocks, and the stride of the first block."""
+"""Expansion, channels, number of blocks, and stride of the first block of each stage."""
 FIRST, LAST = 32, 1280
 
 
 class InvertedResidual(nn.Module):
-    """Widen by 1×1, filter each channel by 3×3, narrow by 1×1; a shortcut where shapes allow."""
+    """1×1 expansion, 3×3 depthwise and 1×1 projection, with a shortcut if shapes match."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, *, widen: int) -> None:
         super().__init__()
         width = inputs * widen
-        widening = [_convolution(inputs, width, 1)] if widen != 1 else []
+        expansion = [_convolution(inputs, width, 1)] if widen != 1 else []
         self.shortcut = stride == 1 and inputs == outputs
         self.conv = nn.Sequential(
-            *widening,
+            *expansion,
             _convolution(width, width, 3, stride=stride, groups=width),
             nn.Conv2d(width, outputs, 1, bias=False),
             nn.BatchNorm2d(outputs),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Convolve and, where shapes allow, add the shortcut."""
+        """Convolve and, if shapes match, add the shortcut."""
         out: torch.Tensor = self.conv(x)
         return x + out if self.shortcut else out
 
 
 class MobileNetV2(nn.Module):
-    """The network; names of its parts match torchvision's, so that a state dict fits both."""
+    """The network; its state dict fits torchvision's."""
 
     def __init__(self, channels: int = 3, classes: int = 1000) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class MobileNetV2(nn.Module):
         self.apply(_initialize)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits of a batch of images."""
+        """Return logits of a batch of images."""
         pooled = torch.flatten(self.avgpool(self.features(x)), 1)
         logits: torch.Tensor = self.classifier(pooled)
         return logits

@@ -1,41 +1,51 @@
-"""Steps of any workload: batches from host memory, a model, a loss and an optimizer, run as users do."""
+"""Run a workload's steps as users do: load a batch, copy it, run the model, and when training, update it.
+
+Batches, clearing of gradients and offloading, which options of `tracekit collect` select, are here as well.
+"""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from torch.profiler import record_function
 
 from tracekit.workloads.base import COMPILE
-from tracekit.workloads.batches import Batches, HostBatches
-from tracekit.workloads.gradients import zeroing
-from tracekit.workloads.levels import allow_inner_gradients, runnable
-from tracekit.workloads.offload import Offload
+from tracekit.workloads.levels import allow_inner_gradients, at_level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tracekit.workloads.base import Options
 
+    ZeroGrad = Callable[[torch.optim.Optimizer], None]
+
 Tensors: TypeAlias = "tuple[torch.Tensor, ...]"
+Batch: TypeAlias = "tuple[Tensors, Tensors]"
+"""Inputs of the model, and targets of the loss."""
+
+LOAD_RANGE = "enumerate(DataLoader)#HostBatches.__next__"
+"""Range around loading a batch; torch's DataLoader uses the same form, which trace readers recognize."""
+HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What tells one workload from another; see `program`.
+    """Parts of a workload that `build_program` combines.
 
     Attributes:
         model: Makes the model on the host, in float32.
-        data: Makes one batch on the host for an element type: what the model is called with, and what the
-            loss compares with. The first dimension of each tensor counts the samples.
-        loss: Loss from what the model returns and the targets, as a tensor of one element.
+        data: Makes one batch on the host for an element type; the first dimension of each tensor counts the
+            samples.
+        loss: Loss from the model's output and the targets, as a tensor of one element.
         optimizer: Makes the optimizer of the parameters.
-        needs_grad: The model derives something by autograd when it infers, too.
+        needs_grad: The model uses autograd in inference, too.
     """
 
     model: Callable[[], torch.nn.Module]
-    data: Callable[[torch.dtype], tuple[Tensors, Tensors]]
+    data: Callable[[torch.dtype], Batch]
     loss: Callable[..., torch.Tensor]
     optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
     needs_grad: bool = False
@@ -46,16 +56,16 @@ class Training:
     """One step: load, copy, zero the gradients, forward, backward, optimizer.
 
     Attributes:
-        model: What is trained.
-        forward: What runs in its place; see `tracekit.workloads.levels`.
+        model: Trained model.
+        forward: The model at its level; see `tracekit.workloads.levels`.
     """
 
     model: torch.nn.Module
     forward: Callable[..., Any]
-    batches: Batches
+    batches: DeviceBatches
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
-    zero_grad: Callable[[torch.optim.Optimizer], None]
+    zero_grad: ZeroGrad
     offload: Offload
 
     def step(self) -> torch.Tensor:
@@ -72,72 +82,186 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Inference:
-    """One step: load, copy, forward; `forward` runs in place of the model."""
+    """One step: load, copy, forward; attributes as in `Training`."""
 
     model: torch.nn.Module
     forward: Callable[..., Any]
-    batches: Batches
+    batches: DeviceBatches
     no_grad: Callable[[], Any]
     offload: Offload
 
     def step(self) -> Any:
-        """Run one inference step; returns what the model returns."""
+        """Run one inference step; returns the model's output."""
         with self.no_grad():
             inputs, _ = self.batches.next()
             with self.offload.parameters(self.model):
                 return self.forward(*inputs)
 
 
-def program(task: Task, options: Options) -> Training | Inference:
+def build_program(task: Task, options: Options) -> Training | Inference:
     """Build a workload: parameters first, then data, both from the seed.
 
-    Args:
-        task: Model, data, loss and optimizer.
-        options: How to build it.
-
     Example:
+        >>> from functools import partial
         >>> from torch.nn import Linear, functional
         >>> from tracekit.workloads.base import Options
         >>> task = Task(
         ...     model=lambda: Linear(3, 1),
         ...     data=lambda dtype: ((torch.ones(4, 3, dtype=dtype),), (torch.ones(4, 1, dtype=dtype),)),
         ...     loss=functional.mse_loss,
-        ...     optimizer=sgd,
+        ...     optimizer=partial(torch.optim.SGD, lr=0.1),
         ... )
         >>> options = Options(mode="train", device="cpu", batch_size=4, resolution=3)
-        >>> program(task, options).step().shape
+        >>> build_program(task, options).step().shape
         torch.Size([])
     """
     torch.manual_seed(options.seed)
     dtype: torch.dtype = getattr(torch, options.dtype)
     device = torch.device(options.device)
-    model = task.model().to(device=device, dtype=dtype)
-    inputs, targets = task.data(dtype)
-    batches = Batches(HostBatches(inputs, targets, pinned=options.pin_memory), device)
-    moved = Offload(what=options.offload, device=device, pinned=options.pin_memory)
     training = options.mode == "train"
+    model = task.model().to(device=device, dtype=dtype).train(training)
+    batches = DeviceBatches(HostBatches(*task.data(dtype), pinned=options.pin_memory), device)
+    offload = Offload(what=options.offload, device=device, pinned=options.pin_memory)
     if task.needs_grad and options.level == COMPILE:
         allow_inner_gradients()
-    forward = _forward(model.train(training), batches.example, options)
+    with torch.set_grad_enabled(training):
+        forward = at_level(model, batches.example, options)
     if not training:
         no_grad = torch.no_grad if task.needs_grad else torch.inference_mode
-        return Inference(model=model, forward=forward, batches=batches, no_grad=no_grad, offload=moved)
+        return Inference(model=model, forward=forward, batches=batches, no_grad=no_grad, offload=offload)
     return Training(
         model=model,
         forward=forward,
         batches=batches,
         loss=task.loss,
         optimizer=task.optimizer(model.parameters()),
-        zero_grad=zeroing(options.zero_grad),
-        offload=moved,
+        zero_grad=ZERO_GRAD[options.zero_grad],
+        offload=offload,
     )
 
 
-def _forward(model: torch.nn.Module, example: Callable[[], Tensors], options: Options) -> Callable[..., Any]:
-    with torch.set_grad_enabled(options.mode == "train"):
-        return runnable(model, example, options)
+@dataclass(frozen=True)
+class HostBatches:
+    """One batch of random data in host memory, drawn in a new order each step, as a loader would.
+
+    Attributes:
+        inputs: Inputs of the model; the first dimension of each counts the samples.
+        targets: Targets of the loss.
+        pinned: Draw into page-locked memory.
+    """
+
+    inputs: Tensors
+    targets: Tensors
+    pinned: bool = False
+
+    def draw(self) -> Batch:
+        """Return the next batch, in page-locked memory if `pinned`."""
+        with record_function(LOAD_RANGE):
+            order = torch.randperm(len(self.inputs[0]))
+            return self._take(self.inputs, order), self._take(self.targets, order)
+
+    def _take(self, tensors: Tensors, order: torch.Tensor) -> Tensors:
+        drawn = (tensor[order] for tensor in tensors)
+        # torch's caching host allocator keeps a pinned block until the copy has read it
+        return tuple(tensor.pin_memory() if self.pinned else tensor for tensor in drawn)
 
 
-def sgd(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of the published studies of classifiers: learning rate 1e-3, momentum 0.9."""
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+@dataclass(frozen=True)
+class DeviceBatches:
+    """Host batches copied to the device of the model."""
+
+    source: HostBatches
+    device: torch.device
+
+    def next(self) -> Batch:
+        """Return the next batch on the device; with pinned memory the host does not wait for the copy."""
+        inputs, targets = self.source.draw()
+        return self._copy(inputs), self._copy(targets)
+
+    def example(self) -> Tensors:
+        """Return inputs as `next` does, on the device, without drawing random numbers."""
+        return tuple(tensor.to(self.device) for tensor in self.source.inputs)
+
+    def _copy(self, tensors: Tensors) -> Tensors:
+        return tuple(tensor.to(self.device, non_blocking=self.source.pinned) for tensor in tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offload:
+    """Keep parameters or activations in host memory between uses, copied there and back in each step.
+
+    Without a GPU, the copies go from host memory to host memory.
+
+    Attributes:
+        what: One of `tracekit.workloads.base.OFFLOADS`.
+        device: Device of the model.
+        pinned: Keep activations in page-locked memory; parameters always return to pageable memory.
+    """
+
+    what: str
+    device: torch.device
+    pinned: bool = False
+
+    def parameters(self, model: torch.nn.Module) -> AbstractContextManager[None]:
+        """Keep the parameters on the device inside the block."""
+        return _on_device(model, self.device) if self.what == "parameters" else nullcontext()
+
+    def activations(self) -> AbstractContextManager[Any]:
+        """Move tensors saved for the backward pass in the block, parameters too, to the host until used."""
+        if self.what != "activations":
+            return nullcontext()
+        hooks: Any = torch.autograd.graph.saved_tensors_hooks
+        block: AbstractContextManager[Any] = hooks(self._to_host, self._to_device)
+        return block
+
+    def _to_host(self, tensor: torch.Tensor) -> tuple[torch.device, torch.Tensor]:
+        host = torch.empty_like(tensor, device=HOST, pin_memory=self.pinned)
+        return tensor.device, host.copy_(tensor)
+
+    def _to_device(self, saved: tuple[torch.device, torch.Tensor]) -> torch.Tensor:
+        device, host = saved
+        # torch's caching host allocator keeps a pinned block until the copy has read it
+        return host.to(device, non_blocking=self.pinned, copy=True)
+
+
+@contextmanager
+def _on_device(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
+    _move(model, device)
+    try:
+        yield
+    finally:
+        _move(model, HOST)
+
+
+def _move(model: torch.nn.Module, device: torch.device) -> None:
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(device, copy=True)
+
+
+def _fill_each(optimizer: torch.optim.Optimizer) -> None:
+    with record_function(_zero_grad_range(optimizer)):
+        for gradient in _gradients(optimizer):
+            gradient.zero_()
+
+
+def _fill_all(optimizer: torch.optim.Optimizer) -> None:
+    with record_function(_zero_grad_range(optimizer)):
+        if gradients := _gradients(optimizer):
+            torch._foreach_zero_(gradients)
+
+
+def _zero_grad_range(optimizer: torch.optim.Optimizer) -> str:
+    """Return the name that `Optimizer.zero_grad` gives its range, which trace readers recognize."""
+    return f"Optimizer.zero_grad#{type(optimizer).__name__}.zero_grad"
+
+
+def _gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+ZERO_GRAD: dict[str, ZeroGrad] = {
+    "default": lambda optimizer: optimizer.zero_grad(),
+    "zero": _fill_each,
+    "foreach": _fill_all,
+}
+"""Ways to clear gradients, by the value of `--zero-grad`."""

@@ -1,10 +1,9 @@
-"""Reformer on random bytes, twice: as first published, and without the scalar it copies in each attention.
+"""Reformer on random bytes, as first published and without the scalar it copies in each attention.
 
-`reformer` multiplies by `torch.rsqrt(torch.tensor(64.0).to(device))`: six times a step a scalar goes from
-pageable host memory to the device, and the host waits for it. `reformer_fixed` multiplies by a Python number
-instead; all else is the same.
+`reformer` multiplies by `torch.rsqrt(torch.tensor(64.0).to(device))`: six times a step, the host copies a
+scalar from pageable memory to the device and waits for it. `reformer_fixed` multiplies by a Python number.
 
-The reference has 5,975,872 parameters: those of transformers' `ReformerForMaskedLM(ReformerConfig())`.
+The 5,975,872 parameters are those of transformers' `ReformerForMaskedLM(ReformerConfig())`.
 """
 
 from __future__ import annotations
@@ -12,35 +11,30 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, LEVELS, MODES, Options, Workload
-from tracekit.workloads.limits import at_most, multiple_of
+from tracekit.workloads.base import Options, Workload
+from tracekit.workloads.checks import positions_check
 
 if TYPE_CHECKING:
     import torch
 
     from tracekit.workloads.base import Program
+    from tracekit.workloads.program import Batch
 
-_POSITIONS = 4096
 _CHUNK = 64
 _MASK = 3
 
 
 def _build(options: Options, *, copies: bool) -> Program:
-    from tracekit.workloads.program import Task, program
+    from tracekit.workloads.program import Task, build_program
     from tracekit.workloads.reformer_model import VOCABULARY, Reformer, constant_scale, copied_scale
-    from tracekit.workloads.text import adamw, masked, token_loss
+    from tracekit.workloads.tasks import adamw, masked_tokens, token_loss
 
-    def data(_: torch.dtype) -> tuple[tuple[torch.Tensor], tuple[torch.Tensor]]:
-        tokens, labels = masked(options.batch_size, options.resolution, VOCABULARY, mask=_MASK)
+    def data(_: torch.dtype) -> Batch:
+        tokens, labels = masked_tokens(options.batch_size, options.resolution, VOCABULARY, mask=_MASK)
         return (tokens,), (labels,)
 
     model = partial(Reformer, copied_scale if copies else constant_scale)
-    return program(Task(model=model, data=data, loss=token_loss, optimizer=adamw), options)
-
-
-def _check(options: Options, *, name: str) -> None:
-    at_most(name, options.resolution, _POSITIONS)
-    multiple_of(name, options.resolution, _CHUNK)
+    return build_program(Task(model=model, data=data, loss=token_loss, optimizer=adamw), options)
 
 
 def _workload(name: str, summary: str, *, copies: bool) -> Workload:
@@ -49,15 +43,12 @@ def _workload(name: str, summary: str, *, copies: bool) -> Workload:
         domain="language",
         summary=summary,
         parameters=5_975_872,
-        modes=MODES,
-        levels=LEVELS,
-        dtypes=DTYPES,
         defaults={"batch_size": 2, "resolution": 512},
         sizes={"test": {"batch_size": 1, "resolution": 128}, "gpu": {"batch_size": 8, "resolution": 4096}},
         smallest_resolution=2 * _CHUNK,
         resolution_means=f"Bytes in a sequence, a multiple of {_CHUNK}",
         build=partial(_build, copies=copies),
-        check=partial(_check, name=name),
+        check=positions_check(name, 4096, chunk=_CHUNK),
     )
 
 

@@ -1,8 +1,8 @@
-"""Reformer in plain torch (Kitaev et al. 2020): attention in chunks, local or among tokens of one hash.
+"""Reformer in plain torch (Kitaev et al. 2020): local and locality-sensitive-hashing attention in chunks.
 
-The configuration is the one of transformers' `ReformerConfig`: six layers that alternate local and hashed
-attention, 12 heads of 64, axial position embeddings, a vocabulary of 320. The layers pass on two streams, as
-reversible layers do; activations are kept rather than computed again.
+Sizes of transformers' `ReformerConfig`: six layers that alternate both kinds of attention, 12 heads of 64,
+axial position embeddings, a vocabulary of 320. Layers have the two streams of reversible layers, but keep
+their activations instead of recomputing them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ AXES = (64, 64)
 AXIAL_WIDTHS = (64, 192)
 DROPOUT = 0.05
 _SELF = -1e4
-"""Score of a token with itself, which it may not read; float16 holds it."""
+"""Attention score that masks a token from itself; fits float16."""
 
 
 def copied_scale(x: torch.Tensor) -> torch.Tensor:
-    """Divide by the root of the head's size, which is copied to the device in each call."""
+    """Divide by the square root of the head size, copied to the device in each call."""
     root = torch.rsqrt(torch.tensor(float(HEAD), dtype=x.dtype).to(x.device))
     return x * root
 
 
 def constant_scale(x: torch.Tensor) -> torch.Tensor:
-    """Divide by the root of the head's size, which Python knows: nothing is copied."""
+    """Divide by the square root of the head size, a Python number: nothing is copied."""
     return x * float(HEAD**-0.5)
 
 
@@ -49,17 +49,17 @@ def _split(x: torch.Tensor) -> torch.Tensor:
 
 
 def _chunks(x: torch.Tensor) -> torch.Tensor:
-    """Cut the tokens, which are dimension 2, into chunks of `CHUNK`."""
+    """Split dimension 2, the tokens, into chunks of `CHUNK`."""
     return x.reshape(*x.shape[:2], -1, CHUNK, *x.shape[3:])
 
 
 def _look_back(x: torch.Tensor) -> torch.Tensor:
-    """Each chunk behind the one before it, so that a token sees both; (..., chunks, 2 · chunk, ...)."""
+    """Prepend to each chunk the previous one; (..., chunks, 2 · chunk, ...)."""
     return torch.cat([x.roll(1, dims=2), x], dim=3)
 
 
 class LocalAttention(nn.Module):
-    """Attention of a token to its own chunk and the one before."""
+    """Attention of a token to its own chunk and the previous one."""
 
     def __init__(self, scale: Scale) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class LocalAttention(nn.Module):
 
 
 class HashedAttention(nn.Module):
-    """Attention among tokens whose shared query-and-key vectors hash alike, sorted by hash into chunks."""
+    """Attention within chunks of tokens sorted by the hash of their shared query-key vectors."""
 
     def __init__(self, scale: Scale) -> None:
         super().__init__()
@@ -97,21 +97,21 @@ class HashedAttention(nn.Module):
         take = order.unsqueeze(-1).expand_as(vectors)
         queries = _chunks(vectors.gather(2, take))
         keys = _look_back(self.scale(self._unit(queries)))
-        places = _chunks(order)
+        positions = _chunks(order)
         scores = queries @ keys.transpose(-1, -2)
-        itself = places.unsqueeze(-1) == _look_back(places).unsqueeze(-2)
-        weights = functional.softmax(scores.masked_fill(itself, _SELF), dim=-1)
+        own = positions.unsqueeze(-1) == _look_back(positions).unsqueeze(-2)
+        weights = functional.softmax(scores.masked_fill(own, _SELF), dim=-1)
         heads = (weights @ _look_back(_chunks(values.gather(2, take)))).flatten(2, 3)
         back = order.argsort(dim=-1).unsqueeze(-1).expand_as(heads)
         out: torch.Tensor = self.mixed(heads.gather(2, back).transpose(1, 2).flatten(2))
         return out
 
     def _buckets(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Hash of each token: the nearest of random directions and their opposites, two per chunk."""
+        """Hash each token to the nearest of random directions and their opposites, two per chunk."""
         chunks = vectors.shape[2] // CHUNK
         directions = torch.randn(HEADS, HEAD, chunks, device=vectors.device, dtype=vectors.dtype)
-        turned = vectors.detach() @ directions
-        return torch.cat([turned, -turned], dim=-1).argmax(dim=-1)
+        rotated = vectors.detach() @ directions
+        return torch.cat([rotated, -rotated], dim=-1).argmax(dim=-1)
 
     def _unit(self, vectors: torch.Tensor) -> torch.Tensor:
         return vectors * torch.rsqrt(vectors.square().mean(dim=-1, keepdim=True) + 1e-6)
@@ -137,7 +137,7 @@ class Layer(nn.Module):
 
 
 class Reformer(nn.Module):
-    """Bytes in, logits of each byte out."""
+    """Predict logits of each byte."""
 
     def __init__(self, scale: Scale) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Reformer(nn.Module):
         self.apply(_initialize)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of shape (batch, tokens, vocabulary)."""
+        """Return logits of shape (batch, tokens, vocabulary)."""
         first = second = self.word(tokens) + self._positions(tokens.shape[1])
         for layer in self.layers:
             first, second = layer(first, second)

@@ -1,8 +1,8 @@
-"""A speech encoder in plain torch: convolutions shorten the frames, a transformer reads them, CTC aligns.
+"""Speech encoder in plain torch: convolutions downsample mel frames, then a transformer, trained with CTC.
 
-The sizes are those of the small encoder in Karita et al. 2019 ("A comparative study on Transformer vs RNN in
-speech applications"): 12 layers of width 256 with 4 heads and 2048 wide layers, behind two convolutions of
-stride 2 over 80 mel bands; the output has 5000 word pieces, the first of them CTC's blank.
+Sizes of the small encoder in Karita et al. 2019 ("A comparative study on Transformer vs RNN in speech
+applications"): two convolutions of stride 2 over 80 mel bands, then 12 layers of width 256 with 4 heads and
+feed-forward layers of 2048; 5000 word pieces, the first of them CTC's blank.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ DROPOUT = 0.1
 TOKENS = 5000
 
 
-def shortened(size: int) -> int:
-    """Frames, or mel bands, that are left of `size` behind the two convolutions."""
+def downsampled(size: int) -> int:
+    """Return the number of frames, or mel bands, after the two convolutions."""
     return ((size - 1) // 2 - 1) // 2
 
 
 class SpeechTransformer(nn.Module):
-    """Mel frames in, logits of word pieces out."""
+    """Predict logits of word pieces from mel frames."""
 
     def __init__(self) -> None:
         super().__init__()
         self.convolutions = nn.Sequential(
             nn.Conv2d(1, WIDTH, 3, stride=2), nn.ReLU(), nn.Conv2d(WIDTH, WIDTH, 3, stride=2), nn.ReLU()
         )
-        self.embed = nn.Linear(WIDTH * shortened(MELS), WIDTH)
+        self.embed = nn.Linear(WIDTH * downsampled(MELS), WIDTH)
         self.dropout = nn.Dropout(DROPOUT)
         self.layers = nn.ModuleList([_layer() for _ in range(LAYERS)])
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, TOKENS)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """Logits (batch, shortened frames, tokens) of frames (batch, frames, mels)."""
-        seen = self.convolutions(frames.unsqueeze(1))
-        x = self.embed(seen.transpose(1, 2).flatten(2)) * math.sqrt(WIDTH)
+        """Return logits (batch, downsampled frames, tokens) of frames (batch, frames, mels)."""
+        features = self.convolutions(frames.unsqueeze(1))
+        x = self.embed(features.transpose(1, 2).flatten(2)) * math.sqrt(WIDTH)
         x = self.dropout(x + _positions(x))
         for layer in self.layers:
             x = layer(x)
@@ -59,15 +59,15 @@ def _layer() -> nn.Module:
 
 
 def _positions(x: torch.Tensor) -> torch.Tensor:
-    """Sines and cosines of the places, made on the device; (frames, width)."""
-    places = torch.arange(x.shape[1], device=x.device, dtype=torch.float32).unsqueeze(1)
+    """Compute sinusoidal position embeddings on the device; (frames, width)."""
+    positions = torch.arange(x.shape[1], device=x.device, dtype=torch.float32).unsqueeze(1)
     steps = torch.arange(0, WIDTH, 2, device=x.device, dtype=torch.float32)
-    angles = places * torch.exp(steps * (-math.log(10_000.0) / WIDTH))
+    angles = positions * torch.exp(steps * (-math.log(10_000.0) / WIDTH))
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).to(x.dtype)
 
 
 def alignment_loss(logits: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
-    """CTC loss of logits (batch, frames, tokens) with pieces (batch, pieces), found in float32 at least."""
+    """CTC loss of logits (batch, frames, tokens) and pieces (batch, pieces), at least in float32."""
     exact = logits if logits.dtype == torch.float64 else logits.float()
     batch, frames, _ = logits.shape
     lengths = torch.full((batch,), frames), torch.full((batch,), pieces.shape[1])

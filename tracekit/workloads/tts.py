@@ -1,39 +1,38 @@
-"""Speech synthesis on random text: Tacotron 2, whose decoder launches many small kernels for each frame.
+"""Speech synthesis on random text: Tacotron 2, whose decoder launches many small kernels per frame.
 
-The reference, NVIDIA's Tacotron 2 with 148 symbols, has 28,193,153 parameters; the loss takes distances
-as the first Tacotron did, where the reference takes squares.
+The 28,193,153 parameters are those of NVIDIA's Tacotron 2 with 148 symbols. The loss uses absolute
+differences as the first Tacotron did, where the reference uses squares.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
+from tracekit.workloads.base import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import torch
 
     from tracekit.workloads.base import Options, Program
+    from tracekit.workloads.program import Batch
 
 _FRAMES_PER_SYMBOL = 6
-"""A spoken letter takes about 70 ms, a frame 11.6 ms."""
+"""A symbol takes about 70 ms, a frame 11.6 ms."""
 
 
 def _build(options: Options) -> Program:
-    from tracekit.workloads.program import Task, program
+    import torch
+
+    from tracekit.workloads.program import Task, build_program
     from tracekit.workloads.tts_model import Tacotron2, speech_loss
 
-    def data(dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-        return _speech(options, dtype)
+    adam = partial(torch.optim.Adam, lr=1e-3, weight_decay=1e-6, fused=True)
+    task = Task(model=Tacotron2, data=partial(_speech, options), loss=speech_loss, optimizer=adam)
+    return build_program(task, options)
 
-    return program(Task(model=Tacotron2, data=data, loss=speech_loss, optimizer=_optimizer), options)
 
-
-def _speech(
-    options: Options, dtype: torch.dtype
-) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+def _speech(options: Options, dtype: torch.dtype) -> Batch:
     import torch
 
     from tracekit.workloads.tts_model import MELS, SYMBOLS
@@ -43,15 +42,9 @@ def _speech(
     mels = torch.randn(batch, frames, MELS, dtype=dtype)
     stops = torch.zeros(batch, frames, dtype=dtype)
     stops[:, -1] = 1
-    # inference reads no true frame, so none is copied
-    read = mels if options.mode == "train" else mels.new_empty(batch, frames, 0)
-    return (symbols, read), (mels, stops)
-
-
-def _optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    import torch
-
-    return torch.optim.Adam(parameters, lr=1e-3, weight_decay=1e-6, fused=True)
+    # inference uses no target frames, so none are copied
+    teacher = mels if options.mode == "train" else mels.new_empty(batch, frames, 0)
+    return (symbols, teacher), (mels, stops)
 
 
 TTS = Workload(
@@ -59,9 +52,6 @@ TTS = Workload(
     domain="speech",
     summary="Tacotron 2 speaking random text into mel frames, one after another",
     parameters=28_193_153,
-    modes=MODES,
-    levels=LEVELS,
-    dtypes=DTYPES,
     defaults={"batch_size": 4, "resolution": 40},
     sizes={"test": {"batch_size": 1, "resolution": 4}, "gpu": {"batch_size": 64, "resolution": 400}},
     smallest_resolution=2,

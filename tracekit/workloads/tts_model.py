@@ -31,7 +31,7 @@ def _convolution(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """Three convolutions and a recurrent layer that reads both ways."""
+    """Three convolutions and a bidirectional LSTM."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Encoder(nn.Module):
 
 
 class Attention(nn.Module):
-    """Where to read next, from the state, the text, and where was read before."""
+    """Location-sensitive attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,24 +58,24 @@ class Attention(nn.Module):
         self.located = nn.Linear(FILTERS, ATTENTION, bias=False)
         self.energy = nn.Linear(ATTENTION, 1, bias=False)
 
-    def forward(self, state: torch.Tensor, keys: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
-        """Weights (batch, symbols) from a state, keys of the text, and weights before (batch, 2, symbols)."""
-        located = self.located(self.location(read).transpose(1, 2))
+    def forward(self, state: torch.Tensor, keys: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+        """Return weights (batch, symbols) from state, keys and past weights (batch, 2, symbols)."""
+        located = self.located(self.location(past).transpose(1, 2))
         energies = self.energy(torch.tanh(self.query(state).unsqueeze(1) + located + keys))
         return functional.softmax(energies.squeeze(-1), dim=1)
 
 
 class State(NamedTuple):
-    """What the decoder remembers of the frames before: two cells, what was read, and where."""
+    """State of the decoder between frames: two LSTM cells, the attended text, and past attention weights."""
 
     first: tuple[torch.Tensor, torch.Tensor]
     second: tuple[torch.Tensor, torch.Tensor]
     context: torch.Tensor
-    read: torch.Tensor
+    weights: torch.Tensor
 
 
 class Decoder(nn.Module):
-    """Makes a frame from the frame before it; the loop runs on the host."""
+    """Autoregressive decoder; its loop over frames runs on the host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,33 +87,33 @@ class Decoder(nn.Module):
         self.gate = nn.Linear(STATE + WIDTH, 1)
 
     def forward(self, memory: torch.Tensor, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Frames (batch, frames, mels) and stop logits (batch, frames).
+        """Return frames (batch, frames, mels) and stop logits (batch, frames).
 
-        Training reads the true frame of before (teacher forcing), inference the one it made.
+        Training feeds back the target frames (teacher forcing), inference the decoded ones.
         """
         state, keys = _start(memory), self.attention.memory(memory)
         frame = memory.new_zeros(len(memory), MELS)
-        made, gates = [], []
-        for place in range(frames.shape[1]):
+        decoded, gates = [], []
+        for index in range(frames.shape[1]):
             state = self._advance(frame, state, memory, keys)
-            seen = torch.cat([state.second[0], state.context], dim=1)
-            made.append(self.projection(seen))
-            gates.append(self.gate(seen).squeeze(1))
-            frame = frames[:, place] if self.training else made[-1]
-        return torch.stack(made, dim=1), torch.stack(gates, dim=1)
+            features = torch.cat([state.second[0], state.context], dim=1)
+            decoded.append(self.projection(features))
+            gates.append(self.gate(features).squeeze(1))
+            frame = frames[:, index] if self.training else decoded[-1]
+        return torch.stack(decoded, dim=1), torch.stack(gates, dim=1)
 
     def _advance(self, frame: torch.Tensor, state: State, memory: torch.Tensor, keys: torch.Tensor) -> State:
-        heard = torch.cat([self._prenet(frame), state.context], dim=1)
-        first = self._dropped(self.attention_rnn(heard, state.first))
-        weights = self.attention(first[0], keys, state.read)
-        read = torch.stack([weights, state.read[:, 1] + weights], dim=1)
+        inputs = torch.cat([self._prenet(frame), state.context], dim=1)
+        first = self._dropped(self.attention_rnn(inputs, state.first))
+        weights = self.attention(first[0], keys, state.weights)
+        past = torch.stack([weights, state.weights[:, 1] + weights], dim=1)
         context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
         second = self._dropped(self.decoder_rnn(torch.cat([first[0], context], dim=1), state.second))
-        return State(first, second, context, read)
+        return State(first, second, context, past)
 
     def _prenet(self, frame: torch.Tensor) -> torch.Tensor:
         for linear in self.prenet:
-            # drops in inference, too: the paper's way to vary what is said
+            # also in inference, as in the paper, to vary the output
             frame = functional.dropout(functional.relu(linear(frame)), _PRENET_DROPOUT, training=True)
         return frame
 
@@ -139,7 +139,7 @@ class Postnet(nn.Module):
         self.convolutions = nn.ModuleList([_convolution(inputs, outputs) for inputs, outputs in pairs])
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """What to add to frames (batch, frames, mels)."""
+        """Return corrections of frames (batch, frames, mels)."""
         x = frames.transpose(1, 2)
         for convolution in self.convolutions[:-1]:
             x = functional.dropout(torch.tanh(convolution(x)), _CONVOLUTION_DROPOUT, self.training)
@@ -148,7 +148,7 @@ class Postnet(nn.Module):
 
 
 class Tacotron2(nn.Module):
-    """Symbols in, mel frames out."""
+    """Predict mel frames from symbols."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,21 +162,20 @@ class Tacotron2(nn.Module):
     def forward(
         self, symbols: torch.Tensor, frames: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Frames before and behind the postnet (batch, frames, mels), and stop logits (batch, frames).
+        """Return frames before and after the postnet (batch, frames, mels), and stop logits (batch, frames).
 
         Args:
             symbols: Text, (batch, symbols).
-            frames: True frames (batch, frames, mels); inference takes only their number, so that each may be
-                empty.
+            frames: Target frames (batch, frames, mels); inference uses only their number, so mels may be 0.
         """
-        made, gates = self.decoder(self.encoder(self.embedding(symbols)), frames)
-        return made, made + self.postnet(made), gates
+        decoded, gates = self.decoder(self.encoder(self.embedding(symbols)), frames)
+        return decoded, decoded + self.postnet(decoded), gates
 
 
 def speech_loss(
-    made: tuple[torch.Tensor, torch.Tensor, torch.Tensor], frames: torch.Tensor, stops: torch.Tensor
+    output: tuple[torch.Tensor, torch.Tensor, torch.Tensor], frames: torch.Tensor, stops: torch.Tensor
 ) -> torch.Tensor:
-    """Mean distance of the frames, before and behind the postnet, and cross-entropy of where speech stops."""
-    coarse, refined, gates = made
+    """Mean absolute error of the frames before and after the postnet, plus cross-entropy of the stops."""
+    coarse, refined, gates = output
     distance = functional.l1_loss(coarse, frames) + functional.l1_loss(refined, frames)
     return distance + functional.binary_cross_entropy_with_logits(gates, stops)

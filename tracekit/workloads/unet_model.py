@@ -1,6 +1,6 @@
-"""U-Net in plain torch: the layers of the widely used `Pytorch-UNet` with transposed convolutions.
+"""U-Net in plain torch (arXiv 1505.04597), as in `Pytorch-UNet` with transposed convolutions.
 
-Those of the paper (arXiv 1505.04597), padded so that the output is as large as the input, with batch
+Unlike the paper, convolutions are padded so that the output is as large as the input, and use batch
 normalization.
 """
 
@@ -12,12 +12,12 @@ from torch.nn import functional
 
 WIDTH = 64
 SMALL_WIDTH = 8
-"""Channels of the first level where a step must be cheap."""
+"""Channels of the first level in size `test`."""
 DEPTH = 4
 
 
 class Up(nn.Module):
-    """Double the height and width, put the skipped level beside it, convolve."""
+    """Upsample by 2, concatenate the skip connection, convolve."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Up(nn.Module):
         self.conv = _double(inputs, outputs)
 
     def forward(self, x: torch.Tensor, skipped: torch.Tensor) -> torch.Tensor:
-        """Grow `x` to the size of `skipped`; an odd size needs a border."""
+        """Upsample `x` to the size of `skipped`, padded if that is odd."""
         x = self.up(x)
         rows, columns = skipped.shape[-2] - x.shape[-2], skipped.shape[-1] - x.shape[-1]
         x = functional.pad(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
@@ -48,14 +48,14 @@ class UNet(nn.Module):
         self.outc = nn.Conv2d(width, classes, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits of each class for each pixel: (batch, classes, height, width)."""
+        """Return logits of each class for each pixel: (batch, classes, height, width)."""
         x = self.inc(x)
         skipped = []
         for down in self.down:
             skipped.append(x)
             x = down(x)
-        for up, beside in zip(self.up, reversed(skipped), strict=True):
-            x = up(x, beside)
+        for up, level in zip(self.up, reversed(skipped), strict=True):
+            x = up(x, level)
         logits: torch.Tensor = self.outc(x)
         return logits
 

@@ -1,10 +1,10 @@
-"""VGG-16 on random images: few large kernels, and 138 million parameters of which most are in one layer."""
+"""VGG-16 on random images: few large kernels; most of its 138 million parameters are in one layer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DTYPES, LEVELS, MODES, Workload
+from tracekit.workloads.base import Workload
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def _build(options: Options) -> Program:
     from functools import partial
 
-    from tracekit.workloads.images import classifier
+    from tracekit.workloads.tasks import image_classifier
     from tracekit.workloads.vgg16_model import SMALL_HIDDEN, VGG16Model
 
     make = partial(VGG16Model, hidden=SMALL_HIDDEN) if options.size == "test" else VGG16Model
-    return classifier(make, options)
+    return image_classifier(make, options)
 
 
 VGG16 = Workload(
@@ -25,13 +25,10 @@ VGG16 = Workload(
     domain="vision",
     summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
     parameters=138_357_544,
-    modes=MODES,
-    levels=LEVELS,
-    dtypes=DTYPES,
     defaults={"batch_size": 4, "resolution": 224},
     sizes={"test": {"batch_size": 1, "resolution": 32}, "gpu": {"batch_size": 64, "resolution": 224}},
     dataset_shapes=("cifar10", "stl10", "pascal"),
     smallest_resolution=32,
     build=_build,
 )
-"""Its number of parameters is the one torchvision documents for `vgg16`."""
+"""`parameters` is the number that torchvision documents for `vgg16`."""

@@ -9,12 +9,12 @@ STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 """Convolutions of each stage and their channels."""
 HIDDEN = 4096
 SMALL_HIDDEN = 32
-"""Width of the linear layers where a step must be cheap: they hold 124 of the 138 million parameters."""
+"""Width of the linear layers, which hold 124 of the 138 million parameters, in size `test`."""
 POOLED = 7
 
 
 class VGG16Model(nn.Module):
-    """The network; names of its parts match torchvision's, so that a state dict fits both."""
+    """The network; its state dict fits torchvision's."""
 
     def __init__(self, channels: int = 3, classes: int = 1000, *, hidden: int = HIDDEN) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class VGG16Model(nn.Module):
         self.apply(_initialize)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits of a batch of images."""
+        """Return logits of a batch of images."""
         pooled = torch.flatten(self.avgpool(self.features(x)), 1)
         logits: torch.Tensor = self.classifier(pooled)
         return logits

@@ -68,7 +68,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def _of(name: str) -> list[str]:
     """Imported modules of a library, and the one that makes its workloads."""
-    return [one for one in sys.modules if one.partition(".")[0] == name or one.endswith(f".of_{name}")]
+    return [one for one in sys.modules if one.partition(".")[0] == name or one.endswith(f".extras.{name}")]
 
 
 @every_library
@@ -119,7 +119,7 @@ def test_a_part_that_fails_is_told_by_its_first_cause(install: Install) -> None:
         "        raise ImportError('see the log') from e\n",
     )
     with pytest.raises(PluginError, match="cannot import its Thing: ZeroDivisionError: division by zero"):
-        library.part("timm", "Thing")
+        library.imported_class("timm", "Thing")
 
 
 def test_a_provider_that_fails_is_named_and_takes_nothing_else_with_it(

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.workloads.building import BUILT_INS, built, losses
 from tracekit.workloads.base import ZERO_GRADS
-from tracekit.workloads.pendulum import EPISODE, Pendulum
 
 torch = pytest.importorskip("torch")
+
+from tracekit.workloads.sac_model import EPISODE, Pendulum  # noqa: E402 (needs torch)
 
 
 def pendulum() -> Pendulum:
@@ -53,7 +54,7 @@ def test_sac_plays_as_often_as_asked_between_updates(rounds: int) -> None:
 
 
 def test_the_replay_forgets_the_oldest() -> None:
-    from tracekit.workloads.sac_program import Replay
+    from tracekit.workloads.sac_model import Replay
 
     replay = Replay(rows=torch.zeros(2, 1), pinned=False)
     for value in (1.0, 2.0, 3.0):

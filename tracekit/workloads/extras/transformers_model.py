@@ -1,4 +1,4 @@
-"""A model of transformers, called with tensors and answering with one, as steps and losses take them."""
+"""Adapter for models of Hugging Face's transformers: tensors in, logits out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Logits(torch.nn.Module):
-    """Calls a model with its inputs by name and takes the logits of what it returns.
+    """Call a model with its inputs by name and return its logits.
 
     Args:
-        model: Of transformers.
-        inputs: Names of the tensors it is called with.
+        model: Model of transformers.
+        inputs: Names of its inputs.
     """
 
     def __init__(self, model: Any, *, inputs: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ class Logits(torch.nn.Module):
         self.inputs = tuple(inputs)
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        """Logits of the tensors, in the order of the names."""
+        """Return the logits for tensors in the order of the names."""
         named = dict(zip(self.inputs, tensors, strict=True))
         logits: torch.Tensor = self.model(**named).logits
         return logits

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import UnusableInputError
 from tracekit.recording.workload import Request, decide
-from tracekit.workloads.datasets import DATASET_SHAPES
+from tracekit.workloads.base import DATASET_SHAPES
 
 torch = pytest.importorskip("torch")
 
