@@ -31,6 +31,10 @@ test-times *arguments:
 mutants *arguments:
     {{python}} -m tests.mutants {{arguments}}
 
+# Sizes and imports of the sources; with COMMITs, a comparison of them.
+house *commits:
+    {{python}} -m tests.structure {{commits}}
+
 # Browser tests of the dashboard.
 test-browser *arguments:
     {{python}} -m pytest -n 2 tests/browser {{arguments}}

@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # MkDocs runs its hooks from anywhere
 
-from docs.making import links, site
+from docs.making import diagrams, links, site
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -36,7 +36,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep links on the site."""
+    """Draw diagrams, and keep links on the site."""
     path = page.file.src_uri
     source = site.COPIED.get(path, f"{links.DOCS}/{path}")
-    return links.within(markdown, source=source, page=path, copied=site.COPIED)
+    return links.within(diagrams.drawn(markdown), source=source, page=path, copied=site.COPIED)
