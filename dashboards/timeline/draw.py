@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .index import Index
     from .lanes import Lane
-    from .reading import Levels, Text
+    from .reading import Levels, Text, Window
 
 
 if TYPE_CHECKING:
@@ -277,26 +277,6 @@ SOME = 100
 """Lanes with up to this many intervals are always sent exactly."""
 FULL = 255
 LEVELS = "levels"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """A time range divided into pixel columns.
-
-    Column `c` of `width` is from `start + c · (end − start) // width` up to the start of the next.
-    """
-
-    start: int
-    end: int
-    width: int
-
-    @property
-    def edges(self) -> Ints:
-        """Start of each column, and end of the last."""
-        span = self.end - self.start
-        whole, rest = divmod(span, self.width)
-        column = np.arange(self.width + 1, dtype=np.int64)
-        return self.start + column * whole + column * rest // self.width
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-    from .draw import Window
-
 
 NULL = -1
 STRIPE = 1 << 18
@@ -301,3 +299,23 @@ def placed(lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> l
         same = [place for place, lane in enumerate(merged) if lane["group"] == one["group"]]
         merged.insert(same[-1] + 1 if same else len(merged), one)
     return merged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A time range divided into pixel columns.
+
+    Column `c` of `width` is from `start + c · (end − start) // width` up to the start of the next.
+    """
+
+    start: int
+    end: int
+    width: int
+
+    @property
+    def edges(self) -> Ints:
+        """Start of each column, and end of the last."""
+        span = self.end - self.start
+        whole, rest = divmod(span, self.width)
+        column = np.arange(self.width + 1, dtype=np.int64)
+        return self.start + column * whole + column * rest // self.width

@@ -21,9 +21,9 @@ from tracekit.schema import HOST_DEVICE, TABLES, C
 from ..site import Results
 from . import disk, drawer, reading
 from .disk import Opened
-from .draw import Window, drawing
+from .draw import drawing
 from .lanes import ABSENT
-from .reading import CATEGORIES
+from .reading import CATEGORIES, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,8 +18,7 @@ from tracekit.runs.meta import Diagnostic, Level, fingerprint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest.decoding import Size
-    from tracekit.ingest.executor import Crew
+    from tracekit.ingest.executor import Crew, Size
     from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
     from tracekit.ingest.sources import Source
     from tracekit.ingest.write import Sample

@@ -6,12 +6,11 @@ import errno
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tracekit.ingest import nsys, sources, spool
-from tracekit.ingest.executor import Decoded, Failed, Linked
+from tracekit.ingest.executor import Decoded, Failed, Linked, Size
 from tracekit.ingest.kineto import reader as kineto
 from tracekit.ingest.link.launches import Launchers, idle_batches
 from tracekit.ingest.link.steps import PHASES, Host, find_steps
@@ -158,22 +157,6 @@ def _ordered(device: Outline) -> Iterator[Rows]:
 
 _IDLE_PART = 900_000
 """Number of the first part that idle rows are parked as: behind every decoded one."""
-
-
-class Size(msgspec.Struct, frozen=True):
-    """What a decoded trace holds.
-
-    Attributes:
-        host: Rows it will have in `host_intervals`.
-        device: Rows it will have in `device_intervals`, idle ones included.
-        first_ns: Its first instant, ns since the epoch.
-        last_ns: Its last instant.
-    """
-
-    host: int
-    device: int
-    first_ns: int
-    last_ns: int
 
 
 def close(trace: Trace) -> Size | None:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.errors import TracekitError
-    from tracekit.ingest.decoding import Size
     from tracekit.ingest.nesting import Trace
     from tracekit.ingest.sources import Source
     from tracekit.runs.tables import Delivered
@@ -118,3 +117,19 @@ class Crew(Protocol):
         Returns:
             What became of each, in their order.
         """
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What a decoded trace holds.
+
+    Attributes:
+        host: Rows it will have in `host_intervals`.
+        device: Rows it will have in `device_intervals`, idle ones included.
+        first_ns: Its first instant, ns since the epoch.
+        last_ns: Its last instant.
+    """
+
+    host: int
+    device: int
+    first_ns: int
+    last_ns: int

@@ -11,8 +11,7 @@ from tracekit.runs.meta import Diagnostic, Level
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tracekit.ingest.decoding import Size
-    from tracekit.ingest.executor import Linked
+    from tracekit.ingest.executor import Linked, Size
     from tracekit.ingest.importer import Source
     from tracekit.ingest.kineto.events import TopLevel
     from tracekit.ingest.nesting import Trace

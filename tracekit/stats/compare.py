@@ -8,23 +8,20 @@ verdict.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats import decide as effects
-from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Values, Verdict
 from tracekit.stats.decide import Decided, because, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Effect, Floats
     from tracekit.stats.noise import Noise
 
-Values: TypeAlias = "Sequence[float | None] | Floats"
-"""One number per run, in the order the runs were made; None or NaN where a run did not measure it."""
 
 _LARGEST = 700.0
 BY_NOISE = "with known noise"

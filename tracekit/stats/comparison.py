@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 THRESHOLD = 0.07
 """Relative change from which a gate acts, TorchBench's own."""
 ALPHA = 0.05
 POWER = 0.8
+
+Values: TypeAlias = "Sequence[float | None] | NDArray[np.float64]"
+"""One number per run, in the order the runs were made; None or NaN where a run did not measure it."""
 
 
 class Verdict(StrEnum):

@@ -19,7 +19,7 @@ from tracekit.stats.decide import detectable_log
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tracekit.stats.compare import Values
+    from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Floats
 
 

@@ -28,7 +28,7 @@ from tracekit.stats.decide import quantile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tracekit.stats.compare import Values
+    from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Floats
     from tracekit.stats.noise import Noise
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.stats.compare import Values
+    from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Floats
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
-from tracekit.dashboards.timeline.draw import Window
-from tracekit.dashboards.timeline.reading import Levels, drawn, levels
+from tracekit.dashboards.timeline.reading import Levels, Window, drawn, levels
 
 from tests.builders import make_run
 from tests.unit.dashboards.timeline_runs import training_run, unpacked

@@ -34,8 +34,7 @@ from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracekit.ingest.nsys.rows import Ints, Tables
-    from tracekit.ingest.nsys.sqlite import Strings
+    from tracekit.ingest.nsys.rows import Ints, Strings, Tables
 
 
 DEVICE_SCHEMA = parked(

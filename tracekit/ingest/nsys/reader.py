@@ -23,8 +23,8 @@ from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
 from tracekit.ingest.nesting import Trace
 from tracekit.ingest.nsys import events, report, rows
-from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, timely, whole, words
-from tracekit.ingest.nsys.sqlite import SqliteTables, Strings
+from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, timely, whole, words
+from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.texts import LATEST_NS, MOST_RANKS
 from tracekit.runs.meta import Diagnostic, Level

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.nsys.sqlite import Strings
-
 
 if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
@@ -333,3 +331,26 @@ def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Me
 def word(memory: int) -> str:
     """The word for a memory kind."""
     return MEMORY_WORDS[memory] if 0 <= memory < len(MEMORY_WORDS) else _UNKNOWN
+
+
+class Strings:
+    """Texts by id; a text takes memory once, whatever refers to it."""
+
+    def __init__(self, tables: Tables) -> None:
+        chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
+        ids = np.concatenate([chunk.integers("id") for chunk in chunks] or [np.empty(0, np.int64)])
+        texts = pa.concat_arrays(
+            [chunk.texts("value").cast(pa.large_string()) for chunk in chunks] or [_NONE]
+        )
+        order = np.argsort(ids, kind="stable")
+        self._ids, self._texts = ids[order], texts.take(pa.array(order))
+
+    def of(self, ids: Ints) -> pa.Array:
+        """The texts of ids; null for one that is not there."""
+        if not len(self._ids):
+            return pa.nulls(len(ids), pa.large_string())
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return self._texts.take(pa.array(at, mask=self._ids[at] != ids))
+
+
+_NONE = pa.array([], pa.large_string())

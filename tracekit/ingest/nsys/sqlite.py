@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, STRINGS, Chunk, Wanted
+from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.texts import MOST_STEPS, MOST_VALUE_BYTES
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from tracekit.ingest.nsys.rows import Ints, Tables
 
 
 _STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -273,26 +271,3 @@ def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
     if len(found) != rows:
         raise ValueError("a column of numbers holds something else")
     return found
-
-
-class Strings:
-    """Texts by id; a text takes memory once, whatever refers to it."""
-
-    def __init__(self, tables: Tables) -> None:
-        chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
-        ids = np.concatenate([chunk.integers("id") for chunk in chunks] or [np.empty(0, np.int64)])
-        texts = pa.concat_arrays(
-            [chunk.texts("value").cast(pa.large_string()) for chunk in chunks] or [_NONE]
-        )
-        order = np.argsort(ids, kind="stable")
-        self._ids, self._texts = ids[order], texts.take(pa.array(order))
-
-    def of(self, ids: Ints) -> pa.Array:
-        """The texts of ids; null for one that is not there."""
-        if not len(self._ids):
-            return pa.nulls(len(ids), pa.large_string())
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return self._texts.take(pa.array(at, mask=self._ids[at] != ids))
-
-
-_NONE = pa.array([], pa.large_string())
