@@ -22,7 +22,8 @@ import numpy as np
 from tracekit.collectors.sampling import INTERVAL_S, SAMPLERS, sampling
 
 from tracekit import registry
-from tracekit.recording.workload import Request, decide
+from tracekit.recording.collector import Request
+from tracekit.recording.workload import decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from .protocol import MEASURE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.recording.workload import Request
+    from tracekit.recording.collector import Request
     from tracekit.workloads.base import Program, Workload
 
     from .compilation import Compilations

@@ -1,4 +1,4 @@
-"""What the processes of a recorded program left behind, and what there is to say about it."""
+"""Read the recordings and notes that the processes of a program left, and report problems."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tracekit.recording.workload import Program
+    from tracekit.recording.collector import Program
 
 _FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One process that was recorded.
+    """Recording of one process.
 
     Attributes:
-        number: Its rank.
-        first_call: Whether it is a recording of a program's first call alone.
-        facts: What `tracekit.recording.agent.report` wrote.
+        number: Rank of the process.
+        first_call: Whether only the program's first call was recorded.
+        trace: Path of the trace.
+        facts: Description of the trace by `tracekit.recording.agent.report`.
     """
 
     number: int
@@ -36,8 +37,8 @@ class Rank:
     facts: dict[str, Any]
 
 
-def recorded(directory: Path) -> list[Rank]:
-    """The recordings in a directory, by rank; those of first calls count only where there is nothing else."""
+def recorded_ranks(directory: Path) -> list[Rank]:
+    """Return the recordings in a directory by rank; those of first calls only if there are no others."""
     found = [
         Rank(int(match[1]), bool(match[2]), path.with_suffix(".json"), json.loads(path.read_text()))
         for path in directory.iterdir()
@@ -48,13 +49,13 @@ def recorded(directory: Path) -> list[Rank]:
 
 
 def timings(ranks: Sequence[Rank]) -> Timings | None:
-    """Step times of the first rank before its window; None when nothing was timed."""
+    """Return step times of the first rank before its window; None if there are none."""
     facts = ranks[0].facts
     return Timings(facts["step_ns"], [], facts["clock"]) if facts["step_ns"] else None
 
 
 def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
-    """Peak memory of the first rank until its window."""
+    """Return peak memory of the first rank until its window."""
     facts = ranks[0].facts
     return tuple(
         Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
@@ -63,7 +64,7 @@ def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
 
 
 def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
-    """What a reader of the run must know."""
+    """Report a failed program, an incomplete window, missing ranks, and notes of the processes."""
     facts = ranks[0].facts
     if code:
         yield Diagnostic(Level.WARN, "program_failed", f"the program ended with exit code {code}")
@@ -71,8 +72,8 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
         message = "the program ended before profiling started: only the first call of its model was recorded"
         hint = "use --start-step 0, or call tracekit.step() after each step"
         yield Diagnostic(Level.WARN, "first_call_only", f"{message}; {hint}")
-    elif facts["whole"] < facts["asked"]:
-        message = f"the program ended after {facts['whole']} of {facts['asked']} profiled steps"
+    elif (recorded := facts["recorded_steps"]) < (requested := facts["requested_steps"]):
+        message = f"the program ended after {recorded} of {requested} profiled steps"
         yield Diagnostic(Level.WARN, "window_cut_short", message)
     if facts["source"] == "call":
         message = "the program has no optimizer: each call of its first module is a step"
@@ -80,15 +81,15 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
     if missing > 0:
         yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
-    for message in sorted({said for rank in ranks for _, said in rank.facts["notes"]}):
+    for message in sorted({message for rank in ranks for _, message in rank.facts["notes"]}):
         yield Diagnostic(Level.WARN, "other_profiler", message)
 
 
 def failure(program: Program, directory: Path, code: int) -> TracekitError:
-    """Why nothing was recorded, and what to do about it."""
+    """Return the error that says why nothing was recorded, and what to do."""
     if code:
-        how = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
-        message = f"the program {how} before anything was recorded"
+        end = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
+        message = f"the program {end} before anything was recorded"
         return ProgramFailedError(message, hint="check its output", program_code=code)
     notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
     if not notes:
@@ -96,7 +97,7 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
             "nothing was recorded: no Python process that imported torch exited normally",
             hint="run a program that uses torch, without Python's options -I, -E and -S",
         )
-    note = max(notes, key=lambda one: (bool(one["error"]), one["passed"], one["source"]))
+    note = max(notes, key=lambda one: (bool(one["error"]), one["steps_done"], one["source"]))
     if note["error"]:
         return CollectionError(
             f"nothing was recorded: {note['error']}",
@@ -107,9 +108,9 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
             "nothing was recorded: the program used no optimizer and called no module",
             hint="mark the end of each step with `import tracekit; tracekit.step()`",
         )
-    steps = f"{note['passed']} step{'s' * (note['passed'] != 1)}"
+    steps = note["steps_done"]
+    ended = f"the program ended after {steps} step{'s' * (steps != 1)}"
     return CollectionError(
-        f"nothing was recorded: the program ended after {steps}; recording would have started after step"
-        f" {program.start_step}",
-        hint=f"use --start-step {max(0, note['passed'] - 1)} or less, or run the program longer",
+        f"nothing was recorded: {ended}; recording would have started after step {program.start_step}",
+        hint=f"use --start-step {max(0, steps - 1)} or less, or run the program longer",
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tracekit.recording.workload import Progress, Request
+    from tracekit.recording.collector import Progress, Request
 
 MEASURE, PROFILE = "measure", "profile"
 """Parts of a recording's progress: the timed steps, and the profiled ones after them."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.ingest.write import Sample
-    from tracekit.recording.workload import Progress
+    from tracekit.recording.collector import Progress
 
 
 INTERVAL_S = 0.1

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.recording.agent.recorder import profiler_options
-from tracekit.recording.workload import Request
+from tracekit.recording.collector import Request
 from tracekit.runs.compilation import PROFILED
 
 from .compilation import Compilations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tracekit.recording.workload import Recording, Request
+from tracekit.recording.collector import Recording, Request
 from tracekit.workloads.base import LIBTORCH
 
 from .libtorch import recorded as libtorch
@@ -15,7 +15,7 @@ from .sampling import Watched
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.recording.workload import Program, Progress
+    from tracekit.recording.collector import Program, Progress
 
 _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
 
@@ -26,7 +26,7 @@ class TorchProfilerCollector:
     name = "torch"
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
-        """See `tracekit.recording.workload.Collector.record`."""
+        """See `tracekit.recording.collector.Collector.record`."""
         if request.level == LIBTORCH:
             return libtorch.record(request, directory, progress=progress)
         watched = Watched(progress, last=MEASURE if request.no_profile else PROFILE)
@@ -45,7 +45,7 @@ class TorchProfilerCollector:
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
-        """See `tracekit.recording.workload.Collector.record_program`."""
+        """See `tracekit.recording.collector.Collector.record_program`."""
         from .torch_program import record_program
 
         return record_program(program, directory)

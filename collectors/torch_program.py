@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
 from tracekit.recording import agent
-from tracekit.recording.workload import Recording
+from tracekit.recording.collector import Recording
 from tracekit.workloads.options import values
 
 from .foreground import exit_code, foreground
-from .program_report import diagnostics, failure, recorded, samples, timings
+from .program_report import diagnostics, failure, recorded_ranks, samples, timings
 from .sampling import in_window, sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tracekit.recording.workload import Program
+    from tracekit.recording.collector import Program
 
     from .sampling import Taken
 
 
 def record_program(program: Program, directory: Path) -> Recording:
-    """See `tracekit.recording.workload.Collector.record_program`."""
+    """See `tracekit.recording.collector.Collector.record_program`."""
     code, taken = run(program, directory)
-    ranks = recorded(directory)
+    ranks = recorded_ranks(directory)
     if not ranks:
         raise failure(program, directory, code)
     first = ranks[0].facts
@@ -67,7 +67,7 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
         "directory": str(directory.resolve()),
         "profiler": "outside" if under else "torch",
     }
-    environment = agent.variables(request, dict(os.environ))
+    environment = agent.environment_with_agent(request, dict(os.environ))
     with (
         foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
         sampling(pid=process.pid, samplers=in_window(directory)) as taken,

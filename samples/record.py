@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.recording.collector import Request
+from tracekit.recording.store_run import RAW_TRACE
+from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def record(name: str, *, device: str = "auto") -> Path:
     """
     with tempfile.TemporaryDirectory() as scratch:
         run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device, keep_trace=True))
-        packed = gzip.compress(gzip.decompress((run.path / KEPT_TRACE).read_bytes()), 9, mtime=0)
+        packed = gzip.compress(gzip.decompress((run.path / RAW_TRACE).read_bytes()), 9, mtime=0)
         if len(packed) > LIMIT_BYTES:
             raise ValueError(f"{name}: {len(packed)} bytes are more than {LIMIT_BYTES}; take fewer steps")
         folder = RECORDED / f"{name}-{(run.meta.workload or {})['device']}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tracekit.recording.workload import Request
+    from tracekit.recording.collector import Request
     from tracekit.workloads.base import Program
 
 JOB, MODULE = "job.pt", "module.pt"

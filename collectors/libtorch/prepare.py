@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.recording.workload import Request
+from tracekit.recording.collector import Request
 
 from ..compilation import LEAST
 from ..measured import built, found, surroundings

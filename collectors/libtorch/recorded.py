@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tracekit.recording.workload import Recording
+from tracekit.recording.collector import Recording
 from tracekit.runs.meta import Diagnostic, Level
 
 from ..protocol import converse, samples, timings
@@ -14,14 +14,14 @@ from ..sampling import Watched
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.recording.workload import Progress, Request
+    from tracekit.recording.collector import Progress, Request
 
 OUTPUT, TRACE = "output.pt", "trace.json"
 _PREPARE = (sys.executable, "-P", "-m", "tracekit.collectors.libtorch.prepare")
 
 
 def record(request: Request, directory: Path, *, progress: Progress) -> Recording:
-    """Record a built-in workload at level `libtorch`; see `tracekit.recording.workload.Collector.record`.
+    """Record a built-in workload at level `libtorch`; see `tracekit.recording.collector.Collector.record`.
 
     The output of the last step is left in the directory for `torch.load`, as `OUTPUT`.
     """

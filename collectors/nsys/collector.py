@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.collector import Recording, Request
 from tracekit.recording.doctor import Check, Status
-from tracekit.recording.workload import Recording, Request
 from tracekit.runs import environment
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tracekit.recording.workload import Program, Progress
+    from tracekit.recording.collector import Program, Progress
 
 
 _SAMPLED = Diagnostic(
@@ -48,11 +48,11 @@ _SAMPLED = Diagnostic(
 
 
 def record_program(program: Program, directory: Path, *, progress: Progress) -> Recording:
-    """See `tracekit.recording.workload.Collector.record_program`."""
+    """See `tracekit.recording.collector.Collector.record_program`."""
     nsys = located()
     command = tool.recording(nsys, directory.resolve() / REPORT, device=_device())
     code, taken = torch_program.run(program, directory, under=command)
-    ranks = program_report.recorded(directory)
+    ranks = program_report.recorded_ranks(directory)
     if not ranks:
         raise program_report.failure(program, directory, code)
     report = report_in(directory)
@@ -106,7 +106,7 @@ class NsysCollector:
         return Check("nsys", Status.OK, found)
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
-        """See `tracekit.recording.workload.Collector.record`.
+        """See `tracekit.recording.collector.Collector.record`.
 
         Steps are timed in a process without nsys, then run again in one that nsys watches.
         """
@@ -138,7 +138,7 @@ class NsysCollector:
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
-        """See `tracekit.recording.workload.Collector.record_program`."""
+        """See `tracekit.recording.collector.Collector.record_program`."""
         return record_program(program, directory, progress=progress)
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.recording.workload import Request
+from tracekit.recording.collector import Request
 
 from ..compilation import Compilations
 from ..measured import built, found, surroundings, timed

@@ -15,7 +15,7 @@ from typing import Any
 
 DECLARATION = '    dummy_level: Annotated[int, Option("Level of the dummy.", least=0)] = 1\n'
 ECHO = "import json, sys; print(json.dumps({'event': 'result', **json.load(sys.stdin)}))"
-VARIABLE = "import os, pathlib; pathlib.Path('handed.json').write_text(os.environ['TRACEKIT_INSIDE'])"
+VARIABLE = "import os, pathlib; pathlib.Path('handed.json').write_text(os.environ['TRACEKIT_AGENT'])"
 
 
 def declare() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     from samples.simulator import Program, write
     from tracekit import registry
     from tracekit.cli.main import run
-    from tracekit.recording.workload import Recording
+    from tracekit.recording.collector import Recording
 
     handed: list[Any] = []
 

@@ -17,7 +17,9 @@ from tests.traces import table
 from tracekit import analyze
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import CollectionError, MissingDependencyError, PluginError, UnusableInputError
-from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.recording.collector import Request
+from tracekit.recording.store_run import RAW_TRACE
+from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 from tracekit.schema import C, Phase
 
@@ -138,7 +140,7 @@ def test_its_breakdown_is_of_the_host_and_never_idle(collected: Run) -> None:
 
 
 def test_the_kept_trace_is_torch_s_own(collected: Run) -> None:
-    kept = json.loads(gzip.decompress((collected.path / KEPT_TRACE).read_bytes()))
+    kept = json.loads(gzip.decompress((collected.path / RAW_TRACE).read_bytes()))
     assert any(event.get("name") == "aten::convolution" for event in kept["traceEvents"])
     assert str(collected.path.parent) not in json.dumps(kept)
     assert "host_name" not in kept

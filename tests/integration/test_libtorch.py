@@ -17,7 +17,9 @@ from tests.cpp import cache, needs_toolchain
 from tests.traces import table
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.recording.workload import KEPT_TRACE, Request, collect
+from tracekit.recording.collector import Request
+from tracekit.recording.store_run import RAW_TRACE
+from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 from tracekit.schema import C
 from tracekit.workloads.base import LIBTORCH
@@ -103,7 +105,7 @@ def test_a_run_knows_what_ran_and_how(collected: Run) -> None:
     assert meta.timings.clock == "perf_counter"
     assert meta.environment["torch"] == torch.__version__ == meta.collector.version
     assert "libtorch" in meta.command
-    assert (collected.path / KEPT_TRACE).is_file()
+    assert (collected.path / RAW_TRACE).is_file()
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ from tracekit.collectors.nsys import collector
 
 from tests.nsys import HELP, KIND, calls, install, write_export
 from tracekit.errors import CollectionError
-from tracekit.recording.workload import Request, silent
+from tracekit.recording.collector import Request, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.recording.workload import Recording
+    from tracekit.recording.collector import Recording
     from tracekit.runs.store import Store
 
 NEW, OLD = HELP

@@ -12,12 +12,12 @@ from tracekit.collectors.nsys.collector import NsysCollector
 
 from tests.nsys import KIND, calls, install, write_export
 from tracekit.errors import CollectionError, ProgramFailedError
-from tracekit.recording.workload import Program, silent
+from tracekit.recording.collector import Program, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.recording.workload import Recording
+    from tracekit.recording.collector import Recording
 
     Record = Callable[..., Recording]
 

@@ -13,7 +13,7 @@ from tracekit.errors import ProgramFailedError
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
 
 if TYPE_CHECKING:
-    from tracekit.recording.workload import Program
+    from tracekit.recording.collector import Program
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
@@ -161,7 +161,8 @@ def command(
     """  # noqa: D301 (click reads the \b)
     choose(ctx, program=program, workload=given["workload"])
     place = open_store(store)
-    from tracekit.recording.workload import Program, Request, collect
+    from tracekit.recording.collector import Program, Request
+    from tracekit.recording.workload import collect
 
     if program:
         wanted = Program(command=program, **_of(Program, given))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Progress as AnalysisProgress
     from tracekit.ingest.importer import Progress
-    from tracekit.recording.workload import Progress as StepProgress
+    from tracekit.recording.collector import Progress as StepProgress
 
 
 _OVERRULING = ("FORCE_COLOR", "TTY_COMPATIBLE")

@@ -29,7 +29,7 @@ _ALWAYS = ("mode", "level", "resolution", "batch_size")
 def watching() -> Iterator[Watcher]:
     """Print a line before each measurement with the time left, and a line for each failure."""
     from tracekit.experiments.sweep import Watcher
-    from tracekit.recording.workload import silent
+    from tracekit.recording.collector import silent
 
     if progress.terminal_console() is None:
         yield Watcher(before=_begin, after=_end, progress=silent)
@@ -204,7 +204,7 @@ def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
 def _check_collector(name: str, *, profile: bool) -> None:
     """Refuse a collector that would fail in every cell."""
     from tracekit import registry
-    from tracekit.recording.workload import DEFAULT_COLLECTOR
+    from tracekit.recording.collector import DEFAULT_COLLECTOR
 
     if name == "auto":
         return

@@ -22,7 +22,8 @@ from tracekit.experiments import sweep_model
 from tracekit.experiments.sweep_folder import Folder, find, listed
 from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
 from tracekit.experiments.sweep_table import Row, rows, write
-from tracekit.recording.workload import Request, collect, decide, silent
+from tracekit.recording.collector import Request, silent
+from tracekit.recording.workload import collect, decide
 from tracekit.runs import compilation
 from tracekit.schema import C
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tracekit.recording.workload import Progress
+    from tracekit.recording.collector import Progress
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 

@@ -1,6 +1,4 @@
-"""Collect: run a workload or a program under a collector and put what it recorded into the store.
+"""Record workloads and programs with a collector, and store the recording as a run.
 
-Collectors are plug-ins, reached through the registry only.
+Collectors are plug-ins, loaded through the registry only.
 """
-
-from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record a block of the user's own process: what `tracekit.record` gives."""
+"""Record a block of the user's own process: the implementation of `tracekit.record`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tracekit.recording.agent.recorder import TorchRecorder
     from tracekit.recording.agent.window import Window
-    from tracekit.recording.workload import Recording
+    from tracekit.recording.collector import Recording
     from tracekit.runs.run import Run
     from tracekit.runs.store import Draft
 
@@ -27,7 +27,7 @@ _active: Record | None = None
 
 
 def step() -> None:
-    """Mark the end of a step for whatever records this process."""
+    """Mark the end of a step for the recording of this process, if there is one."""
     if _active is not None:
         _active.step()
     else:
@@ -35,10 +35,10 @@ def step() -> None:
 
 
 class Record:
-    """A block that is recorded; see `tracekit.record` for its arguments.
+    """Context manager that records its block; see `tracekit.record` for its arguments.
 
     Attributes:
-        run: The run, once the block has ended; None before, and when nothing whole was recorded.
+        run: The run after the block; None before, and if no complete step was recorded.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Record:
         keep_trace: bool,
         store: str | None,
     ) -> None:
-        for name, value, least in (("start_step", start_step, 0), ("steps", steps, 1)):
-            if value is not None and value < least:
-                raise UnusableInputError(f"{name}={value} is too low", hint=f"use {name}={least} or more")
+        for name, value, minimum in (("start_step", start_step, 0), ("steps", steps, 1)):
+            if value is not None and value < minimum:
+                raise UnusableInputError(f"{name}={value} is too low", hint=f"use {name}={minimum} or more")
         self._label, self._start_step, self._steps = label, start_step, steps
         self._stacks, self._keep_trace, self._store = stacks, keep_trace, store
         self._trace: Path | None = None
@@ -65,13 +65,13 @@ class Record:
             raise UnusableInputError(
                 "a recording is already running in this process", hint="end its block before starting another"
             )
-        recorder = self._recorder()
+        recorder = self._make_recorder()
         from tracekit.recording.agent.window import Window
         from tracekit.runs.store import Store, locate
 
         with ExitStack() as stack:
             self._draft: Draft = stack.enter_context(Store(locate(self._store)).draft())
-            self._recording: TorchRecorder = recorder
+            self._recorder: TorchRecorder = recorder
             self._window: Window = Window(self._start_step, self._steps, recorder)
             self._window.begin()
             self._open = stack.pop_all()
@@ -79,8 +79,8 @@ class Record:
         return self
 
     def step(self) -> None:
-        """The end of a step, and the begin of the next."""
-        self._window.finished()
+        """End a step and begin the next."""
+        self._window.end_step()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -89,16 +89,16 @@ class Record:
         _active = None
         with self._open:
             try:
-                self._window.end(keep_open=error is None and self._window.passed == 0)
-                self.run = self._imported()
-            except Exception as failed:
+                self._window.close(keep_open=error is None and self._window.steps_done == 0)
+                self.run = self._store_run()
+            except Exception as failure:
                 if error is None:
                     raise
-                error.add_note(f"tracekit: what was recorded is lost: {failed}")
+                error.add_note(f"tracekit: what was recorded is lost: {failure}")
         if self.run is None and error is None:
-            raise self._nothing()
+            raise self._nothing_recorded()
 
-    def _recorder(self) -> TorchRecorder:
+    def _make_recorder(self) -> TorchRecorder:
         try:
             import torch
         except ModuleNotFoundError as missing:
@@ -114,47 +114,40 @@ class Record:
                 "a profiler is already running in this process", hint="stop it before the block starts"
             )
         recorder = TorchRecorder(torch, values(RecordingOptions(stacks=self._stacks)))
-        recorder.trace = lambda: self._draft.path / TRACE
-        recorder.written = self._written
-        recorder.give_way = lambda: self._window.end()
+        recorder.trace_path = lambda: self._draft.path / TRACE
+        recorder.on_written = self._written
+        recorder.on_conflict = lambda: self._window.close()
         return recorder
 
-    def _written(self, trace: Path, whole: int) -> None:
-        self._trace, self._whole = trace, whole
+    def _written(self, trace: Path, steps: int) -> None:
+        self._trace, self._recorded_steps = trace, steps
 
-    def _imported(self) -> Run | None:
+    def _store_run(self) -> Run | None:
         if self._trace is None:
             return None
         from dataclasses import replace
 
-        from tracekit import storage
-        from tracekit.ingest.importer import import_recording
-        from tracekit.recording.program import run_meta
-        from tracekit.recording.workload import keep
+        from tracekit.recording.store_run import program_meta, store_run
         from tracekit.runs import revisions
 
         name, command = _invocation()
-        window = {"start_step": self._start_step, "steps": self._whole or 1}
-        recording, now = self._handed_over(self._trace), datetime.now(UTC)
-        meta = run_meta(self._label or name, recording, window, collector="torch", command=command, now=now)
+        window = {"start_step": self._start_step, "steps": self._recorded_steps or 1}
+        recording, now = self._recording(self._trace), datetime.now(UTC)
+        title = self._label or name
+        meta = program_meta(title, recording, window, collector="torch", command=command, now=now)
         meta = replace(meta, git=revisions.state(), label=self._label)
-        kept = keep(self._trace, self._draft) if self._keep_trace else None
-        run = import_recording(self._draft.store, recording.traces, meta, samples=recording.samples)
-        if kept:
-            storage.move(kept, run.path / kept.name)
-        return run
+        return store_run(self._draft, recording, meta, keep_trace=self._keep_trace)
 
-    def _handed_over(self, trace: Path) -> Recording:
+    def _recording(self, trace: Path) -> Recording:
         import torch
 
         from tracekit.ingest.write import Sample
-        from tracekit.recording.workload import Recording
+        from tracekit.recording.collector import Recording
         from tracekit.runs import environment
         from tracekit.runs.meta import Diagnostic, Level, Timings
 
-        recorder = self._recording
+        recorder = self._recorder
         step_ns, clock = recorder.timings()
-        began = recorder.began_unix_ns
         return Recording(
             traces=(trace,),
             device=recorder.device,
@@ -162,29 +155,29 @@ class Record:
             version=str(torch.__version__),
             timings=Timings(step_ns, [], clock) if step_ns else None,
             samples=tuple(
-                Sample(began, source, device, metric, "bytes", value)
+                Sample(recorder.began_unix_ns, source, device, metric, "bytes", value)
                 for source, device, metric, value in recorder.peaks
             ),
             environment=environment.capture(),
             options={**recorder.options, "step": "marked"},
-            diagnostics=tuple(Diagnostic(Level.WARN, code, said) for code, said in recorder.notes),
+            diagnostics=tuple(Diagnostic(Level.WARN, code, message) for code, message in recorder.notes),
         )
 
-    def _nothing(self) -> TracekitError:
-        said = "; ".join(message for _, message in self._recording.notes)
-        passed = self._window.passed
-        steps = (
-            f"the block ended after {passed} step{'s' * (passed != 1)}; recording would have started after "
+    def _nothing_recorded(self) -> TracekitError:
+        notes = "; ".join(message for _, message in self._recorder.notes)
+        steps = self._window.steps_done
+        too_short = (
+            f"the block ended after {steps} step{'s' * (steps != 1)}; recording would have started after "
             f"step {self._start_step}"
         )
         return CollectionError(
-            f"nothing was recorded: {said or steps}",
+            f"nothing was recorded: {notes or too_short}",
             hint="call rec.step() after each step, or lower start_step",
         )
 
 
 def _invocation() -> tuple[str, list[str]]:
-    """What a person calls this program, and how it was started; a notebook is neither called nor started."""
+    """Return the name and the command of this program; a notebook has the name `record` and no command."""
     script: Any = sys.argv[0] if sys.argv else ""
     if not script or not Path(script).is_file() or "ipykernel" in script:
         return "record", []

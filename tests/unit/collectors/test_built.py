@@ -8,7 +8,8 @@ import pytest
 from tracekit.collectors.measured import built
 
 from tracekit.errors import CollectionError
-from tracekit.recording.workload import Request, decide
+from tracekit.recording.collector import Request
+from tracekit.recording.workload import decide
 
 torch = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import UnusableInputError
-from tracekit.recording.workload import Request
+from tracekit.recording.collector import Request
 
 torch = pytest.importorskip("torch")
 

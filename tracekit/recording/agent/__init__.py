@@ -1,10 +1,10 @@
-"""What runs inside a recorded program: finds its steps and records a window of them with torch.profiler.
+"""Agent inside a recorded program: detects its steps and records a window of them with torch.profiler.
 
-`tracekit collect -- python train.py` puts the folder `startup` on PYTHONPATH, so every Python that the
-program starts, also through a launcher such as torchrun, imports the `sitecustomize` in it, whichever
-environment it belongs to and whether or not tracekit is installed there. So these modules use the standard
-library and torch alone, and refer to each other relatively. They wait until the program has imported torch,
-and only a process that steps is recorded. `tracekit.record` uses the same window in the user's own process.
+`tracekit collect -- python train.py` puts the folder `startup` on PYTHONPATH. Every Python of the program,
+also behind a launcher such as torchrun, then imports the `sitecustomize` in it, which loads this package. The
+environment of that Python may lack tracekit, so these modules import only the standard library, torch, and
+each other, relatively. The agent waits until the program imports torch, and records only processes that step.
+`tracekit.record` uses the same recorder and window in the user's own process.
 """
 
 from __future__ import annotations
@@ -12,86 +12,115 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
+
     from .agent import Agent
 
-VARIABLE = "TRACEKIT_INSIDE"
-NAME = "_tracekit_inside"
-"""Under this name the package is loaded in a recorded program."""
+VARIABLE = "TRACEKIT_AGENT"
+"""Environment variable with the request; `startup/sitecustomize.py` spells it and the next name again."""
+MODULE_NAME = "_tracekit_agent"
+"""Name of this package in a recorded program."""
 STARTUP = Path(__file__).parent / "startup"
 
 _agent: Agent | None = None
 
 
-def begin(request: str) -> None:
-    """Wait for torch, then for steps; called once, before the program.
+def environment_with_agent(request: dict[str, Any], environment: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a program that is to be recorded.
 
     Args:
-        request: JSON of `directory`, the options of `tracekit collect` by name, and `profiler`: `torch`, or
-            `outside` for one that watches the process.
-    """
-    from .importing import after_import
-
-    after_import("torch", lambda torch: _attach(torch, request))
-
-
-def step() -> None:
-    """The program marks the end of a step by itself."""
-    if _agent is not None:
-        _agent.marked()
-
-
-def _attach(torch: Any, request: str) -> None:
-    global _agent
-    from .agent import Agent
-
-    asked = json.loads(request)
-    if not os.path.isdir(asked["directory"]):  # noqa: PTH112 (a process that outlives its recording)
-        return
-    from .optimizers import watch_optimizers
-
-    _agent = Agent(torch, asked)
-    watch_optimizers(
-        torch,
-        made=lambda: _agent.optimizer_made() if _agent else None,
-        stepped=lambda: _agent.optimizer_stepped() if _agent else None,
-    )
-    os.register_at_fork(after_in_child=lambda: _forked(torch, asked))
-
-
-def _forked(torch: Any, asked: dict[str, Any]) -> None:
-    """A forked process begins anew, unless a profiler ran, which does not outlive a fork."""
-    global _agent
-    if _agent is not None:
-        lost = _agent.is_recording()
-        _agent.quit()
-        _agent = None if lost else _renewed(torch, asked)
-
-
-def _renewed(torch: Any, asked: dict[str, Any]) -> Agent:
-    from .agent import Agent
-
-    return Agent(torch, asked)
-
-
-def variables(request: dict[str, Any], environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a program to be recorded.
-
-    Args:
-        request: What `begin` takes.
-        environment: The variables it would have.
+        request: Request as for `begin`, before JSON encoding.
+        environment: Environment of the program without a recording.
     """
     paths = [str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, VARIABLE: json.dumps(request), "PYTHONPATH": os.pathsep.join(paths)}
 
 
+def begin(request: str) -> None:
+    """Attach an agent as soon as this process imports torch; called once, before the program.
+
+    Args:
+        request: JSON of `directory`, the options of `tracekit collect` by name, and `profiler`: `torch`, or
+            `outside` if a profiler watches the process from outside.
+    """
+    sys.meta_path.insert(0, _ImportHook("torch", lambda torch: _attach(torch, json.loads(request))))
+
+
+def step() -> None:
+    """Mark the end of a step of the recorded program."""
+    if _agent is not None:
+        _agent.step_marked()
+
+
 def program_step() -> bool:
-    """Mark a step if this process is part of a recorded program; whether it is."""
-    module = sys.modules.get(NAME)
+    """Mark a step if this process belongs to a recorded program; returns whether it does."""
+    module = sys.modules.get(MODULE_NAME)
     if module is None:
         return False
     module.step()
     return True
+
+
+def _attach(torch: Any, request: dict[str, Any]) -> None:
+    global _agent
+    if not os.path.isdir(request["directory"]):  # noqa: PTH112 (a process that outlives its recording)
+        return
+    from .agent import Agent
+    from .step_hooks import watch_optimizers
+
+    _agent = Agent(torch, request)
+    watch_optimizers(
+        torch,
+        made=lambda: _agent.optimizer_made() if _agent else None,
+        stepped=lambda: _agent.optimizer_stepped() if _agent else None,
+    )
+    os.register_at_fork(after_in_child=lambda: _after_fork(torch, request))
+
+
+def _after_fork(torch: Any, request: dict[str, Any]) -> None:
+    """Start again in a forked process, unless a profiler was running, which does not survive a fork."""
+    global _agent
+    from .agent import Agent
+
+    if _agent is not None:
+        was_recording = _agent.is_recording()
+        _agent.quit()
+        _agent = None if was_recording else Agent(torch, request)
+
+
+class _ImportHook:
+    """Meta path finder that calls `then` with a module once the program has imported it."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name, self._then = name, then
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find the module with the other finders, and extend its loader."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            sys.meta_path.insert(0, self)
+            return None
+        self._extend(spec.loader)
+        return spec
+
+    def _extend(self, loader: Any) -> None:
+        original = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            loader.exec_module = original
+            original(module)
+            try:
+                self._then(module)
+            except Exception as error:  # the program comes first
+                sys.stderr.write(f"tracekit: cannot record this program: {error!r}\n")
+
+        loader.exec_module = exec_module

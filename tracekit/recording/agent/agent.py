@@ -1,4 +1,4 @@
-"""Follows the steps of a program that knows nothing of it, and records a window of them."""
+"""Agent of one process: follow the steps of a program that was not changed, and record a window of them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .calls import Calls
 from .nvtx_recorder import NvtxRecorder
 from .recorder import TorchRecorder
 from .report import Report
+from .step_hooks import ModuleCalls
 from .window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OPTIMIZER, CALL, MARKED = "optimizer", "call", "marked"
-"""What ends a step: the first optimizer's step, a call of the first module, or the program's own mark."""
+OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
+"""Sources of steps: the first optimizer, calls of the first module, marks of the program, or none."""
 
 
 class Agent:
     """The state of one process of a recorded program.
 
-    What fails in here is told in the report and never reaches the program.
+    Errors are reported to `tracekit collect`, and never reach the program.
 
     Args:
         torch: The program's torch.
-        request: What `begin` of the package takes.
+        request: The request of `begin` in this package.
 
     Attributes:
-        source: What ends a step; empty until that is known.
+        source: Source of the steps; empty until it is known.
     """
 
     def __init__(self, torch: Any, request: dict[str, Any]) -> None:
@@ -40,92 +40,99 @@ class Agent:
         self._thread = 0
         self.source = ""
         self._report = Report(torch, request["directory"])
-        self._window = self._new(request["start_step"], request["steps"])
+        self._window = self._new_window(request["start_step"], request["steps"])
         self._fallback: Window | None = None
-        self._calls = Calls(torch, begun=self.call_began, ended=self.call_ended)
+        self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
         _at_exit(self.finish)
 
-    def _new(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
-        kind = NvtxRecorder if self._outside else TorchRecorder
-        recorder = kind(self._torch, self._request)
-        self._said = recorder.notes
+    def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
+        recorder = (NvtxRecorder if self._outside else TorchRecorder)(self._torch, self._request)
+        self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
-        recorder.trace = lambda: self._report.place(fallback=fallback)
-        recorder.written = lambda trace, whole: self._report.written(
-            trace, recorder, source=self.source, whole=whole, asked=steps, first=start_step
+        recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
+        recorder.on_written = lambda trace, recorded: self._report.write_facts(
+            trace,
+            recorder,
+            source=self.source,
+            recorded_steps=recorded,
+            requested_steps=steps,
         )
-        recorder.give_way = lambda: self._guarded(window.end)
+        recorder.on_conflict = lambda: self._guarded(window.close)
         return window
 
     def is_recording(self) -> bool:
-        """Whether a profiler of ours runs."""
-        return any(one is not None and one.state == "recording" for one in (self._window, self._fallback))
+        """Return whether a profiler of this agent is running."""
+        return any(
+            window is not None and window.state == "recording" for window in (self._window, self._fallback)
+        )
 
     def quit(self) -> None:
-        """Neither follow nor record from now on."""
+        """Stop following steps and recording."""
         self._calls.stop()
-        self.source = "none"
+        self.source = NONE
         self._window.state = "done"
 
     def optimizer_made(self) -> None:
-        """The program trains: its optimizer's steps count, and calls of a module do not."""
+        """Follow steps of optimizers from now on instead of module calls: the program trains."""
         if self.source in {"", CALL}:
             self._guarded(self._follow, OPTIMIZER)
             if self._request["start_step"] == 0:
                 self._guarded(self._window.begin)
 
     def optimizer_stepped(self) -> None:
-        """The first optimizer has stepped."""
-        self._stepped(OPTIMIZER)
+        """End a step of the first optimizer."""
+        self._end_step(OPTIMIZER)
 
-    def marked(self) -> None:
-        """The program says that a step has ended: nothing else counts from now on."""
-        if self.source not in {MARKED, "none"}:
+    def step_marked(self) -> None:
+        """End a step that the program marks, and follow only its marks from now on."""
+        if self.source not in {MARKED, NONE}:
             self._guarded(self._follow, MARKED)
-        self._stepped(MARKED)
+        self._end_step(MARKED)
 
     def call_began(self) -> bool:
-        """A module is called for the first time; the call is recorded in case that no window follows."""
+        """Begin the first call of a module, and record it in case that the window is never reached."""
         if self.source or _is_worker():
             return False
         self.source = CALL
         if self._request["start_step"] > 0:
             if self._outside:  # it records one window only
                 return True
-            self._fallback = self._new(0, 1, fallback=True)
+            self._fallback = self._new_window(0, 1, fallback=True)
             self._guarded(self._fallback.begin)
         else:
             self._guarded(self._window.begin)
         return True
 
     def call_ended(self) -> None:
-        """A call of that module has ended."""
+        """End a call of the first module."""
         if self._fallback and self._fallback.state == "recording":
-            self._guarded(self._fallback.finished)
-        self._stepped(CALL)
+            self._guarded(self._fallback.end_step)
+        self._end_step(CALL)
 
     def finish(self) -> None:
-        """The program ends: write what there is."""
+        """Write the recording and the report at the end of the program."""
         self._calls.stop()
-        for window in (self._fallback, self._window):
-            if window:
-                self._guarded(window.end)
-        said = [message for _, message in self._said]
-        self._guarded(lambda: self._report.close(source=self.source, passed=self._window.passed, said=said))
+        for window in self._windows():
+            self._guarded(window.close)
+        notes = [message for _, message in self._notes]
+        steps = self._window.steps_done
+        self._guarded(lambda: self._report.write_note(source=self.source, steps_done=steps, notes=notes))
 
     def _follow(self, source: str) -> None:
         self._calls.stop()
-        for window in (self._fallback, self._window):
-            if window:
-                window.abandon()
+        for window in self._windows():
+            window.abandon()
         self.source, self._fallback = source, None
-        self._window = self._new(self._request["start_step"], self._request["steps"])
+        self._window = self._new_window(self._request["start_step"], self._request["steps"])
 
-    def _stepped(self, source: str) -> None:
-        here = threading.get_ident()
-        if self.source == source and here == (self._thread or here):
-            self._thread = here  # a profiler is stopped by the thread that started it
-            self._guarded(self._window.finished)
+    def _windows(self) -> list[Window]:
+        return [*([self._fallback] if self._fallback else []), self._window]
+
+    def _end_step(self, source: str) -> None:
+        thread = threading.get_ident()
+        if self.source == source and thread == (self._thread or thread):
+            self._thread = thread  # a profiler is stopped by the thread that started it
+            self._guarded(self._window.end_step)
             if self._window.state == "done":
                 self._calls.stop()
 
@@ -133,18 +140,18 @@ class Agent:
         try:
             work(*arguments)
         except Exception as error:  # the program comes first
-            self._report.failed(error)
+            self._report.set_error(error)
             self.quit()
 
 
 def _is_worker() -> bool:
-    """Whether this process was started by `multiprocessing`, which helpers are."""
+    """Return whether `multiprocessing` started this process, as it does for data loader workers."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 
 
 def _at_exit(finish: Callable[[], None]) -> None:
-    """Run at the end of this process, also of one forked by `multiprocessing`, which ends by `_exit`."""
+    """Call `finish` at the end of this process, also if `multiprocessing` forked it, which skips atexit."""
     owner = os.getpid()
 
     def once() -> None:

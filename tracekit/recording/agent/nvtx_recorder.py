@@ -1,4 +1,4 @@
-"""Marks a window of steps for a profiler that watches the process from outside, as Nsight Systems does."""
+"""Mark a window of steps with NVTX for a profiler outside the process, such as Nsight Systems."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class NvtxRecorder(TorchRecorder):
-    """Implements `window.Recorder` by NVTX ranges of ops and steps inside cudaProfilerStart and Stop.
+    """Recorder with NVTX ranges of ops and steps between cudaProfilerStart and cudaProfilerStop.
 
-    The profiler outside records the first window that is opened and no other, so one that is given up stays
-    open for the next.
+    The profiler records only the first window that a process opens, so an abandoned window stays open for the
+    next.
     """
 
     opened = False
-    """Whether this process has opened the window outside."""
+    """Whether this process has called cudaProfilerStart."""
 
     def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
         super().__init__(torch, options)
@@ -30,17 +30,17 @@ class NvtxRecorder(TorchRecorder):
 
     @property
     def needs_warmup(self) -> bool:
-        """A profiler outside is warm since the program began."""
+        """False: the profiler has been running since the program began."""
         return False
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the ranges."""
+        """Options of the NVTX ranges."""
         return {"record_shapes": self._ops is not None}
 
     def start(self, first: int, *, warm: bool) -> None:
         """See `window.Recorder`."""
-        self._path = self.trace()
+        self._path = self.trace_path()
         if self._path is None:
             return
         self.peaks, self.began_unix_ns = peaks(self._torch), time.time_ns()
@@ -49,31 +49,31 @@ class NvtxRecorder(TorchRecorder):
             self._torch.cuda.profiler.start()
         NvtxRecorder.opened = True
         self._ops = self._mark_ops()
-        self._begin(first - warm)
+        self._begin_step(first - warm)
 
     def step(self) -> None:
         """See `window.Recorder`."""
         if self._number is not None:
-            following = self._number + 1
-            self._finish()
-            self._begin(following)
+            number = self._number + 1
+            self._end_step()
+            self._begin_step(number)
 
-    def stop(self, whole: int, *, open_step: int | None) -> None:
-        """See `window.Recorder`; the range of a step without an end closes here."""
+    def stop(self, steps: int, *, open_step: int | None) -> None:
+        """See `window.Recorder`; an open step ends here."""
         path = self._quit()
         if path is None:
             return
         if self.device == "cuda":
-            self._torch.cuda.synchronize()  # the work of the last step belongs to it
+            self._torch.cuda.synchronize()  # wait for the kernels of the last step
             self._torch.cuda.profiler.stop()
-        self.written(path, whole)
+        self.on_written(path, steps)
 
     def discard(self) -> None:
         """See `window.Recorder`."""
         self._quit()
 
     def _quit(self) -> Path | None:
-        self._finish()
+        self._end_step()
         ops, self._ops = self._ops, None
         if ops is not None:
             ops.__exit__(None, None, None)
@@ -81,7 +81,7 @@ class NvtxRecorder(TorchRecorder):
         return path
 
     def _mark_ops(self) -> Any:
-        """A range for each op; None where this torch cannot, or the program profiles itself."""
+        """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler."""
         ops = self._torch.autograd.profiler.emit_nvtx(record_shapes=True)
         try:
             ops.__enter__()
@@ -91,7 +91,7 @@ class NvtxRecorder(TorchRecorder):
             return None
         return ops
 
-    def _begin(self, number: int) -> None:
+    def _begin_step(self, number: int) -> None:
         self._number = number
         try:
             self._torch.cuda.nvtx.range_push(f"{STEP_NAME}{number}")
@@ -100,7 +100,7 @@ class NvtxRecorder(TorchRecorder):
             if note not in self.notes:
                 self.notes.append(note)
 
-    def _finish(self) -> None:
+    def _end_step(self) -> None:
         if self._number is not None:
             self._number = None
             with suppress(RuntimeError):

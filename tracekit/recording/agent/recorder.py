@@ -1,4 +1,4 @@
-"""Records a window of steps with torch.profiler, and times the steps before it."""
+"""Record a window of steps with torch.profiler, and time the steps before it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 STEP_NAME = "ProfilerStep#"
-OPEN_NAME = "tracekit: behind the last step"
-"""Name of what was recorded between the last whole step and the end of the program."""
+OPEN_NAME = "tracekit: after the last step"
+"""Name of the range between the last complete step and the end of the program."""
 
 
 def profiler_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `torch.profiler.profile` that `run.json` contains.
+    """Return the arguments of `torch.profiler.profile` that are stored in `run.json`.
 
     Args:
         options: Options of `tracekit collect` by name.
@@ -26,43 +26,43 @@ def profiler_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TorchRecorder:
-    """Implements `window.Recorder`.
+    """Recorder with torch.profiler; implements `window.Recorder`.
 
     Args:
         torch: The program's torch.
         options: Options of `tracekit collect` by name.
 
     Attributes:
-        trace: Where the trace goes; asked when recording begins, None keeps the process unrecorded.
-        written: Called once the trace is whole, with it and the number of whole steps.
-        give_way: Ends the recording when the program starts a profiler of its own.
-        notes: What a reader of the recording must know, as pairs of code and message.
+        trace_path: Returns the path of the trace when recording starts; None leaves the process unrecorded.
+        on_written: Called with the complete trace and its number of complete steps.
+        on_conflict: Called to end the recording if the program starts its own profiler.
+        notes: Diagnostics of the recording, as pairs of code and message.
         peaks: Peak memory until the recording began: source, device, metric, bytes.
-        began_unix_ns: When the recording began, ns since the epoch.
+        began_unix_ns: Begin of the recording, ns since the epoch.
     """
 
     def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
         self._torch, self._options = torch, options
         self._marks: list[Any] = []
-        self._on_device = False
+        self._device_clock = False
         self._profiler: Any = None
         self._path: Path | None = None
         self._restore: Callable[[], None] = lambda: None
-        self.trace: Callable[[], Path | None] = lambda: None
-        self.written: Callable[[Path, int], None] = lambda _trace, _whole: None
-        self.give_way: Callable[[], None] = self.discard
+        self.trace_path: Callable[[], Path | None] = lambda: None
+        self.on_written: Callable[[Path, int], None] = lambda _trace, _steps: None
+        self.on_conflict: Callable[[], None] = self.discard
         self.notes: list[tuple[str, str]] = []
         self.peaks: list[tuple[str, int | None, str, float]] = []
         self.began_unix_ns = 0
 
     @property
     def needs_warmup(self) -> bool:
-        """On a device the profiler's first step is slow, so it is not one of those kept."""
+        """Whether the program uses a GPU, where the first step under the profiler is slow."""
         return bool(self._torch.cuda.is_initialized())
 
     @property
     def device(self) -> str:
-        """The device the program has used so far."""
+        """Device that the program has used so far."""
         return "cuda" if self._torch.cuda.is_initialized() else "cpu"
 
     @property
@@ -71,11 +71,11 @@ class TorchRecorder:
         return profiler_options(self._options)
 
     def mark(self) -> None:
-        """See `window.Recorder`: on a device its own clock tells, without making it wait for the host."""
+        """See `window.Recorder`; on a GPU, CUDA events take the time without synchronizing."""
         if self._torch.cuda.is_initialized():
-            if not self._on_device:
-                self._marks.clear()  # what was marked by another clock
-            self._on_device = True
+            if not self._device_clock:
+                self._marks.clear()  # times of the host clock
+            self._device_clock = True
             event = self._torch.cuda.Event(enable_timing=True)
             event.record()
             self._marks.append(event)
@@ -83,10 +83,10 @@ class TorchRecorder:
             self._marks.append(time.perf_counter_ns())
 
     def timings(self) -> tuple[list[int], str]:
-        """Durations of the steps before the window, ns, and the clock that told them."""
+        """Return durations of the steps before the window, ns, and their clock."""
         marks = self._marks
         pairs = [(marks[number], marks[number + 1]) for number in range(len(marks) - 1)]
-        if self._on_device:
+        if self._device_clock:
             self._torch.cuda.synchronize()
             return [round(start.elapsed_time(end) * 1e6) for start, end in pairs], "cuda_event"
         return [end - start for start, end in pairs], "perf_counter"
@@ -94,9 +94,9 @@ class TorchRecorder:
     def start(self, first: int, *, warm: bool) -> None:
         """See `window.Recorder`."""
         if self._torch.autograd.profiler._is_profiler_enabled:
-            self.notes.append(("other_profiler", "the program itself ran a profiler, which was left to it"))
+            self.notes.append(("other_profiler", "the program was already running its own profiler"))
             return
-        self._path = self.trace()
+        self._path = self.trace_path()
         if self._path is None:
             return
         self.peaks, self.began_unix_ns = peaks(self._torch), time.time_ns()
@@ -105,35 +105,35 @@ class TorchRecorder:
         self._profiler.current_action = self._profiler.schedule(first - warm)
         with _quiet():
             self._profiler.start()
-        self._watch_for_others()
+        self._watch_for_conflict()
 
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
         kinds, action = profiler.ProfilerActivity, profiler.ProfilerAction
         cuda = self._torch.cuda
-        # what is recorded from its first step on may not have used its device yet
-        on_device = cuda.is_initialized() or (first == 0 and cuda.is_available())
+        # a program recorded from its first step may not have used the GPU yet
+        with_cuda = cuda.is_initialized() or (first == 0 and cuda.is_available())
         with _quiet():
             return profiler.profile(
-                activities=[kinds.CPU, *([kinds.CUDA] if on_device else [])],
+                activities=[kinds.CPU, *([kinds.CUDA] if with_cuda else [])],
                 schedule=lambda step: action.WARMUP if step < first else action.RECORD,
                 **self.options,
             )
 
-    def _watch_for_others(self) -> None:
-        """End our recording when the program starts a profiler of its own, which would fail beside it."""
-        kind = self._torch.autograd.profiler.profile
-        original, ours = kind._prepare_trace, self._profiler
+    def _watch_for_conflict(self) -> None:
+        """End the recording when the program starts its own profiler: torch allows only one at a time."""
+        profile_class = self._torch.autograd.profiler.profile
+        original, ours = profile_class._prepare_trace, self._profiler
 
         def prepare(other: Any) -> Any:
             if self._profiler is ours and other is not ours.profiler:
-                note = "the program started a profiler of its own, which ended the recording"
+                note = "the program started its own profiler, which ended the recording"
                 self.notes.append(("other_profiler", note))
-                self.give_way()
+                self.on_conflict()
             return original(other)
 
-        kind._prepare_trace = prepare
-        self._restore = lambda: setattr(kind, "_prepare_trace", original)
+        profile_class._prepare_trace = prepare
+        self._restore = lambda: setattr(profile_class, "_prepare_trace", original)
 
     def step(self) -> None:
         """See `window.Recorder`."""
@@ -141,7 +141,7 @@ class TorchRecorder:
             with _quiet():
                 self._profiler.step()
 
-    def stop(self, whole: int, *, open_step: int | None) -> None:
+    def stop(self, steps: int, *, open_step: int | None) -> None:
         """See `window.Recorder`."""
         profiler, path = self._end()
         if profiler is None or path is None:
@@ -152,7 +152,7 @@ class TorchRecorder:
         if open_step is not None:
             _rename_step(part, open_step)
         part.rename(path)
-        self.written(path, whole)
+        self.on_written(path, steps)
 
     def discard(self) -> None:
         """See `window.Recorder`."""
@@ -169,7 +169,7 @@ class TorchRecorder:
 
 
 def peaks(torch: Any) -> list[tuple[str, int | None, str, float]]:
-    """Peak memory so far: source, device, metric and bytes."""
+    """Return peak memory so far: source, device, metric and bytes."""
     found: list[tuple[str, int | None, str, float]] = []
     resident = _resident_peak()
     if resident is not None:
@@ -194,17 +194,17 @@ def _resident_peak() -> int | None:
 
 
 def _wait_for_gloo(limit_s: float = 2.0) -> None:
-    """Wait until no thread of gloo is running, at most `limit_s`.
+    """Wait until no gloo thread is running, at most `limit_s`.
 
-    A collective is complete for its caller before gloo's thread has recorded its end. That thread would write
-    into the events of a profiler that has been stopped, which corrupts the heap (seen in torch 2.13).
+    A collective completes for its caller before the gloo thread has recorded its end. Writing that into a
+    stopped profiler corrupts the heap (seen in torch 2.13).
     """
     deadline = time.monotonic() + limit_s
-    while _gloo_runs() and time.monotonic() < deadline:
+    while _gloo_is_running() and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def _gloo_runs() -> bool:
+def _gloo_is_running() -> bool:
     for stat in Path("/proc/self/task").glob("*/stat"):
         try:
             name, _, state = stat.read_text(encoding="ascii", errors="replace").rpartition(") ")
@@ -217,14 +217,14 @@ def _gloo_runs() -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Warnings of torch about how it is profiled are not the program's, which may turn them into errors."""
+    """Suppress torch's warnings about profiling, which the program may turn into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def _rename_step(trace: Path, number: int) -> None:
-    """Give a step that has no end another name, so that nobody takes it for one."""
+    """Rename the range of an incomplete step, so that it does not count as a step."""
     old, new = f'"{STEP_NAME}{number}"'.encode(), f'"{OPEN_NAME}"'.encode()
     renamed = trace.with_name(trace.name + ".renamed")
     with trace.open("rb") as source, renamed.open("wb") as target:

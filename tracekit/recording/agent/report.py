@@ -1,10 +1,9 @@
-"""What a recorded process leaves behind for `collect`: its trace, and beside it what is known of it."""
+"""Files that a recorded process leaves for `tracekit collect`: its trace, and facts about it or a note."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,39 +13,43 @@ if TYPE_CHECKING:
     from .recorder import TorchRecorder
 
 FALLBACK = ".first"
-"""Part of the name of a recording of the first call alone, used when there is none better."""
+"""Part of the name of a recording of the first call only, used if there is no other."""
 
 
 class Report:
     """Files of one process in the directory of the recording.
 
-    `rank-R.json` is a whole trace and `rank-R.facts` what is known of it; `process-P.note` says what a
-    process that recorded nothing had seen. The first process to take a rank has it.
+    `rank-R.json` is a complete trace and `rank-R.facts` describes it; `process-P.note` describes a process
+    without a recording. The first process that claims a rank records it.
     """
 
     def __init__(self, torch: Any, directory: str) -> None:
         self._torch, self._directory = torch, Path(directory)
         self._name: str | None = None
         self._written = False
-        self._taken = False
         self._error = ""
 
-    def place(self, *, fallback: bool) -> Path | None:
-        """Where this process' trace goes; None when another process records this rank."""
+    def trace_path(self, *, fallback: bool) -> Path | None:
+        """Return the path for the trace of this process; None if another process records this rank."""
         if self._name is None:
             name = f"rank-{self._rank()[0]}"
             try:
                 os.close(os.open(self._directory / f"{name}.claim", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
-                self._taken = True
                 return None
             self._name = name
         return self._directory / f"{self._name}{FALLBACK * fallback}.json"
 
-    def written(
-        self, trace: Path, recorder: TorchRecorder, *, source: str, whole: int, asked: int, first: int
+    def write_facts(
+        self,
+        trace: Path,
+        recorder: TorchRecorder,
+        *,
+        source: str,
+        recorded_steps: int,
+        requested_steps: int,
     ) -> None:
-        """Say what is known of a trace that is whole."""
+        """Describe a complete trace."""
         self._written = True
         rank, world = self._rank()
         step_ns, clock = recorder.timings()
@@ -54,9 +57,8 @@ class Report:
             "rank": rank,
             "world_size": world,
             "source": source,
-            "first": first,
-            "asked": asked,
-            "whole": whole,
+            "requested_steps": requested_steps,
+            "recorded_steps": recorded_steps,
             "step_ns": step_ns,
             "clock": clock,
             "device": recorder.device,
@@ -70,19 +72,15 @@ class Report:
         }
         self._write(trace.with_suffix(".facts"), facts)
 
-    def close(self, *, source: str, passed: int, said: list[str]) -> None:
-        """Say what this process has seen, and why it did not record, if it has recorded nothing."""
+    def write_note(self, *, source: str, steps_done: int, notes: list[str]) -> None:
+        """Describe a process that recorded nothing, and the reason if it is known."""
         if not self._written:
-            note = {
-                "source": source,
-                "passed": passed,
-                "taken": self._taken,
-                "error": "; ".join(filter(None, [self._error, *said])),
-            }
+            error = "; ".join(filter(None, [self._error, *notes]))
+            note = {"source": source, "steps_done": steps_done, "error": error}
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
-    def failed(self, error: Exception) -> None:
-        """Keep why this process stopped recording; the first reason counts."""
+    def set_error(self, error: Exception) -> None:
+        """Keep the first error that stopped recording."""
         self._error = self._error or f"{type(error).__name__}: {error}".splitlines()[0]
 
     def _rank(self) -> tuple[int, int]:
@@ -94,16 +92,16 @@ class Report:
         return 0, 1
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
-        with suppress(FileNotFoundError):  # `collect` is gone, and its directory with it
+        with suppress(FileNotFoundError):  # `collect` and its directory are gone
             part = path.with_name(path.name + ".part")
-            part.write_text(json.dumps({**content, "at_unix_ns": time.time_ns()}))
+            part.write_text(json.dumps(content))
             part.rename(path)
 
 
 def _environment() -> dict[str, Any]:
-    """Return `tracekit.runs.environment.capture()`, from its file alone: tracekit may not be installed."""
-    place = Path(__file__).parents[2] / "runs" / "environment.py"
-    spec = spec_from_file_location(f"{__package__}.environment", place)
+    """Return `tracekit.runs.environment.capture()`, loaded from its file: tracekit may not be installed."""
+    path = Path(__file__).parents[2] / "runs" / "environment.py"
+    spec = spec_from_file_location(f"{__package__}.environment", path)
     if spec is None or spec.loader is None:
         return {}
     module = module_from_spec(spec)

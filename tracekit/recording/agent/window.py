@@ -1,4 +1,4 @@
-"""Which steps are timed, which are recorded: counts the ends of steps and drives a recorder."""
+"""Count the steps of a program, time those before the recorded window, and record those in it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Protocol
 
 
 class Recorder(Protocol):
-    """Times and records steps; all calls come from the thread that steps."""
+    """Times and records steps; all calls come from the thread that runs the steps."""
 
     @property
     def needs_warmup(self) -> bool:
-        """Whether the first step under the profiler is not worth keeping."""
+        """Whether to discard the first step under the profiler."""
         ...
 
     def mark(self) -> None:
-        """A step that is timed without a profiler begins, or the last one of them ends."""
+        """Mark the begin of a step that is timed without a profiler, or the end of the last of them."""
         ...
 
     def start(self, first: int, *, warm: bool) -> None:
-        """Begin to record; the first step to keep has this number.
+        """Start recording.
 
         Args:
             first: Number of the first step to keep, counted from 0.
@@ -27,15 +27,15 @@ class Recorder(Protocol):
         ...
 
     def step(self) -> None:
-        """A recorded step ends and another begins."""
+        """End a recorded step and begin another."""
         ...
 
-    def stop(self, whole: int, *, open_step: int | None) -> None:
-        """Write what was recorded.
+    def stop(self, steps: int, *, open_step: int | None) -> None:
+        """Stop and write the recording.
 
         Args:
-            whole: Steps that were recorded from their begin to their end.
-            open_step: Number of the step that had begun and has no end; None when there is none.
+            steps: Steps that were recorded completely.
+            open_step: Number of the step that has begun but not ended; None if there is none.
         """
         ...
 
@@ -48,66 +48,68 @@ class Window:
     """A window of the program's steps.
 
     Args:
-        start_step: Steps to let pass before it.
-        steps: Steps to record; None records until `end`.
-        recorder: What records.
+        start_step: Steps to run before the window.
+        steps: Steps to record; None records until `close`.
+        recorder: Recorder of the steps.
 
     Attributes:
-        passed: Steps that have ended.
+        steps_done: Steps that have ended.
         state: `waiting`, `recording` or `done`.
     """
 
     def __init__(self, start_step: int, steps: int | None, recorder: Recorder) -> None:
-        self.passed = 0
+        self.steps_done = 0
         self.state = "waiting"
         self._start, self._steps, self._recorder = start_step, steps, recorder
 
     @property
-    def whole(self) -> int:
-        """Steps that were recorded from begin to end."""
-        return max(0, self.passed - self._start) if self.state != "waiting" else 0
+    def recorded_steps(self) -> int:
+        """Steps that were recorded completely."""
+        return max(0, self.steps_done - self._start) if self.state != "waiting" else 0
 
     def begin(self) -> None:
-        """The first step begins now; without this call its begin is not known, nor its duration."""
-        if self.state == "waiting" and self.passed == 0:
-            self._waiting()
+        """Mark the begin of the first step, which is not timed without this call."""
+        if self.state == "waiting" and self.steps_done == 0:
+            self._mark_or_start()
 
-    def finished(self) -> None:
-        """A step has ended, and the next begins."""
-        self.passed += 1
+    def end_step(self) -> None:
+        """End a step and begin the next."""
+        self.steps_done += 1
         if self.state == "waiting":
-            self._waiting()
+            self._mark_or_start()
         elif self.state == "recording":
-            if self._steps is not None and self.passed >= self._start + self._steps:
+            if self._steps is not None and self.steps_done >= self._start + self._steps:
                 self.state = "done"
-                self._recorder.stop(self.whole, open_step=None)
+                self._recorder.stop(self.recorded_steps, open_step=None)
             else:
                 self._recorder.step()
 
-    def _waiting(self) -> None:
-        warm = self._recorder.needs_warmup and self.passed == self._start - 1
+    def _mark_or_start(self) -> None:
+        warm = self._recorder.needs_warmup and self.steps_done == self._start - 1
         self._recorder.mark()
-        if warm or self.passed >= self._start:
+        if warm or self.steps_done >= self._start:
             self.state = "recording"
             self._recorder.start(self._start, warm=warm)
 
-    def end(self, *, keep_open: bool = False) -> None:
-        """The program ends; what was recorded is written if it holds a whole step.
+    def close(self, *, keep_open: bool = False) -> None:
+        """Write the recording at the end of the program, if it has a complete step.
 
         Args:
-            keep_open: Write it also without a whole step.
+            keep_open: Write it even without a complete step.
         """
         if self.state != "recording":
             return
-        whole = self.whole
+        steps = self.recorded_steps
         self.state = "done"
-        if whole or keep_open:
-            self._recorder.stop(whole, open_step=self.passed if whole or not keep_open else None)
+        if steps:
+            self._recorder.stop(steps, open_step=self.steps_done)
+        elif keep_open:
+            self._recorder.stop(0, open_step=None)
         else:
             self._recorder.discard()
 
     def abandon(self) -> None:
-        """Drop what was recorded."""
+        """Discard the recording."""
         if self.state == "recording":
             self._recorder.discard()
         self.state = "done"

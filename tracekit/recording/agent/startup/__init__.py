@@ -1,1 +1,1 @@
-"""The folder that `collect` puts on PYTHONPATH: Python imports its `sitecustomize` before the program."""
+"""Folder for PYTHONPATH of recorded programs: Python imports its `sitecustomize` before the program."""

@@ -1,0 +1,132 @@
+"""Interface of collectors: what they are asked to record, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracekit import registry
+from tracekit.errors import UnusableInputError
+from tracekit.workloads.base import INDUCTOR, Options
+from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.ingest.write import Sample
+    from tracekit.runs.meta import Diagnostic, Timings
+
+DEFAULT_COLLECTOR = "torch"
+
+Progress = Callable[[str, int, int], None]
+"""Called with the part of a recording that is running, its steps done, and its steps in total."""
+
+
+def silent(_part: str, _done: int, _total: int) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(RecordingOptions, WorkloadOptions):
+    """A built-in workload and its options."""
+
+    def options(self, *, device: str) -> Options:
+        """Return the options to build the workload with on a device.
+
+        Raises:
+            UnusableInputError: The sizes are open; `tracekit.recording.workload.decide` fills them in.
+        """
+        if self.batch_size is None or self.resolution is None:
+            raise UnusableInputError("the batch size and the resolution are open", hint="call `decide` first")
+        given = {one.name: getattr(self, one.name) for one in fields(Options)}
+        given["pin_memory"] = self.pin_memory and device != "cpu"  # host memory is not copied to itself
+        return Options(**{**given, "device": device, "backend": self.backend or INDUCTOR})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program(RecordingOptions, ProgramOptions):
+    """The user's own program, and which of its steps to record.
+
+    Attributes:
+        command: The program and its arguments, as typed after `--`.
+
+    Example:
+        >>> Program(command=("python", "train.py"), start_step=10).steps
+        5
+    """
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Result of a collector.
+
+    Attributes:
+        traces: One trace per rank, inside the directory the collector was given.
+        device: Device of the program: `cpu` or `cuda`.
+        threads: Intra-op CPU threads.
+        version: Version of the profiler.
+        timings: Unprofiled step times; None if there are none.
+        samples: Counters such as memory and clocks.
+        environment: Environment of the program, as `tracekit.runs.environment` captures it.
+        options: Options of the profiler.
+        diagnostics: Warnings for users of the run.
+        exit_code: Exit code of the program, or 128 plus the signal that ended it.
+        compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
+    """
+
+    traces: tuple[Path, ...]
+    device: str
+    threads: int
+    version: str
+    timings: Timings | None
+    samples: tuple[Sample, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    exit_code: int = 0
+    compilation: dict[str, Any] | None = None
+
+
+class Collector(Protocol):
+    """A plug-in that records built-in workloads, the user's own programs, or both."""
+
+    name: str
+
+    def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
+        """Run a workload in a new process and record it into `directory`.
+
+        Raises:
+            CollectionError: The program or the profiler failed.
+            UnusableInputError: The request cannot be met on this machine.
+        """
+        ...
+
+    def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
+        """Run the user's program with the standard streams of this process and record it into `directory`.
+
+        A recording is returned whatever the program's exit code.
+
+        Raises:
+            ProgramFailedError: The program failed, and nothing was recorded.
+            CollectionError: Nothing was recorded, or the profiler failed.
+            UnusableInputError: The program cannot be started or recorded on this machine.
+        """
+        ...
+
+
+def load_collector(options: RecordingOptions) -> tuple[str, Collector]:
+    """Return the registered name of the selected collector, and the collector.
+
+    Raises:
+        PluginError: It is unknown or cannot be loaded.
+    """
+    name = collector_name(options)
+    return name, registry.load(registry.COLLECTORS, name)()
+
+
+def collector_name(options: RecordingOptions) -> str:
+    """Return the registered name of the selected collector; `auto` selects torch's profiler."""
+    return DEFAULT_COLLECTOR if options.collector == "auto" else options.collector

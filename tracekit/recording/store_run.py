@@ -1,0 +1,143 @@
+"""Store a recording as a run: its metadata, its tables, and optionally the profiler's own file."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit import storage
+from tracekit.ingest.importer import import_recording
+from tracekit.ingest.write import import_unprofiled
+from tracekit.runs import scrubbing
+from tracekit.runs.meta import Collector as CollectorMeta
+from tracekit.runs.meta import RunMeta, fingerprint
+from tracekit.runs.store import new_run_id, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from tracekit.recording.collector import Recording
+    from tracekit.runs.meta import Diagnostic
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Draft
+
+RAW_TRACE = "trace.json.gz"
+RAW_REPORT = "trace"
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+"""Suffixes of reports from which a profiler made its trace."""
+_BLOCK_BYTES = 1 << 20
+_HOST_NAME = re.compile(rb'^\s*"host_name":')
+_TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
+
+
+def store_run(
+    draft: Draft, recording: Recording, meta: RunMeta, *, keep_trace: bool, profiled: bool = True
+) -> Run:
+    """Import a recording into the store of its draft.
+
+    Args:
+        draft: Draft with the files of the recording.
+        recording: Result of the collector.
+        meta: Metadata of the run.
+        keep_trace: Whether to keep the profiler's own file in the run.
+        profiled: Whether there are traces; if not, only timings and samples are stored.
+
+    Raises:
+        TracekitError: The recording cannot be imported, or the store cannot be written.
+    """
+    if not profiled:
+        return import_unprofiled(draft.store, meta, recording.samples)
+    raw = save_raw_trace(recording.traces[0], draft) if keep_trace else None
+    run = import_recording(draft.store, recording.traces, meta, samples=recording.samples)
+    if raw:
+        storage.move(raw, run.path / raw.name)
+    return run
+
+
+def run_meta(
+    title: str,
+    recording: Recording,
+    workload: dict[str, Any],
+    *,
+    collector: str,
+    command: Sequence[str],
+    now: datetime,
+    diagnostics: Iterable[Diagnostic] = (),
+) -> RunMeta:
+    """Build the metadata of a run.
+
+    Args:
+        title: First part of the run id.
+        recording: Result of the collector.
+        workload: Recorded program and its options.
+        collector: Registered name of the collector.
+        command: Command that records the same again.
+        now: Time of the recording.
+        diagnostics: Diagnostics beside those of the recording.
+    """
+    return RunMeta(
+        run_id=new_run_id(title, now=now),
+        created_at=timestamp(now),
+        t0_unix_ns=0,
+        collector=CollectorMeta(collector, recording.version, recording.options),
+        workload=workload,
+        command=list(command),
+        environment=recording.environment,
+        fingerprint=fingerprint(workload, recording.environment, recording.options, collector=collector),
+        timings=recording.timings,
+        diagnostics=[*recording.diagnostics, *diagnostics],
+    )
+
+
+def program_meta(
+    name: str,
+    recording: Recording,
+    window: dict[str, Any],
+    *,
+    collector: str,
+    command: Sequence[str],
+    now: datetime,
+) -> RunMeta:
+    """Build the metadata of a run of the user's own code; `window` has its recorded steps."""
+    workload = {"name": name, "device": recording.device, "threads": recording.threads, **window}
+    meta = run_meta(name, recording, workload, collector=collector, command=command, now=now)
+    return replace(meta, fingerprint={**meta.fingerprint, "world_size": len(recording.traces)})
+
+
+def save_raw_trace(trace: Path, draft: Draft) -> Path:
+    """Save the profiler's own file in a draft: its report if there is one, else its trace, compressed.
+
+    The host name, the path of the file, and what `tracekit.runs.scrubbing` redacts are removed from a trace.
+
+    Args:
+        trace: Recorded trace.
+        draft: Draft to save it in until there is a run.
+
+    Raises:
+        UnusableInputError: The store cannot be written.
+    """
+    folder = draft.path / "raw"  # the profiler may have written a file of the same name
+    with draft.store.writing():
+        folder.mkdir()
+        for suffix in REPORT_SUFFIXES:
+            report = trace.with_suffix(suffix)
+            if report.is_file():
+                return Path(shutil.copyfile(report, folder / f"{RAW_REPORT}{suffix}"))
+        saved = folder / RAW_TRACE
+        with trace.open("rb") as source, gzip.open(saved, "wb", compresslevel=4) as packed:
+            while lines := source.readlines(_BLOCK_BYTES):
+                packed.write(_redact(lines))
+    return saved
+
+
+def _redact(lines: Sequence[bytes]) -> bytes:
+    named = [
+        _TRACE_NAME.sub(b'"traceName": "trace.json"', line) for line in lines if not _HOST_NAME.match(line)
+    ]
+    redacted = scrubbing.texts([line.decode("utf-8", "surrogateescape") for line in named])
+    return "".join(redacted).encode("utf-8", "surrogateescape")
