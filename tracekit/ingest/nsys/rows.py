@@ -339,10 +339,7 @@ class Strings:
     def __init__(self, tables: Tables) -> None:
         chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
         ids = np.concatenate([chunk.integers("id") for chunk in chunks] or [np.empty(0, np.int64)])
-        texts = pa.concat_arrays(
-            [chunk.texts("value").cast(pa.large_string()) for chunk in chunks]
-            or [pa.nulls(0, pa.large_string())]
-        )
+        texts = [chunk.texts("value").cast(pa.large_string()) for chunk in chunks]
         order = np.argsort(ids, kind="stable")
         joined = pa.concat_arrays(texts or [pa.nulls(0, pa.large_string())])
         self._ids, self._texts = ids[order], joined.take(pa.array(order))
