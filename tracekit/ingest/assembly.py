@@ -1,4 +1,4 @@
-"""What traces say about where they come from, for what the collector did not know."""
+"""Assemble a run of one or more traces: metadata that the traces contain, order of ranks, and diagnostics."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
-    """Fill in the GPUs, CUDA's version and the fingerprint from what the traces say about themselves.
+    """Fill in the GPUs, the CUDA version and the fingerprint from the traces' top level.
 
     Args:
-        meta: What is known already; it stands.
+        meta: Known metadata, which takes precedence.
         tops: The top level of each rank's trace.
         has_device: Whether anything ran on a device.
     """
@@ -51,7 +51,7 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
 
 
 def _told(top: TopLevel) -> dict[str, Any]:
-    """What the trace says of how it came to be."""
+    """Return the trace's own metadata."""
     told = {"simulated": top.simulated or None, "tool": top.tool}
     return {name: value for name, value in told.items() if value is not None}
 
@@ -73,12 +73,12 @@ def _fingerprint(
 
 
 def _flag(value: int | None) -> bool | None:
-    """Kineto writes 1 for an option that is on, and nothing for one that is off or unknown."""
+    """Return an option of the profiler: Kineto writes 1 if it is on, and nothing if it is off or unknown."""
     return None if value is None else bool(value)
 
 
 def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
-    """The GPUs the collector knew, with what only the trace says of them; else the trace's own."""
+    """Return the GPUs known to the collector, completed from the trace; else those of the trace."""
     told = {device.index: _gpu(device) for device in traced}
     return [{**told.get(gpu["index"], {}), **gpu} for gpu in known] or list(told.values())
 
@@ -99,7 +99,7 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
 
 
 def _version(number: int | None) -> str | None:
-    """CUDA's version as people write it: 12040 is 12.4."""
+    """Format a CUDA version: 12040 is 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
@@ -116,15 +116,15 @@ def assemble(
     samples: Sequence[Sample] = (),
     told: bool = False,
 ) -> Run:
-    """Have the traces that could be decoded written as one run; the others are named in it.
+    """Write the decoded traces of a job as one run, with a diagnostic for each trace that failed.
 
     Args:
         draft: The run.
-        crew: Who writes.
-        outcomes: What became of decoding.
-        meta: What is known about the run.
-        samples: Rows of `counters` taken beside the traces.
-        told: Whether the run says which files it was made of.
+        crew: Executor that writes the tables.
+        outcomes: Decoded traces, or why decoding failed.
+        meta: Known metadata of the run.
+        samples: Rows of `counters` sampled by the collector.
+        told: Whether to record the source files in the run.
 
     Raises:
         TracekitError: No trace of the job can be used; the first one's error.
@@ -154,7 +154,7 @@ def _parted(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[F
 
 
 def _ordered(decoded: list[Decoded]) -> list[Decoded]:
-    """By rank, each with the source that its trace settles."""
+    """Return the traces sorted by rank, with the ranks that they declare."""
     if not decoded:
         return []
     by_trace = {id(one.trace): one for one in decoded}
@@ -163,10 +163,10 @@ def _ordered(decoded: list[Decoded]) -> list[Decoded]:
 
 
 def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int, Written], list[Failed]]:
-    """Have traces written until all that are left are; those behind one that cannot be move up.
+    """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
 
     Returns:
-        What became of each that is written, by the identity of its `Decoded`, and the others.
+        Results by `id` of the `Decoded`, and the failures.
     """
     done: dict[int, tuple[TaskPlace, Written]] = {}
     failed: list[Failed] = []
@@ -231,7 +231,7 @@ def _left_out(failed: Failed) -> Diagnostic:
 
 
 def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMeta:
-    """The run with what tells its files apart: a file of several ranks stands once."""
+    """Add the identities of the source files; a file of several ranks is listed once."""
     told: dict[int, dict[str, Any]] = {}
     for one in outcomes:
         told[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)

@@ -1,8 +1,7 @@
-"""Workers as the crew: each trace is a task, decoded and parked on a worker, then written from there.
+"""Import the traces of a job on workers: one task decodes and spools a trace, a second one writes its tables.
 
-Between the two stands what only the whole job tells: the run's zero, and the numbers of each trace's rows.
-A trace that is not found parked when it is to be written, because its worker's machine is gone, is decoded
-again.
+In between, the importing process computes what depends on the whole job: the run's zero and the row ids of
+each trace. A trace whose spool is gone, because its worker's machine is, is decoded again.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
 
 PREFIX = "tracekit-spool-"
-"""Begins the name of the folder in which the traces of one import are parked on a worker's machine."""
+"""Prefix of the spool folders of imports on a worker's machine."""
 FORGOTTEN_S = 24 * 3600
-"""Seconds after which what is parked is of an import that was killed; else it will be decoded again."""
+"""Age in seconds from which a spool is taken for that of a killed import, and deleted."""
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the traces of one import are parked on every machine, and where its files go.
+    """Spool folder of an import on each machine, and destination of its files.
 
     Attributes:
-        name: The folder in the machine's scratch folder.
-        address: The draft.
+        name: Name of the folder in the machine's scratch folder.
+        address: Address of the draft run.
     """
 
     name: str
     address: Address
 
     def make(self) -> Path:
-        """A new folder in it: an attempt never meets what another one left."""
+        """Create a new folder in the spool for one attempt."""
         folder = scratch() / self.name / secrets.token_hex(8)
         folder.mkdir(parents=True)
         return folder
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of decoding one source."""
+    """Task: decode one source."""
 
     source: Source
     spool: Spool
 
 
 class Writing(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of writing one decoded trace."""
+    """Task: write the tables of one decoded trace."""
 
     decoded: Decoded
     place: TaskPlace
@@ -77,7 +76,7 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(task: Reading) -> list[Decoded | Failed]:
-    """Decode a source, where it runs."""
+    """Decode a source, in the worker."""
     _check(task)
     _forget()
     path, size = task.source.path, task.source.text_bytes
@@ -87,7 +86,7 @@ def decode(task: Reading) -> list[Decoded | Failed]:
 
 
 def _check(task: Reading) -> None:
-    """Raise where the machine does not see what the others see."""
+    """Check that this machine sees the same file as the importing process."""
     path, address = task.source.path, task.spool.address
     if storage.kind(path) is storage.Kind.NOTHING:
         raise UnusableInputError(
@@ -101,7 +100,7 @@ def _check(task: Reading) -> None:
 
 
 def _forget() -> None:
-    """Delete what imports that were killed left on this machine."""
+    """Delete the spools of killed imports on this machine."""
     for folder in scratch().glob(f"{PREFIX}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > FORGOTTEN_S:
@@ -109,21 +108,21 @@ def _forget() -> None:
 
 
 def write_parts(task: Writing) -> Written:
-    """Write a decoded trace, where it runs."""
+    """Write the tables of a decoded trace, in the worker."""
     trace = _parked(task).trace
     folder = task.spool.make()
     linked = write(trace, structs.replace(task.place, directory=folder))
     if task.place.part is not None:
-        for part in folder.glob("*/*.parquet"):  # what another attempt delivers must not take its place
+        for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
             part.rename(part.with_stem(f"{part.stem}-{folder.name}"))
     return Written(linked=linked, delivered=deliver(folder, task.spool.address))
 
 
 def _parked(task: Writing) -> Decoded:
-    """The decoded trace, decoded again where it is not parked on this machine.
+    """Return the decoded trace; decode it again if its spool is not on this machine.
 
     Raises:
-        TracekitError: The file is not what it was any more.
+        TracekitError: The file has changed.
     """
     if task.decoded.trace.directory.is_dir():
         return task.decoded
@@ -138,18 +137,18 @@ def _parked(task: Writing) -> Decoded:
 
 
 def clear(name: str) -> None:
-    """Delete what an import has parked on this machine."""
+    """Delete the spool of an import on this machine."""
     shutil.rmtree(scratch() / name, ignore_errors=True)
 
 
 @contextmanager
 def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
-    """Workers as the crew of one job; what they parked is deleted in the end.
+    """Return an executor that uses workers; their spools are deleted at exit.
 
     Args:
-        workers: Who does the work.
-        draft: The run; its address must be one that all of them reach.
-        progress: Told what is done, how many traces are through it, and of how many.
+        workers: Workers that run the tasks.
+        draft: The draft run, at an address that all workers reach.
+        progress: Called with the stage, the number of finished traces and their total.
     """
     spool = Spool(name=f"{PREFIX}{secrets.token_hex(8)}", address=draft.address)
     try:
@@ -159,13 +158,13 @@ def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
 
 
 class Afar:
-    """Workers as the crew of one job."""
+    """Executor that decodes and writes traces on workers."""
 
     def __init__(self, workers: Workers, spool: Spool, progress: Progress) -> None:
         self._workers, self._spool, self._progress = workers, spool, progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Crew.decode`."""
+        """See `Executor.decode`."""
         tasks = [Reading(source=_afar(source), spool=self._spool) for source in sources]
         found = self._done("reading", decode, tasks, [])
         return [
@@ -175,7 +174,7 @@ class Afar:
         ]
 
     def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
-        """See `Crew.write`."""
+        """See `Executor.write`."""
         sent = [
             Writing(decoded=structs.replace(one, source=_afar(one.source)), place=place, spool=self._spool)
             for one, place in tasks
@@ -189,7 +188,7 @@ class Afar:
     def _done(
         self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
-        """What became of each task."""
+        """Return the result of each task."""
         found: dict[int, Outcome[Any]] = {}
         self._told(what, 0, len(tasks))
         for outcome in self._workers.map(function, tasks, near=near):
@@ -203,7 +202,7 @@ class Afar:
 
 
 def _afar(source: Source) -> Source:
-    """A source as the workers must name it: they do not stand where this process does."""
+    """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
     return structs.replace(source, path=path.absolute()) if isinstance(path, Path) else source
 

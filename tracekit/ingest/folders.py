@@ -1,4 +1,4 @@
-"""The jobs of a folder, whether a job's ranks lie in one folder or each in its own."""
+"""Find the jobs of a folder: the ranks of a job may be in one folder, or each in its own."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20
-"""Bytes of another program's JSON that are read to tell it from a damaged trace."""
+"""Most bytes of a JSON file that are read to distinguish it from a damaged trace."""
 
 Key = TypeVar("Key")
 
 
 def jobs_in(root: Place) -> list[Job]:
-    """The jobs of a folder's traces, however deep they lie, in the order of their first trace.
+    """Return the jobs of the traces in a folder and its subfolders, in the order of their first trace.
 
     Raises:
-        UnusableInputError: It holds no trace.
+        UnusableInputError: The folder has no trace.
     """
     found, skipped = _look_through(root)
     if not found:
@@ -48,7 +48,7 @@ def jobs_in(root: Place) -> list[Job]:
 
 
 def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
-    """The jobs, each with what is said of the files that were left out nearest to its own."""
+    """Attach the notes on skipped files to the jobs with the nearest files."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
         nearness = [max(_nearness(path, source.path) for source in job.sources) for job in jobs]
@@ -59,7 +59,7 @@ def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
 
 
 def _nearness(one: Place, other: Place) -> tuple[int, bool]:
-    """How many folders two files share, and whether they lie in one."""
+    """Return the number of folders that two files have in common, and whether both are in the same one."""
     shared = set(one.parents) & set(other.parents)
     return len(shared), one.parent == other.parent
 
@@ -79,9 +79,9 @@ def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
 
 
 def _candidates(root: Place) -> list[Place]:
-    """Files that may be traces, and folders of an export's tables, which stand for the files in them.
+    """Return the files that may be traces, and the folders of exported tables.
 
-    A report and its export beside it are one recording; a database that is no export is of another program.
+    A report with an export beside it is one recording. SQLite databases that are not exports are skipped.
     """
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
@@ -96,18 +96,18 @@ def _is_other_database(path: Place) -> bool:
             return False
     except UnusableInputError:
         return False
-    from tracekit.ingest.nsys.reader import is_export  # SQLite's reader, for where there is such a file
+    from tracekit.ingest.nsys.reader import is_export  # loads sqlite3, which most folders do not need
 
     return not is_export(path)
 
 
 def _parted(found: list[Found]) -> tuple[list[Found], list[Found]]:
-    """Exports of Nsight Systems, and the other traces."""
+    """Separate exports of Nsight Systems from other traces."""
     return [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
 
 
 def _exports(found: list[Found]) -> Iterator[Job]:
-    """Jobs of exports: those of a folder are one job's ranks only where every name tells another."""
+    """Return the jobs of exports: one job per folder if each file name contains a different rank."""
     for folder, exports in _by(found, _folder).items():
         ranks = [named(one.path.name) for one in exports]
         if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
@@ -118,7 +118,7 @@ def _exports(found: list[Found]) -> Iterator[Job]:
 
 
 def _is_other_json(path: Place) -> bool:
-    """Whether a file that is not a trace is whole JSON, so that nothing is lost with it."""
+    """Return whether a file is valid JSON but not a trace, so that it can be skipped."""
     try:
         with reading(path), open_trace(path) as stream:
             msgspec.json.decode(stream.read(_OTHER_LIMIT).removeprefix(b"\xef\xbb\xbf"))
@@ -139,7 +139,7 @@ def _folder(trace: Found) -> Place:
 
 
 class _Bundle(msgspec.Struct, frozen=True):
-    """Traces of one group that were found together in a folder, or in the folders in it."""
+    """Traces of one process group in a folder and its subfolders."""
 
     folder: Place
     traces: list[Found]
@@ -164,7 +164,7 @@ def _of_groups(root: Place, found: list[Found]) -> Iterator[Job]:
 
 
 def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
-    """Jobs of one group: each is in the deepest folder that holds all its ranks, or as many as there are."""
+    """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
     for folder, own in _by(traces, _folder).items():
         waiting[folder].append(_Bundle(folder, own))
@@ -180,7 +180,7 @@ def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
 
 
 def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
-    """One bundle of several; None when a rank is in two of them, which then are different jobs."""
+    """Merge bundles; None if a rank is in two of them, as they are then different jobs."""
     if len(bundles) == 1:
         return bundles[0]
     if len(set().union(*(bundle.ranks for bundle in bundles))) < sum(len(b.ranks) for b in bundles):
@@ -189,14 +189,14 @@ def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
 
 
 def _single(found: list[Found]) -> Iterator[Job]:
-    """Jobs of traces that declare a rank and no group."""
+    """Return the jobs of traces that declare a rank but no process group."""
     single = (trace for trace in found if trace.rank is not None and trace.group is None)
     for folder, traces in _by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
 def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
-    """Jobs of traces that do not say which rank they are: one a folder, or one a folder of ranks' folders."""
+    """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
     for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
@@ -215,7 +215,7 @@ def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
 
 
 def _counted(paths: list[Place]) -> list[Source]:
-    """Ranks by file name where every name has one, else by the order of names."""
+    """Assign ranks from file names if each has one, else in the order of the names."""
     ranks = [named(path.name) for path in paths]
     if None not in ranks:
         return [Source(path, rank) for path, rank in zip(paths, ranks, strict=True)]

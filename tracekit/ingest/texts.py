@@ -1,4 +1,4 @@
-"""Limits of what readers take in: each with its reason; `docs/limits.md` tells what is done beyond them."""
+"""Text columns over all parts of a table, and limits of what readers accept (`docs/limits.md`)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 
 LATEST_NS: Final = 1 << 61
-"""Times are less than this far from zero (the year 2043), and so are durations and the instant that the times
-of a file count from: then every sum and every difference of them, over all ranks of a job, fits 64 bits."""
+"""Limit of times (the year 2043), durations and the base time of a file, in ns: all sums and differences of
+them, over all ranks of a job, fit 64 bits."""
 
 MOST_RANKS: Final = 1 << 20
-"""Ranks of a job are less than this: more GPUs work nowhere together."""
+"""Limit of ranks of a job."""
 
 MOST_TEXT_BYTES: Final = 1 << 30
-"""Bytes of the distinct texts of one column: they are kept in memory, and an array of text ends at 2 GiB."""
+"""Limit of the bytes of a column's distinct texts: they are kept in memory, in an array of at most 2 GiB."""
 
 MOST_REPAIRED_BYTES: Final = 32 << 20
-"""Bytes of what stands around the events that are repaired where they are no JSON: that takes a multiple of
-them in memory, and all that is lost is what the file says about itself."""
+"""Limit of the bytes of an invalid top level that is repaired: repair takes a multiple of them in memory, and
+without it only metadata is lost."""
 
 MOST_VALUE_BYTES: Final = 256 << 20
-"""Bytes of one value that SQLite may make: joined texts of a chunk of rows; fewer rows are asked for then."""
+"""Limit of the bytes of a value in SQLite, such as the joined texts of a chunk; then chunks are smaller."""
 
 MOST_STEPS: Final = 4_000_000_000
-"""Steps of SQLite's machine for one question, which takes some hundred for each of 131,072 rows."""
+"""Limit of the steps of SQLite's virtual machine per query, which takes some hundred per row."""
 
 HARMLESS_ROWS: Final = 10_000_000
-"""Rows that any Parquet file may have."""
+"""Rows that a Parquet file of any size may have."""
 
 MOST_ROWS_PER_BYTE: Final = 16
-"""Rows for each byte of a Parquet file beyond that: the times of recorded events alone take bytes a row."""
+"""Limit of further rows per byte of a Parquet file; times alone take more than a byte per row."""
 
 MOST_GROUP_BYTES: Final = 4 << 30
-"""Bytes that a row group of a Parquet file may take unpacked: those of the tool have 8 MB for each column."""
+"""Limit of the unpacked bytes of a row group in a Parquet file; nsys writes 8 MB per column."""
 
 LISTED: Final = 10
-"""Names that a message lists at most."""
+"""Limit of names listed in a message."""
 
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 
 class Strings(msgspec.Struct, frozen=True, dict=True):
-    """One text column over all parts.
+    """A text column over all parts of a table.
 
     Attributes:
         values: Its distinct values, sorted, so that codes do not depend on the file's order.
-        recode: For each part what its own codes become; one more stays -1, for null's code picks it.
+        recode: For each part, the new code of each of its codes, then -1 for null.
     """
 
     values: list[str]
@@ -68,28 +68,28 @@ class Strings(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def encoded(self) -> list[bytes]:
-        """The values in UTF-8."""
+        """Return the values in UTF-8."""
         return [value.encode() for value in self.values]
 
     def codes(self, part: int, own: Codes) -> Codes:
-        """Rows of a part, given as its own codes, as codes into `values`, -1 for null."""
+        """Convert codes of a part to codes of `values`; -1 for null."""
         return self.recode[part].take(own)
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
-        """Which values match; one more, for null, does not, so that a code of -1 picks it."""
+        """Return a mask of the values that match a pattern, with a False at the end for the code -1."""
         return np.array([*(bool(matches(value)) for value in self.values), False], np.bool_)
 
     def among(self, wanted: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Which values are among these; one more, for null, is not."""
+        """Return a mask of the values that are among some, with a False at the end for the code -1."""
         return self.matching(frozenset(wanted).__contains__)
 
 
 NO_STRINGS = Strings([], [])
-"""A text column of a table without rows."""
+"""The text column of a table without rows."""
 
 
 class _Numbers(dict[bytes, int]):
-    """Numbers distinct values as they come."""
+    """Dictionary that numbers new keys."""
 
     def __missing__(self, value: bytes) -> int:
         self[value] = len(self)
@@ -97,7 +97,7 @@ class _Numbers(dict[bytes, int]):
 
 
 class Collected:
-    """The values of a text column, collected part by part."""
+    """Builder of a text column from its parts."""
 
     def __init__(self) -> None:
         self._known = _Numbers()
@@ -105,10 +105,10 @@ class Collected:
         self._bytes = 0
 
     def add(self, texts: Sequence[bytes]) -> None:
-        """Add the next part's values in UTF-8, in the order of its codes.
+        """Add the values of the next part, in UTF-8 and in the order of its codes.
 
         Raises:
-            UnusableInputError: They would not fit into memory, or into one array.
+            UnusableInputError: The distinct values exceed `MOST_TEXT_BYTES`.
         """
         numbers = map(self._known.__getitem__, texts)
         self._seen.append(np.fromiter(numbers, np.int32, len(texts)))
@@ -117,7 +117,7 @@ class Collected:
             self._weigh()
 
     def _weigh(self) -> None:
-        """Parts may have the same values: what counts is what is kept of them."""
+        """Check the size of the distinct values."""
         self._bytes = sum(map(len, self._known))
         if self._bytes > MOST_TEXT_BYTES:
             raise UnusableInputError(
@@ -126,7 +126,7 @@ class Collected:
             )
 
     def strings(self) -> Strings:
-        """The values of all parts, as they may be stored."""
+        """Return the column."""
         told = scrubbing.texts([value.decode() for value in self._known])
         values = sorted(set(told))
         at = {value: place for place, value in enumerate(values)}

@@ -1,4 +1,4 @@
-"""Kernels, copies, memsets, graphs and synchronizations as device intervals."""
+"""Convert the event tables of an export: device and host intervals, allocations, and samples."""
 
 from __future__ import annotations
 
@@ -88,26 +88,26 @@ DEVICE_TABLES = {
 
 
 def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[pa.RecordBatch, int]:
-    """A chunk of one of these tables as device rows, and how many had no usable end."""
+    """Convert a chunk to device rows; also return the number of rows without a usable end."""
     found = spans(chunk)
     own = _READERS[table](chunk, strings)
     return batch(DEVICE_SCHEMA, {**found.columns, **_common(chunk), **own}, chunk.rows), found.bad
 
 
 class Devices:
-    """The devices that each process works on."""
+    """The devices that each process uses."""
 
     def __init__(self) -> None:
         self._seen: dict[int, set[int]] = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Take note of work on devices."""
+        """Add the devices of some rows."""
         pairs = np.stack((chunk.integers("globalPid"), chunk.integers("deviceId")))
         for process, device in np.unique(pairs, axis=1).T.tolist():
             self._seen.setdefault(process, set()).add(device)
 
     def corrected(self, chunk: Chunk) -> Chunk:
-        """Waits on the device of their process, where it works on one: exports count these from 0."""
+        """Return the device of waits: that of their process, if it uses one; exports number it from 0."""
         process, device = chunk.integers("globalPid"), chunk.integers("deviceId").copy()
         for number, devices in self._seen.items():
             if len(devices) == 1:
@@ -120,7 +120,7 @@ def _common(chunk: Chunk) -> dict[str, pa.Array]:
     return {
         C.PID: pa.array(pid(chunk.integers("globalPid"))),
         C.DEVICE: pa.array(device_index(chunk.integers("deviceId"))),
-        C.STREAM: nullable(np.where(stream == rows.NO_STREAM, -1, stream)),  # as torch.profiler has it
+        C.STREAM: nullable(np.where(stream == rows.NO_STREAM, -1, stream)),  # as in torch.profiler
         C.CONTEXT: nullable(chunk.integers("contextId")),
         C.CORRELATION_ID: nullable(chunk.integers("correlationId"), above=0),
         C.GRAPH_ID: nullable(chunk.integers("graphId"), above=0),
@@ -151,7 +151,7 @@ def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
 
 
 def _end(devices: Ints) -> pa.Array:
-    """The device at an end of a copy; null where there is none."""
+    """Return the device at one end of a copy; null if there is none."""
     return nullable(device_index(devices), above=-1)
 
 
@@ -193,13 +193,13 @@ _OP = (
 
 
 def decode_text(chunk: Chunk, strings: Strings) -> pa.Array:
-    """The text of each range: its own, or the one it refers to."""
+    """Return the text of each range: its own, or the referenced one."""
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     return pc.fill_null(pc.coalesce(chunk.texts("text"), referred), "")
 
 
 def columns(texts: pa.Array) -> dict[str, pa.Array]:
-    """Kind, name, ids and shapes of ranges.
+    """Parse kind, name, ids and shapes of ranges.
 
     `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
     fields is an annotation, and so is what torch.profiler would call one.
@@ -227,7 +227,7 @@ def columns(texts: pa.Array) -> dict[str, pa.Array]:
 
 
 def _kinds(names: pa.Array, is_op: pa.Array) -> pa.Array:
-    """Ops, but for those that torch.profiler would call annotations."""
+    """Return the kinds of ops; those that torch.profiler records as annotations are annotations."""
     once = names.dictionary_encode()
     kinds = pa.array([_kind(name) for name in once.dictionary.to_pylist()], pa.string())
     return pc.if_else(is_op, kinds.take(once.indices), str(HostKind.ANNOTATION))
@@ -238,7 +238,7 @@ def _kind(name: str) -> str:
 
 
 def _spread(values: pa.Array, distinct: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Values of the distinct texts, for each row."""
+    """Expand values of distinct texts to rows."""
     once = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(once.indices.take(distinct.indices), once.dictionary)
 
@@ -248,7 +248,7 @@ def _numbers(values: pa.Array) -> pa.Array:
 
 
 def _flops(names: pa.Array, shapes: pa.Array) -> pa.Array:
-    """Work of the ops whose shapes tell it."""
+    """Return the floating point operations of ops, null if unknown."""
     counted = pc.and_(pc.is_in(names, pa.array(sorted(flops.COUNTED))), pc.is_valid(shapes))
     if not pc.any(counted).as_py():
         return pa.nulls(len(names), pa.int64())
@@ -277,7 +277,7 @@ _OWN = Wanted(integers=("start", "end", "globalTid", "nameId"))
 _RANGE = Wanted(integers=("start", "end", "eventType", "globalTid", "textId"), texts=("text",))
 HOST_TABLES = {
     rows.RUNTIME: _CALL,
-    rows.OSRT: _OWN,  # its correlation ids are not those of CUDA
+    rows.OSRT: _OWN,  # correlation ids of another API
     rows.OVERHEAD: _OWN,
     rows.PROFILER: _OWN,
     rows.NVTX: _RANGE,
@@ -285,13 +285,13 @@ HOST_TABLES = {
 
 
 def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> tuple[pa.RecordBatch, int]:
-    """A chunk of one of these tables as host rows, and how many had no usable end.
+    """Convert a chunk to host rows; also return the number of rows without a usable end.
 
     Args:
-        table: Which one.
-        chunk: Its rows.
-        strings: The export's texts.
-        end: End of the capture, until which an NVTX range lasts that was never closed.
+        table: Name of the table.
+        chunk: Rows of the table.
+        strings: Texts of the export.
+        end: End of the capture, where NVTX ranges end that were never closed.
     """
     if table == rows.NVTX:
         return _ranges(chunk, strings, end)
@@ -315,7 +315,7 @@ def _calls(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
 
 
 def _others(table: str, chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
-    """Calls of the operating system, which have no kind of their own, and overhead."""
+    """Return calls of the operating system, which have no kind of their own, and overhead."""
     place, names = named(strings, chunk.integers("nameId"))
     kind = HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD
     return {C.KIND: constant(kind, chunk.rows), C.NAME: coded(place, names)}
@@ -337,7 +337,7 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[pa.RecordBatch, i
 
 
 def _only_ranges(chunk: Chunk) -> Chunk:
-    """Ranges and marks; what else NVTX records describes domains, categories and threads."""
+    """Keep ranges and marks; other NVTX rows describe domains, categories and threads."""
     kept = np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK))
     if kept.all():
         return chunk
@@ -355,7 +355,7 @@ _COUNTERS = parked(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVIC
 
 
 def allocations(chunk: Chunk) -> pa.RecordBatch:
-    """What the driver gave out and took back; memory of the host has the host's device number."""
+    """Convert allocations of the driver; those in host memory have the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), rows.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
     size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
@@ -370,13 +370,13 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
 
 
 def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
-    """Names of the hardware counters by type and number."""
+    """Return the names of hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     return {(whole(row["typeId"]), whole(row["metricId"])): words(row["metricName"]) for row in found}
 
 
 def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
-    """Samples of hardware counters that have a value; those whose name ends in `[...%...]` are percent."""
+    """Convert samples of hardware counters; the unit of those named `...[...%...]` is percent."""
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
