@@ -11,14 +11,14 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import notes, ranks, sources
-from tracekit.ingest.executor import Decoded, Failed, TaskPlace, Written
+from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.write import write_samples
 from tracekit.runs.meta import Diagnostic, Level, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest.executor import Crew, Size
+    from tracekit.ingest.executor import Executor, Size
     from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
     from tracekit.ingest.sources import Source
     from tracekit.ingest.write import Sample
@@ -41,7 +41,7 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     environment.setdefault("cuda", _version(top.cuda_runtime))
     if top.driver and not environment.get("driver"):
         environment["driver"] = top.driver
-    options = {**meta.collector.options, **_told(top)}
+    options = {**meta.collector.options, **_own_metadata(top)}
     return replace(
         meta,
         environment=environment,
@@ -50,10 +50,10 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     )
 
 
-def _told(top: TopLevel) -> dict[str, Any]:
+def _own_metadata(top: TopLevel) -> dict[str, Any]:
     """Return the trace's own metadata."""
-    told = {"simulated": top.simulated or None, "tool": top.tool}
-    return {name: value for name, value in told.items() if value is not None}
+    found = {"simulated": top.simulated or None, "tool": top.tool}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _fingerprint(
@@ -79,8 +79,8 @@ def _flag(value: int | None) -> bool | None:
 
 def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
     """Return the GPUs known to the collector, completed from the trace; else those of the trace."""
-    told = {device.index: _gpu(device) for device in traced}
-    return [{**told.get(gpu["index"], {}), **gpu} for gpu in known] or list(told.values())
+    by_index = {device.index: _gpu(device) for device in traced}
+    return [{**by_index.get(gpu["index"], {}), **gpu} for gpu in known] or list(by_index.values())
 
 
 def _gpu(device: DeviceProperties) -> dict[str, Any]:
@@ -109,29 +109,29 @@ LEFT_OUT = "left_out"
 
 def assemble(
     draft: Draft,
-    crew: Crew,
+    executor: Executor,
     outcomes: Sequence[Decoded | Failed],
     meta: RunMeta,
     *,
     samples: Sequence[Sample] = (),
-    told: bool = False,
+    with_sources: bool = False,
 ) -> Run:
     """Write the decoded traces of a job as one run, with a diagnostic for each trace that failed.
 
     Args:
         draft: The run.
-        crew: Executor that writes the tables.
+        executor: Executor that writes the tables.
         outcomes: Decoded traces, or why decoding failed.
         meta: Known metadata of the run.
         samples: Rows of `counters` sampled by the collector.
-        told: Whether to record the source files in the run.
+        with_sources: Whether to record the source files in the run.
 
     Raises:
         TracekitError: No trace of the job can be used; the first one's error.
     """
     decoded, failed = _parted(outcomes)
     decoded = _ordered(decoded)
-    written, lost = _written(draft, crew, decoded)
+    written, lost = _written(draft, executor, decoded)
     failed += lost
     there = [one for one in decoded if id(one) in written]
     if not there:
@@ -141,7 +141,7 @@ def assemble(
     write_samples(draft.path, samples, zero)
     tops = [one.trace.top for one in there]
     known = completed(meta, tops, has_device=any(each.linked.device for each in done))
-    if told:
+    if with_sources:
         known = _with_sources(known, outcomes)
     found = [*meta.diagnostics, *map(_left_out, failed), *_noticed(there, done)]
     files_of_it = [file for each in done for file in each.delivered]
@@ -162,13 +162,15 @@ def _ordered(decoded: list[Decoded]) -> list[Decoded]:
     return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
 
 
-def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int, Written], list[Failed]]:
+def _written(
+    draft: Draft, executor: Executor, decoded: list[Decoded]
+) -> tuple[dict[int, Written], list[Failed]]:
     """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
 
     Returns:
         Results by `id` of the `Decoded`, and the failures.
     """
-    done: dict[int, tuple[TaskPlace, Written]] = {}
+    done: dict[int, tuple[Destination, Written]] = {}
     failed: list[Failed] = []
     left = decoded
     while True:
@@ -178,7 +180,7 @@ def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int
             for one, place in zip(left, places, strict=True)
             if id(one) not in done or done[id(one)][0] != place
         ]
-        outcomes = crew.write(todo)
+        outcomes = executor.write(todo)
         for (one, place), outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Failed):
                 failed.append(outcome)
@@ -193,14 +195,14 @@ def _zero(decoded: Sequence[Decoded]) -> int:
     return min(one.size.first_ns for one in decoded)
 
 
-def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[TaskPlace]:
+def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
     if not decoded:
         return []
     zero = _zero(decoded)
     host = accumulate((one.size.host for one in decoded), initial=0)
     device = accumulate((one.size.device for one in decoded), initial=0)
     return [
-        TaskPlace(
+        Destination(
             directory=draft.path,
             part=number if len(decoded) > 1 else None,
             rank=one.source.rank or 0,
@@ -232,10 +234,10 @@ def _left_out(failed: Failed) -> Diagnostic:
 
 def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMeta:
     """Add the identities of the source files; a file of several ranks is listed once."""
-    told: dict[int, dict[str, Any]] = {}
+    identities: dict[int, dict[str, Any]] = {}
     for one in outcomes:
-        told[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
-    options = {"sources": list(told.values()), **meta.collector.options}
+        identities[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
+    options = {"sources": list(identities.values()), **meta.collector.options}
     return replace(meta, collector=replace(meta.collector, options=options))
 
 

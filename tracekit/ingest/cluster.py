@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tracekit.executors import Outcome, Workers
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.sources import Source
     from tracekit.runs.store import Draft
     from tracekit.storage import Place as Address
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PREFIX = "tracekit-spool-"
 """Prefix of the spool folders of imports on a worker's machine."""
-FORGOTTEN_S = 24 * 3600
+ABANDONED_S = 24 * 3600
 """Age in seconds from which a spool is taken for that of a killed import, and deleted."""
 
 
@@ -71,14 +71,14 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
     """Task: write the tables of one decoded trace."""
 
     decoded: Decoded
-    place: TaskPlace
+    place: Destination
     spool: Spool
 
 
 def decode(task: Reading) -> list[Decoded | Failed]:
     """Decode a source, in the worker."""
     _check(task)
-    _forget()
+    _delete_abandoned()
     path, size = task.source.path, task.source.text_bytes
     with open_pool(1) as pool, scanners(size) as fast, reading(path):
         traces = read(path, task.spool.make(), (pool, fast), lambda _done: None)
@@ -99,17 +99,17 @@ def _check(task: Reading) -> None:
         )
 
 
-def _forget() -> None:
+def _delete_abandoned() -> None:
     """Delete the spools of killed imports on this machine."""
     for folder in scratch().glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > FORGOTTEN_S:
+            if time.time() - folder.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_parts(task: Writing) -> Written:
     """Write the tables of a decoded trace, in the worker."""
-    trace = _parked(task).trace
+    trace = _spooled(task).trace
     folder = task.spool.make()
     linked = write(trace, structs.replace(task.place, directory=folder))
     if task.place.part is not None:
@@ -118,7 +118,7 @@ def write_parts(task: Writing) -> Written:
     return Written(linked=linked, delivered=deliver(folder, task.spool.address))
 
 
-def _parked(task: Writing) -> Decoded:
+def _spooled(task: Writing) -> Decoded:
     """Return the decoded trace; decode it again if its spool is not on this machine.
 
     Raises:
@@ -142,7 +142,7 @@ def clear(name: str) -> None:
 
 
 @contextmanager
-def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
+def on_workers(workers: Workers, draft: Draft, progress: Progress) -> Iterator[WorkerExecutor]:
     """Return an executor that uses workers; their spools are deleted at exit.
 
     Args:
@@ -152,12 +152,12 @@ def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
     """
     spool = Spool(name=f"{PREFIX}{secrets.token_hex(8)}", address=draft.address)
     try:
-        yield Afar(workers, spool, progress)
+        yield WorkerExecutor(workers, spool, progress)
     finally:
         workers.everywhere(clear, spool.name)
 
 
-class Afar:
+class WorkerExecutor:
     """Executor that decodes and writes traces on workers."""
 
     def __init__(self, workers: Workers, spool: Spool, progress: Progress) -> None:
@@ -165,7 +165,7 @@ class Afar:
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """See `Executor.decode`."""
-        tasks = [Reading(source=_afar(source), spool=self._spool) for source in sources]
+        tasks = [Reading(source=_absolute(source), spool=self._spool) for source in sources]
         found = self._done("reading", decode, tasks, [])
         return [
             answer
@@ -173,10 +173,12 @@ class Afar:
             for answer in _answers(source, outcome)
         ]
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """See `Executor.write`."""
         sent = [
-            Writing(decoded=structs.replace(one, source=_afar(one.source)), place=place, spool=self._spool)
+            Writing(
+                decoded=structs.replace(one, source=_absolute(one.source)), place=place, spool=self._spool
+            )
             for one, place in tasks
         ]
         found = self._done("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
@@ -201,7 +203,7 @@ class Afar:
         self._progress(f"{what} on {count} worker{'s' * (count != 1)}", done, total)
 
 
-def _afar(source: Source) -> Source:
+def _absolute(source: Source) -> Source:
     """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
     return structs.replace(source, path=path.absolute()) if isinstance(path, Path) else source

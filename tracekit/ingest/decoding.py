@@ -17,7 +17,7 @@ from tracekit.ingest.link.steps import PHASES, Host, find_steps
 from tracekit.ingest.outline import outlined, windows
 from tracekit.ingest.rows import compact, counter_order, device_order, numbers
 from tracekit.ingest.spool import Index
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.kineto.scan.loader import Scanners
     from tracekit.ingest.link.steps import HostWindow, Steps
     from tracekit.ingest.nesting import Trace
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.pool import Pool
     from tracekit.ingest.rows import Rows
     from tracekit.ingest.sources import Source
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
     from tracekit.schema import Table
     from tracekit.storage import Place
 
@@ -47,7 +47,7 @@ _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.co
 _PHASES = [phase.encode() for phase in PHASES]
 
 
-def write(trace: Trace, place: TaskPlace) -> Linked:
+def write(trace: Trace, place: Destination) -> Linked:
     """Link a completed trace and write its tables."""
     return _Writer(trace, place).write()
 
@@ -55,16 +55,16 @@ def write(trace: Trace, place: TaskPlace) -> Linked:
 class _Writer:
     """Write one trace: link windows in this thread, encode tables in others."""
 
-    def __init__(self, trace: Trace, place: TaskPlace) -> None:
+    def __init__(self, trace: Trace, place: Destination) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
-        self._parked = spool.Index(trace.directory)
+        self._spooled = spool.Index(trace.directory)
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
         host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
         steps = find_steps(host)
-        scoped = C.PID in device.parked.names
-        launchers = Launchers(self._directory, host.parked.distinct(C.PID) if scoped else None)
+        scoped = C.PID in device.spooled.names
+        launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
         self._write_counters()
         with ExitStack() as files:  # one is still encoded while the next is linked
@@ -75,7 +75,7 @@ class _Writer:
             return linked
 
     def _outlined(self, table: Table) -> Outline:
-        return outlined(self._parked.table(table.name))
+        return outlined(self._spooled.table(table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}
@@ -145,7 +145,7 @@ class _Writer:
         counters = self._outlined(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
             for window in windows([counters]):
-                rows = counters.read(window.spans[0], counters.parked.names)
+                rows = counters.read(window.spans[0], counters.spooled.names)
                 file.add(rows.take(counter_order(rows)), {})
 
 
@@ -163,7 +163,7 @@ def close(trace: Trace) -> Size | None:
     """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
     decoded = Index(trace.directory)
     for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
-        spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+        spool.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
     host = decoded.table(HOST_INTERVALS.name).heads
     work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
     if not host and not work:

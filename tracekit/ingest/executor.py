@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracekit.schema import Table
 
 
-class TaskPlace(msgspec.Struct, frozen=True):
+class Destination(msgspec.Struct, frozen=True):
     """Destination of a trace's rows.
 
     Attributes:
@@ -101,7 +101,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     delivered: tuple[Delivered, ...] = ()
 
 
-class Crew(Protocol):
+class Executor(Protocol):
     """Decodes and writes the traces of a job."""
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
@@ -111,7 +111,7 @@ class Crew(Protocol):
             The traces of each source, in the order of the sources.
         """
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """Link traces and write their tables.
 
         Returns:

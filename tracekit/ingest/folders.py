@@ -13,7 +13,7 @@ from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.nsys import report
-from tracekit.ingest.ranks import Found, look_each, named
+from tracekit.ingest.ranks import Peeked, from_name, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles, name, reading
 from tracekit.runs.meta import Diagnostic, Level
 
@@ -42,12 +42,12 @@ def jobs_in(root: Place) -> list[Job]:
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, found = _parted(found)
-    jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found), *_exports(exports)]
-    return _noted(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
+    exports, found = _split_exports(found)
+    jobs = [*_of_groups(root, found), *_single(found), *_undeclared(root, found), *_exports(exports)]
+    return _with_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
-def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
+def _with_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
     """Attach the notes on skipped files to the jobs with the nearest files."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
@@ -64,13 +64,13 @@ def _nearness(one: Place, other: Place) -> tuple[int, bool]:
     return len(shared), one.parent == other.parent
 
 
-def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
-    found: list[Found] = []
+def _look_through(root: Place) -> tuple[list[Peeked], dict[Place, Diagnostic]]:
+    found: list[Peeked] = []
     skipped: dict[Place, Diagnostic] = {}
     with reading(root):
         paths = _candidates(root)
-    for path, seen in zip(paths, look_each(paths), strict=True):
-        if isinstance(seen, Found):
+    for path, seen in zip(paths, peek_each(paths), strict=True):
+        if isinstance(seen, Peeked):
             found.append(seen)
         elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
             said = printable(seen.message.replace(str(path), path.name))
@@ -86,7 +86,7 @@ def _candidates(root: Place) -> list[Place]:
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
-    twice = {report.spare(path) for path in rest if report.is_report(path)}
+    twice = {report.redundant(path) for path in rest if report.is_report(path)}
     return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
 
 
@@ -101,15 +101,15 @@ def _is_other_database(path: Place) -> bool:
     return not is_export(path)
 
 
-def _parted(found: list[Found]) -> tuple[list[Found], list[Found]]:
+def _split_exports(found: list[Peeked]) -> tuple[list[Peeked], list[Peeked]]:
     """Separate exports of Nsight Systems from other traces."""
     return [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
 
 
-def _exports(found: list[Found]) -> Iterator[Job]:
+def _exports(found: list[Peeked]) -> Iterator[Job]:
     """Return the jobs of exports: one job per folder if each file name contains a different rank."""
     for folder, exports in _by(found, _folder).items():
-        ranks = [named(one.path.name) for one in exports]
+        ranks = [from_name(one.path.name) for one in exports]
         if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
             sources = [Source(one.path, rank) for one, rank in zip(exports, ranks, strict=True)]
             yield from cycles(folder.resolve().name, sources)
@@ -127,14 +127,14 @@ def _is_other_json(path: Place) -> bool:
     return True
 
 
-def _by(traces: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:
-    sorted_out: dict[Key, list[Found]] = defaultdict(list)
+def _by(traces: Iterable[Peeked], key: Callable[[Peeked], Key]) -> dict[Key, list[Peeked]]:
+    sorted_out: dict[Key, list[Peeked]] = defaultdict(list)
     for trace in traces:
         sorted_out[key(trace)].append(trace)
     return sorted_out
 
 
-def _folder(trace: Found) -> Place:
+def _folder(trace: Peeked) -> Place:
     return trace.path.parent
 
 
@@ -142,7 +142,7 @@ class _Bundle(msgspec.Struct, frozen=True):
     """Traces of one process group in a folder and its subfolders."""
 
     folder: Place
-    traces: list[Found]
+    traces: list[Peeked]
 
     @property
     def ranks(self) -> set[int | None]:
@@ -157,13 +157,13 @@ class _Bundle(msgspec.Struct, frozen=True):
         return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _of_groups(root: Place, found: list[Found]) -> Iterator[Job]:
+def _of_groups(root: Place, found: list[Peeked]) -> Iterator[Job]:
     for group, traces in _by(found, lambda trace: trace.group).items():
         if group is not None:
-            yield from _pooled(root, traces)
+            yield from _of_group(root, traces)
 
 
-def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
+def _of_group(root: Place, traces: list[Peeked]) -> Iterator[Job]:
     """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
     for folder, own in _by(traces, _folder).items():
@@ -188,19 +188,19 @@ def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
 
 
-def _single(found: list[Found]) -> Iterator[Job]:
+def _single(found: list[Peeked]) -> Iterator[Job]:
     """Return the jobs of traces that declare a rank but no process group."""
     single = (trace for trace in found if trace.rank is not None and trace.group is None)
     for folder, traces in _by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
-def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
+def _undeclared(root: Place, found: list[Peeked]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
     for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
-        rank = named(folder.name) if folder != root else None
+        rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:
             yield from cycles(folder.resolve().name, _counted(paths))
         elif rank is not None:
@@ -216,7 +216,7 @@ def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
 
 def _counted(paths: list[Place]) -> list[Source]:
     """Assign ranks from file names if each has one, else in the order of the names."""
-    ranks = [named(path.name) for path in paths]
+    ranks = [from_name(path.name) for path in paths]
     if None not in ranks:
         return [Source(path, rank) for path, rank in zip(paths, ranks, strict=True)]
     return [Source(path, number, assumed=True) for number, path in enumerate(paths)]

@@ -18,7 +18,7 @@ from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
-from tracekit.ingest.ranks import Found, look_each
+from tracekit.ingest.ranks import Peeked, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import new_run_id, timestamp
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tracekit.executors import Workers
     from tracekit.ingest.decoding import Decoders
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.write import Sample
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
@@ -75,9 +75,9 @@ def survey(paths: Sequence[Place]) -> Plan:
                     single.append(path)
         except TracekitError as error:
             found.errors.append(error)
-    seen = look_each(single)
+    seen = peek_each(single)
     found.errors.extend(one for one in seen if isinstance(one, TracekitError))
-    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Peeked)]))
     return found
 
 
@@ -96,7 +96,7 @@ def _stream(path: Place) -> Job:
     )  # a name such as /dev/fd/63 is meaningless
 
 
-def _grouped(files: list[Found]) -> list[Job]:
+def _grouped(files: list[Peeked]) -> list[Job]:
     jobs: list[Job] = []
     groups: dict[object, list[Source]] = defaultdict(list)
     for trace in files:
@@ -168,12 +168,12 @@ def import_each(
         except TracekitError as error:
             plan.errors.append(error)
             continue
-        plan.errors.extend(_lacking(run, job))
+        plan.errors.extend(_incomplete(run, job))
         yield run
     yield from plan.errors
 
 
-def _lacking(run: Run, job: Job) -> list[TracekitError]:
+def _incomplete(run: Run, job: Job) -> list[TracekitError]:
     """Return the error of an incomplete run; its diagnostics contain the reasons."""
     lost = [note for note in run.meta.diagnostics if note.code == LEFT_OUT]
     if not lost:
@@ -209,11 +209,11 @@ def import_job(
         diagnostics=[*job.notes],
     )
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in job.sources):
-        from tracekit.ingest.cluster import afar  # loads what only clusters need
+        from tracekit.ingest.cluster import on_workers  # loads what only clusters need
 
-        with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:
-            return assemble(draft, crew, crew.decode(job.sources), meta, told=True)
-    return _normalize(store, job.sources, meta, progress=progress, told=True)
+        with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
+            return assemble(draft, executor, executor.decode(job.sources), meta, with_sources=True)
+    return _normalize(store, job.sources, meta, progress=progress, with_sources=True)
 
 
 def import_recording(
@@ -248,16 +248,16 @@ def _normalize(
     *,
     progress: Progress,
     samples: Sequence[Sample] = (),
-    told: bool = False,
+    with_sources: bool = False,
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        crew = _Here(store, spool.path, progress)
-        found = crew.decode(sources)
+        executor = LocalExecutor(store, spool.path, progress)
+        found = executor.decode(sources)
         with store.writing():
-            return assemble(draft, crew, found, meta, samples=samples, told=told)
+            return assemble(draft, executor, found, meta, samples=samples, with_sources=with_sources)
 
 
-class _Here(msgspec.Struct, frozen=True):
+class LocalExecutor(msgspec.Struct, frozen=True):
     """Executor that uses this process: one trace after the other, each on all cores."""
 
     store: Store
@@ -265,7 +265,7 @@ class _Here(msgspec.Struct, frozen=True):
     progress: Progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Crew.decode`."""
+        """See `Executor.decode`."""
         sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
         size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
         workers = cores() if size >= THREAD_BYTES else 1
@@ -290,6 +290,6 @@ class _Here(msgspec.Struct, frozen=True):
                 return [Failed(source=source, error=error)]
             return closed(source, traces, identity)
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
         return [Written(linked=write(one.trace, place)) for one, place in tasks]

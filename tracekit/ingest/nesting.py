@@ -1,9 +1,9 @@
 """Nesting of intervals: parents, depths and inherited values of millions of rows, without a Python loop.
 
-Rows are sorted by thread, start and falling end, so a parent stands before its children. All functions work
-by pointer jumping: each round doubles how far a pointer has looked, so rounds grow with the log of rows.
-They go block by block: pointers go back, to rows that are done. Positions are int32: half the memory, and
-a window has far fewer than 2**31 rows.
+Rows are sorted by thread, start and falling end, so a parent precedes its children. All functions work by
+pointer jumping: each round doubles the distance of the pointers, so their number grows with the logarithm of
+rows. They process blocks in order: pointers lead back to finished rows. Positions are int32, which takes half
+the memory; a window has far fewer than 2**31 rows.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracekit.ingest.rows import distinct
 from tracekit.ingest.spool import Span
-from tracekit.ingest.texts import Collected
+from tracekit.ingest.text_columns import Collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.rows import Rows
-    from tracekit.ingest.spool import Parked
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.spool import SpooledTable
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:
         if first == last:
             found[first].append(table.whole(part))
             continue
-        inner = np.searchsorted(table.parked.times(part), borders[first:last]).tolist()
+        inner = np.searchsorted(table.spooled.times(part), borders[first:last]).tolist()
         edges = [0, *inner, table.lengths[part]]
         for window, start, stop in zip(range(first, last + 1), edges, edges[1:], strict=False):
             if start < stop:
@@ -88,7 +88,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
     """A spooled table with its texts and sampled times.
 
     Attributes:
-        parked: The spooled table.
+        spooled: The spooled table.
         texts: Its text columns.
         lengths: Rows of each part.
         first: First time of each part.
@@ -97,7 +97,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
         stride: Rows per sampled time.
     """
 
-    parked: Parked
+    spooled: SpooledTable
     texts: dict[str, Strings]
     lengths: list[int]
     first: Ints
@@ -116,32 +116,32 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
     def read(self, spans: Sequence[Span], columns: Sequence[str]) -> Rows:
         """Read spans of rows; columns that were not spooled are left out."""
-        return self.parked.read(spans, columns, self.texts)
+        return self.spooled.read(spans, columns, self.texts)
 
 
-def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
+def outlined(spooled: SpooledTable, *, texts: Sequence[str] | None = None) -> Outline:
     """Read the texts and sampled times of a spooled table.
 
     Args:
-        parked: The spooled table.
+        spooled: The spooled table.
         texts: The text columns that will be read; all of them by default.
     """
-    chosen = [name for name in parked.texts if texts is None or name in texts]
+    chosen = [name for name in spooled.texts if texts is None or name in texts]
     stride = max(1, min(_STRIDE, ROWS // _STRIDE))
     collected = {name: Collected() for name in chosen}
     sampled = [np.empty(0, np.int64)]
-    for part in parked.parts:
-        own = parked.texts_of(part) if chosen else {}
+    for part in spooled.parts:
+        own = spooled.texts_of(part) if chosen else {}
         for name in chosen:
             collected[name].add(own.get(name, []))
         # other offsets in each part, so that samples of interleaved parts differ; a view keeps all times
-        sampled.append(parked.times(part)[part % stride :: stride].copy())
+        sampled.append(spooled.times(part)[part % stride :: stride].copy())
     return Outline(
-        parked=parked,
+        spooled=spooled,
         texts={name: each.strings() for name, each in collected.items()},
-        lengths=[head.rows for head in parked.heads],
-        first=np.array([head.first for head in parked.heads], np.int64),
-        last=np.array([head.last for head in parked.heads], np.int64),
+        lengths=[head.rows for head in spooled.heads],
+        first=np.array([head.first for head in spooled.heads], np.int64),
+        last=np.array([head.last for head in spooled.heads], np.int64),
         sampled=np.concatenate(sampled),
         stride=stride,
     )

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     Work = Callable[[], None]
 
 
-class Behind:
+class BackgroundThread:
     """Background thread that runs functions in order, with a queue of at most `ahead` of them.
 
     The thread starts with the first function. An error stops it, and is raised by the next call of `do`, or
@@ -100,9 +100,9 @@ class Behind:
 
     Example:
         >>> done = []
-        >>> with Behind() as behind:
-        ...     behind.do(lambda: done.append("first"))
-        ...     behind.do(lambda: done.append("second"))
+        >>> with BackgroundThread() as thread:
+        ...     thread.do(lambda: done.append("first"))
+        ...     thread.do(lambda: done.append("second"))
         >>> done
         ['first', 'second']
     """

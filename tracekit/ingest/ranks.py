@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _HIGHEST = 2**31 - 1
-_LOOKS = 8
+_CONCURRENT = 8
 """Traces that are peeked at concurrently."""
 _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -33,7 +33,7 @@ _COLON = re.compile(r"\s*:\s*")
 _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 
-class Found(msgspec.Struct, frozen=True):
+class Peeked(msgspec.Struct, frozen=True):
     """A trace, and its top level as far as it can be read without decoding events.
 
     Attributes:
@@ -76,46 +76,46 @@ def world_size(top: TopLevel) -> int:
     return size if 0 <= size <= _HIGHEST else 0
 
 
-def named(name: str) -> int | None:
+def from_name(name: str) -> int | None:
     """Return the rank that a file name contains.
 
     Example:
-        >>> [named("rank_3"), named("worker12.pt.trace.json"), named("left.json")]
+        >>> [from_name("rank_3"), from_name("worker12.pt.trace.json"), from_name("left.json")]
         [3, 12, None]
     """
     match = _IN_NAME.search(name)
     return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
 
 
-def look(path: Place) -> Found:
+def peek_any(path: Place) -> Peeked:
     """Read the top level of a trace, without decoding its events.
 
     Raises:
         UnusableInputError: The file is not a trace, or cannot be read.
     """
     if nsys.is_nsys(path):
-        return Found(path, TopLevel(), is_nsys=True)
+        return Peeked(path, TopLevel(), is_nsys=True)
     with reading(path):
         top = peek(path)
         if top.distributed is None:
-            top = msgspec.structs.replace(top, distributed=_behind_events(path))
-    return Found(path, top)
+            top = msgspec.structs.replace(top, distributed=_after_events(path))
+    return Peeked(path, top)
 
 
-def look_each(paths: Sequence[Place]) -> list[Found | TracekitError]:
-    """Yield each trace with the result or error of `look`; several concurrently, as storage may be remote."""
-    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
-        return list(threads.map(_looked, paths))
+def peek_each(paths: Sequence[Place]) -> list[Peeked | TracekitError]:
+    """Return the result or error of `peek_any` for each trace, several concurrently."""
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
+        return list(threads.map(_peeked, paths))
 
 
-def _looked(path: Place) -> Found | TracekitError:
+def _peeked(path: Place) -> Peeked | TracekitError:
     try:
-        return look(path)
+        return peek_any(path)
     except TracekitError as error:
         return error
 
 
-def _behind_events(path: Place) -> Distributed | None:
+def _after_events(path: Place) -> Distributed | None:
     """Return `distributedInfo` from the last MiB of an uncompressed file."""
     with path.open("rb") as stream:
         if stream.read(2) == _GZIP:

@@ -19,7 +19,7 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def name(path: Place) -> str:
 
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
-_LOOKS = 8
+_CONCURRENT = 8
 """Files that are read concurrently."""
 _INFLATED = 12
 """Least ratio of a trace's size to its gzipped size."""
@@ -139,8 +139,8 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """What tells each file apart, some looked at at a time, as each may be far away."""
-    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+    """Return the identities of the files; several are read concurrently, as storage may be remote."""
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
         return list(threads.map(lambda source: source.identity, sources))
 
 

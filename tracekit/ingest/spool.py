@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ _INDEX = "parts.index"
 _ROWS = "{process}-{thread}.rows"
 
 
-class _Place(msgspec.Struct, array_like=True):
+class _Location(msgspec.Struct, array_like=True):
     """Location of a column in its file: type of the numbers, offsets of the numbers and of the null mask."""
 
     kind: str
@@ -45,7 +45,7 @@ class _Place(msgspec.Struct, array_like=True):
     missing: int | None
 
 
-class Head(msgspec.Struct, array_like=True):
+class PartEntry(msgspec.Struct, array_like=True):
     """Index entry of a part.
 
     Attributes:
@@ -63,7 +63,7 @@ class Head(msgspec.Struct, array_like=True):
     first: int
     last: int
     end: int
-    columns: dict[str, _Place]
+    columns: dict[str, _Location]
     texts: tuple[int, int]
 
 
@@ -78,14 +78,14 @@ class _Line(msgspec.Struct, array_like=True):
 
     number: int
     table: str = ""
-    head: Head | None = None
+    head: PartEntry | None = None
 
 
 _LINES = msgspec.json.Decoder(_Line)
 _TEXTS = msgspec.msgpack.Decoder(dict[str, list[bytes]])
 
 
-def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
+def write_batches(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
     """Write the non-empty batches of a chunk, sorted by time, as part `number` of their tables."""
     path = directory / _ROWS.format(process=os.getpid(), thread=threading.get_native_id())
     with path.open("ab") as file:
@@ -94,12 +94,12 @@ def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
             for table, batch in batches.items()
             if batch.rows.count
         ]
-    _tell(directory, lines)
+    _append(directory, lines)
 
 
 def discard(directory: Path, number: int) -> None:
     """Discard part `number` of every table."""
-    _tell(directory, [_Line(number)])
+    _append(directory, [_Line(number)])
 
 
 def clear(directory: Path) -> None:
@@ -109,11 +109,11 @@ def clear(directory: Path) -> None:
         path.unlink()
 
 
-def _tell(directory: Path, lines: Sequence[_Line]) -> None:
+def _append(directory: Path, lines: Sequence[_Line]) -> None:
     """Append lines to the index, which other threads and processes append to as well."""
-    told = msgspec.json.Encoder().encode_lines(lines)
+    encoded = msgspec.json.Encoder().encode_lines(lines)
     with (directory / _INDEX).open("ab", buffering=0) as file:  # one write, so that lines are not interleaved
-        if file.write(told) != len(told):
+        if file.write(encoded) != len(encoded):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -129,12 +129,12 @@ def _by_time(rows: Rows) -> Rows:
     return rows.take(np.argsort(time, kind="stable"))
 
 
-def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> Head:
+def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> PartEntry:
     """Append a part to a file."""
     places = {}
     for column, (values, missing) in rows.columns.items():
         held = values.astype(_CODE) if column in texts else values
-        place = _Place(held.dtype.str, file.tell(), None)
+        place = _Location(held.dtype.str, file.tell(), None)
         file.write(np.ascontiguousarray(held).data)
         if missing is not None:
             place.missing = file.tell()
@@ -142,10 +142,10 @@ def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]
         places[column] = place
     start = file.tell()
     file.write(msgspec.msgpack.encode(texts))
-    return Head(name, *_told(rows), places, (start, file.tell()))
+    return PartEntry(name, *_extent(rows), places, (start, file.tell()))
 
 
-def _told(rows: Rows) -> tuple[int, int, int, int]:
+def _extent(rows: Rows) -> tuple[int, int, int, int]:
     """Return the number of rows, the first and last time, and the latest end."""
     time = rows.integers(_time_of(rows.columns))
     end = (time + rows.integers(C.DUR_NS)).max() if C.DUR_NS in rows.columns else time[-1]
@@ -175,7 +175,7 @@ class Index:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._tables: defaultdict[str, dict[int, Head]] = defaultdict(dict)
+        self._tables: defaultdict[str, dict[int, PartEntry]] = defaultdict(dict)
         path = directory / _INDEX
         for line in _LINES.decode_lines(path.read_bytes()) if path.exists() else []:
             if line.head:
@@ -184,19 +184,19 @@ class Index:
             for heads in self._tables.values():
                 heads.pop(line.number, None)
 
-    def table(self, name: str) -> Parked:
+    def table(self, name: str) -> SpooledTable:
         """Return a table, with its parts by number."""
-        return Parked(self._directory, [head for _, head in sorted(self._tables[name].items())])
+        return SpooledTable(self._directory, [head for _, head in sorted(self._tables[name].items())])
 
 
-class Parked:
+class SpooledTable:
     """A spooled table of one trace, with its parts in the order of the file.
 
     Attributes:
         heads: Index entries of the parts.
     """
 
-    def __init__(self, directory: Path, heads: list[Head]) -> None:
+    def __init__(self, directory: Path, heads: list[PartEntry]) -> None:
         """See `Index.table`."""
         self.heads = heads
         self._directory = directory
@@ -207,7 +207,7 @@ class Parked:
         """Numbers of the parts."""
         return range(len(self.heads))
 
-    def _file(self, head: Head) -> int:
+    def _file(self, head: PartEntry) -> int:
         """Return the file of a part, which stays open as long as the table."""
         if head.file not in self._files:
             self._files[head.file] = file = os.open(self._directory / head.file, os.O_RDONLY)
@@ -260,7 +260,9 @@ class Parked:
         """
         count = sum(span.stop - span.first for span in spans)
         rooms = {
-            name: _Room(count, self._kinds[name], texts.get(name)) for name in columns if name in self._kinds
+            name: _ColumnBuffer(count, self._kinds[name], texts.get(name))
+            for name in columns
+            if name in self._kinds
         }
         at = 0
         for span in spans:
@@ -271,7 +273,7 @@ class Parked:
         return Rows(count=count, columns={name: room.column for name, room in rooms.items()})
 
 
-class _Room:
+class _ColumnBuffer:
     """Buffer of one column, filled span by span."""
 
     def __init__(self, count: int, kind: np.dtype[Any], texts: Strings | None) -> None:
@@ -284,7 +286,7 @@ class _Room:
         """Return the filled column."""
         return Column(self._values, self._missing)
 
-    def fill(self, at: int, file: int, span: Span, place: _Place | None) -> None:
+    def fill(self, at: int, file: int, span: Span, place: _Location | None) -> None:
         """Read a span of a part at the column's location, or mark it missing."""
         own = slice(at, at + span.stop - span.first)
         if place is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.pool import Behind
+from tracekit.ingest.pool import BackgroundThread
 from tracekit.ingest.rows import compact, fitted, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level
 from tracekit.schema import COUNTERS, C, Column, Table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16
-_ASKED = frozenset(
+_WITH_STATISTICS = frozenset(
     {
         C.DEVICE,
         C.DUR_NS,
@@ -54,7 +54,7 @@ _ASKED = frozenset(
 )
 """Columns with statistics, by which readers skip row groups. Names and kinds have none, as nearly every group
 contains most of them."""
-_PLAIN = frozenset(
+_NOT_INCREASING = frozenset(
     {
         C.ADDRESS,
         C.BYTES,
@@ -91,10 +91,10 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         column_encoding={
             each.name: "DELTA_BINARY_PACKED"
             for each in table.columns
-            if each.is_integer and each.name not in _PLAIN
+            if each.is_integer and each.name not in _NOT_INCREASING
         },
         write_page_checksum=True,
-        write_statistics=[each.name for each in table.columns if each.name in _ASKED],
+        write_statistics=[each.name for each in table.columns if each.name in _WITH_STATISTICS],
         max_rows_per_page=ROW_GROUP,  # larger pages compress better and faster
     )
 
@@ -123,7 +123,7 @@ class TableFile:
         self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
         self._waiting = pa.Table.from_batches([], self._coded)  # `empty_table` would load pandas
         self._writer: pq.ParquetWriter | None = None
-        self._encoding = Behind()
+        self._encoding = BackgroundThread()
 
     def __enter__(self) -> Self:
         return self

@@ -109,7 +109,7 @@ def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
             groups.memory[None] += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
             tally.ignored[str(category)] += len(members)
-        elif phase not in columns.SILENT_PHASES:
+        elif phase not in columns.KNOWN_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
     return groups
 
@@ -127,7 +127,7 @@ def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
 
 
 def _word(value: Any) -> Any:
-    return value if value is None or isinstance(value, str) else "odd"
+    return value if value is None or isinstance(value, str) else "?"
 
 
 def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event], list[Any], Column]:

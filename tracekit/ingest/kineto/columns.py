@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
 DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"})
 """Categories of events that repeat others, and are skipped."""
 
-SILENT_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
+KNOWN_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
 """Phases that are read or skipped without a diagnostic; others are counted as lost."""
 
 LEGACY_DEVICE = "CUDA functions"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tracekit.ingest.kineto.split import Pieces, closes_events, likely_events, repair, take_apart
-from tracekit.ingest.texts import LATEST_NS, MOST_RANKS, MOST_REPAIRED_BYTES
+from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS, MAX_REPAIRED_BYTES
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that decoding raises on damaged or deeply nested text."""
@@ -146,7 +146,7 @@ def decode_counters(text: bytes) -> list[CounterEvent]:
     return _decode_samples(b"[" + text + b"]")
 
 
-class _Mending(msgspec.Struct):
+class _DamagedChunk(msgspec.Struct):
     """Decodes the events of a damaged chunk one by one."""
 
     events: list[Event] = msgspec.field(default_factory=list)
@@ -184,13 +184,13 @@ class _Mending(msgspec.Struct):
             try:
                 self._take(fixed)
             except msgspec.ValidationError:
-                self._take(_without_odd_arguments(fixed))
+                self._take(_without_invalid_arguments(fixed))
             self.repaired += 1
         except UNREADABLE:
             self.dropped += 1
 
 
-def _without_odd_arguments(text: bytes) -> bytes:
+def _without_invalid_arguments(text: bytes) -> bytes:
     """Drop arguments that are not an object, the only requirement of a decoded event."""
     fields = _decode_any(text)
     fields.pop("args", None)
@@ -199,7 +199,7 @@ def _without_odd_arguments(text: bytes) -> bytes:
 
 def _damaged(text: bytes) -> Decoded:
     pieces = take_apart(text)
-    mending = _Mending()
+    mending = _DamagedChunk()
     for event in pieces.events:
         mending.add(event)
     return mending.done(tail=pieces.tail, ended=pieces.ended)
@@ -214,7 +214,7 @@ def salvage(text: bytes) -> Decoded:
         >>> salvage(b'{"ph": "X", "args": {, {"ph": "i"}, {"ph": "X", "name": ').dropped
         1
     """
-    mending = _Mending()
+    mending = _DamagedChunk()
     pieces = Pieces([], b"", ended=False)
     for piece in likely_events(text):
         mending.dropped += bool(pieces.tail)
@@ -282,7 +282,7 @@ def top_level(header: bytes, after: bytes) -> TopLevel:
         return TopLevel()
     for text in (header + (after or b"]}"), header + b"]}"):
         fields = _fields(text)
-        if fields is None and len(text) <= MOST_REPAIRED_BYTES:
+        if fields is None and len(text) <= MAX_REPAIRED_BYTES:
             fields = _fields(repair(text))
         if fields is not None:
             return _known_fields(fields)
@@ -306,13 +306,13 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    return _plausible(TopLevel(**known))
+    return _within_limits(TopLevel(**known))
 
 
-def _plausible(found: TopLevel) -> TopLevel:
+def _within_limits(found: TopLevel) -> TopLevel:
     """Return the top level without base times and ranks beyond the limits."""
     if not 0 <= found.base_ns < LATEST_NS:
         found.base_ns = 0
-    if found.distributed and not 0 <= (found.distributed.rank or 0) < MOST_RANKS:
+    if found.distributed and not 0 <= (found.distributed.rank or 0) < MAX_RANKS:
         found.distributed = None
     return found

@@ -27,7 +27,7 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.nesting import Trace
-from tracekit.ingest.texts import LISTED
+from tracekit.ingest.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
@@ -143,18 +143,18 @@ def _no_collection() -> Iterator[None]:
 
 
 def _process(chunk: _Chunk) -> _Report:
-    return _parked(chunk, decode)
+    return _spooled(chunk, decode)
 
 
 def _salvage(chunk: _Chunk) -> _Report:
-    return _parked(chunk, salvage)
+    return _spooled(chunk, salvage)
 
 
-def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
+def _spooled(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
-    spool.park(Path(chunk.directory), chunk.number, batches)
+    spool.write_batches(Path(chunk.directory), chunk.number, batches)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 
@@ -225,7 +225,7 @@ class _Decoding(msgspec.Struct, frozen=True):
         tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
         if tail and not closes_events(tail, 0):
             return self.pool.elsewhere(_process, piece.chunk)
-        spool.park(piece.directory, piece.number, scanned.batches)
+        spool.write_batches(piece.directory, piece.number, scanned.batches)
         return _Report(scanned.tally, not tail, bool(tail), tail)
 
 

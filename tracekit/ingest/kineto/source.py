@@ -141,7 +141,7 @@ _GZIP = b"\x1f\x8b"
 _BLOCK = 1 << 16
 """Compressed bytes per read: the rest of them is copied for every member, which may have only 20 bytes."""
 _STEP = 1 << 12
-MOST_INFLATED = 300
+MAX_RATIO = 300
 """Limit of the compression ratio; recorded traces reach about 50."""
 _HARMLESS = 64 << 20  # text without this limit
 _FOREIGN = {
@@ -223,9 +223,9 @@ class GzipStream(Stream):
             pieces.append(piece)
             size -= len(piece)
             self._given += len(piece)
-        if self._given > max(_HARMLESS, MOST_INFLATED * self._taken):
+        if self._given > max(_HARMLESS, MAX_RATIO * self._taken):
             raise UnusableInputError(
-                f"{title(self._path)} decompresses to over {MOST_INFLATED} times its size, unlike any trace",
+                f"{title(self._path)} decompresses to over {MAX_RATIO} times its size, unlike any trace",
                 hint="if it is a trace, decompress it and import the result",
             )
         return b"".join(pieces)

@@ -261,8 +261,8 @@ def likely_events(text: bytes) -> list[bytes]:
     """Split damaged text where events seem to start, regardless of braces.
 
     Example:
-        >>> likely_events(b'{"ph": "X", "name": "odd"quote"}, {"ph": "i"}')
-        [b'{"ph": "X", "name": "odd"quote"}', b' {"ph": "i"}']
+        >>> likely_events(b'{"ph": "X", "name": "a"quote"}, {"ph": "i"}')
+        [b'{"ph": "X", "name": "a"quote"}', b' {"ph": "i"}']
     """
     bounds = [0, *(match.end() for match in _NEXT_EVENT.finditer(text)), len(text) + 1]
     return [text[start : end - 1] for start, end in pairwise(bounds)]

@@ -10,7 +10,7 @@ import numpy as np
 from tracekit.ingest import spool
 from tracekit.ingest.outline import outlined, windows
 from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.link.steps import HostWindow
-    from tracekit.ingest.spool import Parked
+    from tracekit.ingest.spool import SpooledTable
 
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Found(Protocol):
 
 
 class Lookup:
-    """Map from integer keys to values, in memory while small, then in sorted files; the first of equal keys wins.
+    """Map from integer keys to values, in memory while small, then in sorted files; the first key wins.
 
     Example:
         >>> found = Lookup(directory, "calls", columns=1)  # doctest: +SKIP
@@ -85,7 +85,7 @@ class Lookup:
     def _put_aside(self) -> None:
         taken = self._taken()
         if len(taken[0]):
-            spool.park(self._directory, self._parts, {self._name: _batch(taken)})
+            spool.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
             self._parts += 1
 
     def _sorted(self) -> _Found:
@@ -133,19 +133,19 @@ class _InFile(msgspec.Struct, frozen=True):
         return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
 
 
-def _merged(parked: spool.Parked, path: Path) -> _InFile:
+def _merged(spooled: spool.SpooledTable, path: Path) -> _InFile:
     """Merge sorted files into one."""
     first: list[Ints] = [np.empty(0, np.int64)]
     done = 0
-    table = outlined(parked)
+    table = outlined(spooled)
     with path.open("wb") as file:
         for window in windows([table]):
-            rows = table.read(window.spans[0], parked.names)
-            columns = _firsts([rows.integers(name) for name in parked.names])
+            rows = table.read(window.spans[0], spooled.names)
+            columns = _firsts([rows.integers(name) for name in spooled.names])
             np.stack(columns, axis=1).tofile(file)
             first.append(columns[0][-done % BLOCK :: BLOCK])
             done += len(columns[0])
-    return _InFile(path, np.concatenate(first), len(parked.names))
+    return _InFile(path, np.concatenate(first), len(spooled.names))
 
 
 def _firsts(columns: list[Ints]) -> list[Ints]:
@@ -233,15 +233,15 @@ class Launchers:
 
 _WANTED = (C.KIND, C.DEVICE, C.START_NS, C.DUR_NS)
 _Idle = tuple[int, intervals.Ints, intervals.Ints]
-"""A device, starts and ends."""
+"""A device, and starts and ends of its idle intervals."""
 
 
-def idle_batches(parked: Parked) -> Iterator[Batch]:
+def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
     """Yield batches of idle rows of the spooled device table.
 
     The window of a device is from the first start to the last end of its work.
     """
-    table = outlined(parked, texts=[C.KIND])
+    table = outlined(spooled, texts=[C.KIND])
     occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
     for window in windows([table]):

@@ -12,7 +12,7 @@ from tracekit import schema
 from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
 from tracekit.ingest.outline import windows
 from tracekit.ingest.rows import NONE, allocation_order, host_order, joined
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline, Window
     from tracekit.ingest.rows import Rows
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _marked(host: Outline, matches: Bools) -> Rows | None:
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among([HostKind.ANNOTATION])
     found = []
-    for part in host.parked.parts:
+    for part in host.spooled.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole(part)], _WANTED)
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]

@@ -15,19 +15,19 @@ from tracekit.ingest.nsys.rows import (
     NULL,
     Chunk,
     Wanted,
+    as_integer,
+    as_text,
     batch,
-    chosen,
     coded,
     constant,
     device_index,
+    factorize,
     named,
     nullable,
-    parked,
     pid,
     spans,
+    spool_schema,
     tid,
-    whole,
-    words,
 )
 from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.nsys.rows import Ints, Strings, Tables
 
 
-DEVICE_SCHEMA = parked(
+DEVICE_SCHEMA = spool_schema(
     texts=(C.KIND, C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
     integers=(
         C.START_NS,
@@ -138,7 +138,7 @@ def _kernels(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
 def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
     columns = [chunk.integers(name) for name in _ENDS]
     kind, source, target = (np.where(column == NULL, _UNKNOWN, column) & 0xFF for column in columns)
-    distinct, place = chosen(kind << 16 | source << 8 | target)
+    distinct, place = factorize(kind << 16 | source << 8 | target)
     ends = [rows.copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
     texts = zip((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), zip(*ends, strict=True), strict=True)
     return {
@@ -156,10 +156,10 @@ def _end(devices: Ints) -> pa.Array:
 
 
 def _memsets(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    distinct, place = chosen(chunk.integers("memKind"))
+    distinct, place = factorize(chunk.integers("memKind"))
     return {
         C.KIND: constant(DeviceKind.MEMSET, chunk.rows),
-        C.NAME: coded(place, [f"Memset ({rows.word(kind)})" for kind in distinct.tolist()]),
+        C.NAME: coded(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]),
         C.BYTES: nullable(chunk.integers("bytes")),
     }
 
@@ -172,7 +172,7 @@ def _graphs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
 
 
 def _syncs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    distinct, place = chosen(chunk.integers("syncType"))
+    distinct, place = factorize(chunk.integers("syncType"))
     names = [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]
     return {C.KIND: constant(DeviceKind.SYNC, chunk.rows), C.NAME: coded(place, names)}
 
@@ -258,7 +258,7 @@ def _flops(names: pa.Array, shapes: pa.Array) -> pa.Array:
     )
 
 
-HOST_SCHEMA = parked(
+HOST_SCHEMA = spool_schema(
     texts=(C.KIND, C.NAME, C.INPUT_SHAPES),
     integers=(
         C.START_NS,
@@ -350,8 +350,8 @@ ALLOCATED = Wanted(
 METRICS = Wanted(integers=("timestamp", "typeId", "metricId"), reals=("value",))
 _FREED = 1
 _DEVICE_BITS = 0xFF
-_ALLOCATIONS = parked(texts=(), integers=(C.T_NS, C.PID, C.DEVICE, C.BYTES, C.ADDRESS))
-_COUNTERS = parked(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVICE), reals=(C.VALUE,))
+_ALLOCATIONS = spool_schema(texts=(), integers=(C.T_NS, C.PID, C.DEVICE, C.BYTES, C.ADDRESS))
+_COUNTERS = spool_schema(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVICE), reals=(C.VALUE,))
 
 
 def allocations(chunk: Chunk) -> pa.RecordBatch:
@@ -372,14 +372,16 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
 def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
     """Return the names of hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
-    return {(whole(row["typeId"]), whole(row["metricId"])): words(row["metricName"]) for row in found}
+    return {
+        (as_integer(row["typeId"]), as_integer(row["metricId"])): as_text(row["metricName"]) for row in found
+    }
 
 
 def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
     """Convert samples of hardware counters; the unit of those named `...[...%...]` is percent."""
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
-    distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
+    distinct, place = factorize(kind << 20 | number & 0xF_FFFF)
     found = [
         names.get((code >> 20, code & 0xF_FFFF), f"metric {code & 0xF_FFFF}") for code in distinct.tolist()
     ]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
-from tracekit.ingest.texts import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
+from tracekit.ingest.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,17 +105,17 @@ class ParquetTables:
 def _check_size(said: pq.FileMetaData, size: int) -> None:
     """Refuse files whose declared sizes are out of proportion to their bytes.
 
-    Sizes of columns are not checked: reading damaged column metadata alone ends the process in pyarrow (it is an
-    error when the column is read).
+    Sizes of columns are not checked: pyarrow ends the process if it reads damaged column metadata alone;
+    if it reads the column, it raises an error.
 
     Raises:
         ValueError: More rows, or larger row groups, than recorded events have in a file of this size.
     """
-    if said.num_rows > max(HARMLESS_ROWS, size * MOST_ROWS_PER_BYTE):
+    if said.num_rows > max(HARMLESS_ROWS, size * MAX_ROWS_PER_BYTE):
         raise ValueError(f"{said.num_rows} rows in {size} bytes: no recording has so many")
     for number in range(said.num_row_groups):
-        if said.row_group(number).total_byte_size > MOST_GROUP_BYTES:
-            raise ValueError(f"row group {number} unpacks to over {MOST_GROUP_BYTES >> 30} GiB")
+        if said.row_group(number).total_byte_size > MAX_GROUP_BYTES:
+            raise ValueError(f"row group {number} unpacks to over {MAX_GROUP_BYTES >> 30} GiB")
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:

@@ -23,10 +23,10 @@ from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
 from tracekit.ingest.nesting import Trace
 from tracekit.ingest.nsys import events, report, rows
-from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, timely, whole, words
+from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, as_integer, as_text, within_limits
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.rows import of_arrow
-from tracekit.ingest.texts import LATEST_NS, MOST_RANKS
+from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
@@ -118,7 +118,7 @@ def top_level(tables: Tables) -> TopLevel:
 
 def _instant(value: Any) -> int:
     """Return a time in ns, 0 if it is beyond the limits."""
-    found = whole(value) or 0
+    found = as_integer(value) or 0
     return found if 0 <= found < LATEST_NS else 0
 
 
@@ -127,29 +127,29 @@ def version(tables: Tables) -> str:
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         for row in tables.records(table, ("name", "value")):
             if row["name"] == "EXPORT_PRODUCT_VERSION":
-                return words(row["value"])
+                return as_text(row["value"])
     return ""
 
 
 def _system(tables: Tables) -> dict[str, str]:
     """Return properties of the machine, without names of users or hosts."""
     records = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))
-    return {row["name"]: words(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
+    return {row["name"]: as_text(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
 
 
 def gpus(tables: Tables) -> list[DeviceProperties]:
     """Return the CUDA GPUs; old exports have only their names."""
-    told = "smCount" in tables.columns("TARGET_INFO_GPU")
+    has_sm_counts = "smCount" in tables.columns("TARGET_INFO_GPU")
     records = tables.records("TARGET_INFO_GPU", _GPU)
-    return [_gpu(row) for row in records if whole(row["smCount"]) or not told]
+    return [_gpu(row) for row in records if as_integer(row["smCount"]) or not has_sm_counts]
 
 
 def _gpu(row: dict[str, Any]) -> DeviceProperties:
-    row = {name: value if name in _GPU_WORDS else whole(value) for name, value in row.items()}
+    row = {name: value if name in _GPU_WORDS else as_integer(value) for name, value in row.items()}
     warps, warp = row["maxWarpsPerSm"], row["threadsPerWarp"]
     return DeviceProperties(
         index=row["id"] if row["id"] is not None else row["deviceId"] or 0,
-        name=words(row["name"]),
+        name=as_text(row["name"]),
         memory_bytes=row["totalMemory"] or None,
         major=row["computeMajor"],
         minor=row["computeMinor"],
@@ -158,7 +158,7 @@ def _gpu(row: dict[str, Any]) -> DeviceProperties:
         registers_per_sm=row["maxRegistersPerSm"] or None,
         shared_bytes_per_sm=row["maxShmemPerSm"] or None,
         warp_size=warp or None,
-        uuid=words(row["uuid"]) or None,
+        uuid=as_text(row["uuid"]) or None,
     )
 
 
@@ -172,11 +172,11 @@ def mpi_ranks(tables: Tables) -> dict[int, int]:
     """Return ranks by process, from the table `MPI_RANKS` if it exists."""
     records = tables.records("MPI_RANKS", ("globalPid", "rank"))
     mask = (1 << PROCESS_BITS) - 1
-    told = [(whole(row["globalPid"]), whole(row["rank"])) for row in records]
+    ranks = [(as_integer(row["globalPid"]), as_integer(row["rank"])) for row in records]
     return {
         process >> PROCESS_BITS & mask: rank
-        for process, rank in told
-        if process is not None and rank is not None and 0 <= rank < MOST_RANKS
+        for process, rank in ranks
+        if process is not None and rank is not None and 0 <= rank < MAX_RANKS
     }
 
 
@@ -184,7 +184,7 @@ def diagnostics(tables: Tables) -> list[Diagnostic]:
     """Return warnings and errors of the tool; those that do not concern the GPU are information."""
     records = tables.records("DIAGNOSTIC_EVENT", ("severity", "text", "timestamp"))
     found: dict[str, Level] = {}
-    for row in sorted(records, key=lambda row: (whole(row["timestamp"]) or 0, str(row["text"]))):
+    for row in sorted(records, key=lambda row: (as_integer(row["timestamp"]) or 0, str(row["text"]))):
         if row["severity"] in (rows.WARNING, rows.ERROR):
             found.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
     return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in found.items()]
@@ -296,7 +296,7 @@ def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[
     with closing(open_tables(path, directory)) as tables:
         reading = _Reading(tables, directory)
         size = sources.size(path)
-        for share in reading.park():
+        for share in reading.spool_tables():
             progress(int(size * share))
         return reading.traces(path)
 
@@ -314,15 +314,15 @@ class _Reading:
         self._devices = events.Devices()
         self._part = 0
 
-    def park(self) -> Iterator[float]:
+    def spool_tables(self) -> Iterator[float]:
         """Spool all event tables; yield the share of tables that are done."""
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                usable = timely(chunk, _TIMES.get(table, "start"))
+                usable = within_limits(chunk, _TIMES.get(table, "start"))
                 self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
                 if usable.rows:
-                    self._park(*self._rows(table, usable))
+                    self._spool(*self._rows(table, usable))
             yield done / len(there)
 
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
@@ -348,12 +348,12 @@ class _Reading:
         self._devices.add(chunk)
         return chunk
 
-    def _park(self, table: str, batch: pa.RecordBatch) -> None:
+    def _spool(self, table: str, batch: pa.RecordBatch) -> None:
         for rank, part in self._by_rank(batch):
             if part.num_rows:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                spool.park(place, self._part, {table: of_arrow(part)})
+                spool.write_batches(place, self._part, {table: of_arrow(part)})
         self._part += 1
 
     def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:

@@ -25,11 +25,11 @@ def is_report(path: Place) -> bool:
     return path.name.endswith(SUFFIXES)
 
 
-def beside(path: AnyPlace) -> AnyPlace:
+def export_path(path: AnyPlace) -> AnyPlace:
     """Return the path of a report's export: `run.sqlite` for `run.nsys-rep`.
 
     Example:
-        >>> beside(Path("runs/a.b.nsys-rep")).name
+        >>> export_path(Path("runs/a.b.nsys-rep")).name
         'a.b.sqlite'
     """
     return path.with_suffix(".sqlite")
@@ -37,13 +37,13 @@ def beside(path: AnyPlace) -> AnyPlace:
 
 def is_exported(path: Place) -> bool:
     """Return whether an up-to-date export exists next to a report."""
-    export: Place = beside(path)
+    export: Place = export_path(path)
     return export.is_file() and export.stat().st_mtime_ns >= path.stat().st_mtime_ns
 
 
-def spare(path: Place) -> Place:
+def redundant(path: Place) -> Place:
     """Return the redundant one of a report and its export: the report, or an outdated export."""
-    return path if is_exported(path) else beside(path)
+    return path if is_exported(path) else export_path(path)
 
 
 def exported(path: Path, directory: Path) -> Path:
@@ -57,7 +57,7 @@ def exported(path: Path, directory: Path) -> Path:
         UnusableInputError: The report or nsys is missing, or nsys failed.
     """
     with sources.reading(path):
-        target = beside(path)
+        target = export_path(path)
         if is_exported(path):
             return target
     writable = os.access(path.parent, os.W_OK)
@@ -66,7 +66,7 @@ def exported(path: Path, directory: Path) -> Path:
 
 def _export(path: Path, target: Path) -> Path:
     nsys, part = _found(path), target.with_name(f".{target.stem}.{owners.mark()}{_PART}")
-    _sweep(target)
+    _delete_abandoned(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     try:
         done = subprocess.run(  # noqa: S603 (the tool the user installed)
@@ -85,7 +85,7 @@ def _export(path: Path, target: Path) -> Path:
     return target
 
 
-def _sweep(target: Path) -> None:
+def _delete_abandoned(target: Path) -> None:
     """Delete files of killed exports of the same report."""
     front = f".{target.stem}."
     for path in target.parent.iterdir():
@@ -108,7 +108,7 @@ def _found(path: Path) -> str:
         return found
     raise UnusableInputError(
         f"{sources.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
-        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {beside(path).name}",
+        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",
     )
 
 

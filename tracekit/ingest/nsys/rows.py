@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory, ValueType
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ class Chunk(msgspec.Struct, frozen=True):
         return pa.nulls(self.rows, pa.string()) if found is None else found
 
 
-def whole(value: Any) -> int | None:
+def as_integer(value: Any) -> int | None:
     """Return a value of a small table as a 64-bit integer; None for other values.
 
     Example:
-        >>> [whole(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
+        >>> [as_integer(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
         [7, 7, None, None, None, None]
     """
     if isinstance(value, float) and value.is_integer():
@@ -94,7 +94,7 @@ def whole(value: Any) -> int | None:
     return value if isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max else None
 
 
-def words(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value of a small table as text; empty for other values."""
     return value if isinstance(value, str) else ""
 
@@ -152,7 +152,7 @@ def nullable(values: Ints, *, above: int | None = None) -> pa.Array:
     return pa.array(values, mask=absent)
 
 
-def chosen(values: Ints) -> tuple[Ints, np.ndarray[Any, np.dtype[np.int32]]]:
+def factorize(values: Ints) -> tuple[Ints, np.ndarray[Any, np.dtype[np.int32]]]:
     """Return distinct values, and the index of each row's value."""
     distinct, place = np.unique(values, return_inverse=True)
     return distinct, place.astype(np.int32)
@@ -176,7 +176,7 @@ def named(
     strings: Strings, ids: Ints, change: Callable[[str], str] = str
 ) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
     """Return the index of each row's name among the distinct ones, and these names, converted."""
-    distinct, place = chosen(ids)
+    distinct, place = factorize(ids)
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
@@ -197,7 +197,7 @@ class Spans(msgspec.Struct, frozen=True):
         return {C.START_NS: pa.array(self.start), C.DUR_NS: pa.array(self.duration)}
 
 
-def timely(chunk: Chunk, time: str) -> Chunk:
+def within_limits(chunk: Chunk, time: str) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing."""
     found = chunk.integers(time)
     kept = (found > -LATEST_NS) & (found < LATEST_NS)
@@ -231,7 +231,7 @@ def batch(schema: pa.Schema, known: dict[str, pa.Array], count: int) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def parked(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
+def spool_schema(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
     """Return the schema of a spooled table: every part has all columns."""
     fields = [(name, ValueType.TEXT.arrow) for name in texts] + [(name, pa.int64()) for name in integers]
     return pa.schema(fields + [(name, pa.float64()) for name in reals])
@@ -321,11 +321,11 @@ def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Me
     letters, direction = _COPIES.get(kind, (_UNKNOWN, CopyKind.UNKNOWN))
     if kind in _MIGRATIONS:
         return f"Unified Memory Memcpy {letters}", direction, Memory.UNIFIED, Memory.UNIFIED
-    ends = [word(source), word(target)]
+    ends = [memory_name(source), memory_name(target)]
     return f"Memcpy {letters} ({ends[0]} -> {ends[1]})", direction, _MEMORIES[ends[0]], _MEMORIES[ends[1]]
 
 
-def word(memory: int) -> str:
+def memory_name(memory: int) -> str:
     """Return the name of a memory kind."""
     return MEMORY_WORDS[memory] if 0 <= memory < len(MEMORY_WORDS) else _UNKNOWN
 

@@ -1,8 +1,8 @@
 """Tables of a SQLite export, read safely from an untrusted file.
 
 Databases can contain views, triggers, virtual tables, generated columns, and schemas that call functions.
-None of these is evaluated: only ordinary tables are visible, and an authorizer denies everything but selecting
-from them when a query is prepared.
+None of these is evaluated: only ordinary tables are visible, and an authorizer denies everything but
+selecting from them when a query is prepared.
 
 Python tuples per row would dominate the time of reading. Instead, SQLite joins the numbers of a column, and
 NumPy parses the text. Measured on five columns: 0.5 s of CPU per million rows, instead of 0.8 to 1.0.
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
-from tracekit.ingest.texts import MOST_STEPS, MOST_VALUE_BYTES
+from tracekit.ingest.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def opened(path: Path) -> sqlite3.Connection:
     try:
         for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
             file.execute(f"PRAGMA {pragma}")
-        file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+        file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         file.set_authorizer(_authorized)
     except sqlite3.Error:
@@ -87,7 +87,7 @@ class Budget:
 
     def renew(self) -> None:
         """Reset the budget for a new query."""
-        self._left = MOST_STEPS // _STEPS
+        self._left = MAX_STEPS // _STEPS
 
     def _over(self) -> bool:
         self._left -= 1
@@ -178,7 +178,7 @@ class SqliteTables:
     def _chunk(self, table: str, wanted: Wanted, after: int, most: int) -> tuple[Chunk, int]:
         """Return the rows after a rowid, and the last rowid."""
         numbers = [*wanted.integers, *wanted.reals]
-        ask = _question(table, numbers, wanted.texts)
+        ask = _query(table, numbers, wanted.texts)
         rows, first, last, *joined = self._asked(ask, (after, most)).fetchone()
         if not rows:
             return Chunk(0), after
@@ -232,7 +232,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _question(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
+def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
     """Build the query for the next rows: count, first and last rowid, joined columns, and rows with texts."""
     joined = [f"group_concat(ifnull({_quoted(name)}, {NULL}))" for name in numbers]
     for name in map(_quoted, texts):

@@ -22,29 +22,29 @@ LATEST_NS: Final = 1 << 61
 """Limit of times (the year 2043), durations and the base time of a file, in ns: all sums and differences of
 them, over all ranks of a job, fit 64 bits."""
 
-MOST_RANKS: Final = 1 << 20
+MAX_RANKS: Final = 1 << 20
 """Limit of ranks of a job."""
 
-MOST_TEXT_BYTES: Final = 1 << 30
+MAX_TEXT_BYTES: Final = 1 << 30
 """Limit of the bytes of a column's distinct texts: they are kept in memory, in an array of at most 2 GiB."""
 
-MOST_REPAIRED_BYTES: Final = 32 << 20
+MAX_REPAIRED_BYTES: Final = 32 << 20
 """Limit of the bytes of an invalid top level that is repaired: repair takes a multiple of them in memory, and
 without it only metadata is lost."""
 
-MOST_VALUE_BYTES: Final = 256 << 20
+MAX_VALUE_BYTES: Final = 256 << 20
 """Limit of the bytes of a value in SQLite, such as the joined texts of a chunk; then chunks are smaller."""
 
-MOST_STEPS: Final = 4_000_000_000
+MAX_STEPS: Final = 4_000_000_000
 """Limit of the steps of SQLite's virtual machine per query, which takes some hundred per row."""
 
 HARMLESS_ROWS: Final = 10_000_000
 """Rows that a Parquet file of any size may have."""
 
-MOST_ROWS_PER_BYTE: Final = 16
+MAX_ROWS_PER_BYTE: Final = 16
 """Limit of further rows per byte of a Parquet file; times alone take more than a byte per row."""
 
-MOST_GROUP_BYTES: Final = 4 << 30
+MAX_GROUP_BYTES: Final = 4 << 30
 """Limit of the unpacked bytes of a row group in a Parquet file; nsys writes 8 MB per column."""
 
 LISTED: Final = 10
@@ -108,27 +108,27 @@ class Collected:
         """Add the values of the next part, in UTF-8 and in the order of its codes.
 
         Raises:
-            UnusableInputError: The distinct values exceed `MOST_TEXT_BYTES`.
+            UnusableInputError: The distinct values exceed `MAX_TEXT_BYTES`.
         """
         numbers = map(self._known.__getitem__, texts)
         self._seen.append(np.fromiter(numbers, np.int32, len(texts)))
         self._bytes += sum(map(len, texts))
-        if self._bytes > MOST_TEXT_BYTES:
+        if self._bytes > MAX_TEXT_BYTES:
             self._weigh()
 
     def _weigh(self) -> None:
         """Check the size of the distinct values."""
         self._bytes = sum(map(len, self._known))
-        if self._bytes > MOST_TEXT_BYTES:
+        if self._bytes > MAX_TEXT_BYTES:
             raise UnusableInputError(
-                f"the trace has over {MOST_TEXT_BYTES >> 30} GiB of distinct strings in one column",
+                f"the trace has over {MAX_TEXT_BYTES >> 30} GiB of distinct strings in one column",
                 hint="record fewer steps, or disable stacks (with_stack=False)",
             )
 
     def strings(self) -> Strings:
         """Return the column."""
-        told = scrubbing.texts([value.decode() for value in self._known])
-        values = sorted(set(told))
+        redacted = scrubbing.texts([value.decode() for value in self._known])
+        values = sorted(set(redacted))
         at = {value: place for place, value in enumerate(values)}
-        place = np.fromiter(chain(map(at.__getitem__, told), [-1]), np.int32, len(told) + 1)
+        place = np.fromiter(chain(map(at.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
         return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
