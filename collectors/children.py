@@ -1,4 +1,4 @@
-"""Children of a collector: programs that end, with all they started, no later than the collector does."""
+"""Run child processes that end, with all their descendants, no later than this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Stream = int | IO[bytes] | None
 
 _NOISE = re.compile(r"USDT:|\[?[WI]\d{4} |STAGE:|\s|$")
-"""Lines of torch's own log, and the indented lines of a traceback."""
+"""Start of lines of torch's own log, and of indented lines of a traceback."""
 
 
 @contextmanager
@@ -33,20 +33,20 @@ def child(
     stderr: Stream = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own; at the end of the block nothing that it started is left.
+    """Run a program in its own session; the end of the block ends it and all its descendants.
 
-    That holds too for what left its session, and when this process is killed in the middle.
+    This includes descendants that left the session, and holds even if this process is killed.
 
     Args:
         command: The program and its arguments.
-        stdin: As `subprocess.Popen` takes it, like the next two; None shares this process' own.
-        stdout: Where its output goes.
-        stderr: Where its errors go.
-        environment: Its variables, all of them; None for this process' own.
+        stdin: As for `subprocess.Popen`, like the next two; None shares the stream of this process.
+        stdout: Standard output.
+        stderr: Standard error.
+        environment: All environment variables; None for those of this process.
 
     Yields:
-        The process. Its `returncode` is the program's; 127 and 126 mean that it could not be started, and
-        a line of its errors says why.
+        The process. Its `returncode` is the program's, or 127 or 126 if the program cannot be started; then
+        a line on standard error says why.
 
     Example:
         >>> with child(["true"]) as process:
@@ -56,7 +56,7 @@ def child(
     receive, send = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
-        process = subprocess.Popen(  # noqa: S603 (what the collector asked for)
+        process = subprocess.Popen(  # noqa: S603 (the collector's command)
             [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(receive), *command],
             stdin=stdin,
             stdout=stdout,
@@ -68,9 +68,8 @@ def child(
             start_new_session=True,
         )
         try:
-            signal.pthread_sigmask(
-                signal.SIG_SETMASK, before
-            )  # an interrupt from here on meets the `finally`
+            # from here on, `finally` handles interrupts
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             yield process
         finally:
             with undisturbed():
@@ -82,7 +81,7 @@ def child(
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a `child`, politely and then for good; harmless when it already has ended."""
+    """End a `child` by SIGTERM, then SIGKILL; does nothing if it has ended."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -98,11 +97,11 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def last_line(text: str) -> str:
-    r"""The line of a log that says what went wrong.
+    r"""Return the line of a log that most likely has the error.
 
     Example:
         >>> last_line("RuntimeError: no kernel\nUSDT:2026 profiler_stop\n")
         'RuntimeError: no kernel'
     """
-    said = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
-    return said[-1] if said else "it said nothing"
+    lines = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
+    return lines[-1] if lines else "no output"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.compilation import LEAST, MOST_MORE, Compilations, guard
+from tracekit.collectors.compilation import MAX_EXTRA_WARMUP, MIN_WARMUP, Compilations, failed_guard
 
 from tracekit.runs.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
 
@@ -79,10 +79,10 @@ def test_a_planted_recompilation_is_counted_with_its_guard_and_its_part() -> Non
     watched = Compilations("compile")
     run = compiled(Whole())
     run(torch.ones(2, 3)).sum().backward()
-    watched.begin(TIMED)
+    watched.begin_part(TIMED)
     run(torch.ones(2, 3)).sum().backward()
     run(torch.ones(5, 3)).sum().backward()
-    watched.begin(PROFILED)
+    watched.begin_part(PROFILED)
     found = told(watched)
     assert found.breaks == ()
     (again,) = found.recompilations
@@ -102,13 +102,13 @@ def test_what_was_compiled_before_does_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "steps", "again"),
-    [([2, 2, 2, 2], LEAST, 0), ([2, 3, 3, 3], LEAST, 1), ([2, 3, 4, 5, 5, 5], LEAST + 2, 3)],
+    [([2, 2, 2, 2], MIN_WARMUP, 0), ([2, 3, 3, 3], MIN_WARMUP, 1), ([2, 3, 4, 5, 5, 5], MIN_WARMUP + 2, 3)],
 )
 def test_the_warm_up_goes_on_until_a_step_compiles_nothing(sizes: list[int], steps: int, again: int) -> None:
     # each new size is compiled: when torch compiles for any size is its own affair
     run = torch.compile(Whole(), backend="aot_eager", dynamic=False)
     watched, done = Compilations("compile"), 0
-    while not watched.warm(done, 1):
+    while not watched.is_warm(done, 1):
         run(torch.ones(sizes[done], 3))
         done += 1
     assert done == steps
@@ -121,28 +121,28 @@ def test_a_warm_up_that_never_settles_ends() -> None:
             return x + 1
 
     watched, done = Compilations("compile"), 0
-    while not watched.warm(done, 2):
+    while not watched.is_warm(done, 2):
         compiled(Restless())(torch.ones(2))
         torch._dynamo.reset()
         done += 1
-    assert done == 2 + MOST_MORE
+    assert done == 2 + MAX_EXTRA_WARMUP
 
 
 @pytest.mark.parametrize(("level", "asked", "steps"), [("eager", 0, 0), ("eager", 2, 2)])
 def test_eager_warm_up_is_what_was_asked_for(level: str, asked: int, steps: int) -> None:
     watched = Compilations(level)
-    assert [watched.warm(done, asked) for done in range(steps + 1)] == [False] * steps + [True]
+    assert [watched.is_warm(done, asked) for done in range(steps + 1)] == [False] * steps + [True]
     assert watched.facts([]) is None
 
 
 @pytest.mark.parametrize("asked", [0, 2, 5])
 def test_torchscript_is_warm_after_its_executor_has_looked(asked: int) -> None:
     watched, done = Compilations("torchscript"), 0
-    while not watched.warm(done, asked):
+    while not watched.is_warm(done, asked):
         done += 1
-    assert done == max(asked, LEAST)
+    assert done == max(asked, MIN_WARMUP)
 
 
 def test_a_guard_is_told_without_places_in_the_source() -> None:
     reason = "0/0: self.n == 1      # x * self.n  # /home/me/model.py:8 in forward (HINT: no)\n0/1: other"
-    assert guard(reason) == "self.n == 1"
+    assert failed_guard(reason) == "self.n == 1"

@@ -28,7 +28,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from tracekit.collectors.libtorch import build
-print(build.built(building=lambda: None, folder=Path(sys.argv[1]), source=Path(sys.argv[2])))
+print(build.ensure_built(on_build=lambda: None, folder=Path(sys.argv[1]), source=Path(sys.argv[2])))
 """
 
 
@@ -45,8 +45,8 @@ class Small:
         (self.source / "main.cpp").write_text("int main() { return 42; }\n")
 
     def built(self) -> Path:
-        return build.built(
-            building=lambda: self.told.append("building"), folder=self.cache, source=self.source
+        return build.ensure_built(
+            on_build=lambda: self.told.append("building"), folder=self.cache, source=self.source
         )
 
     def start(self) -> subprocess.Popen[str]:

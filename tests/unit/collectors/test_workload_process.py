@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tracekit.collectors.measured import built
+from tracekit.collectors.workload_process import built_workload
 
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
@@ -25,7 +25,7 @@ def refuse(*_: Any) -> Any:
 def test_what_a_backend_cannot_compile_names_others() -> None:
     with (
         pytest.raises(CollectionError) as told,
-        built(request(level="compile", backend="aot_eager"), device="cpu"),
+        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         torch.compile(torch.nn.Linear(2, 2), backend=refuse)(torch.ones(2))
     torch._dynamo.reset()
@@ -36,12 +36,12 @@ def test_what_a_backend_cannot_compile_names_others() -> None:
 def test_memory_that_ran_out_while_compiling_is_memory_that_ran_out() -> None:
     with (
         pytest.raises(CollectionError, match="lower --batch-size"),
-        built(request(level="compile", backend="aot_eager"), device="cpu"),
+        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         raise RuntimeError("can't allocate memory: you tried to allocate 4 bytes")
 
 
 @pytest.mark.parametrize("known", [{}, {"level": "compile", "backend": "aot_eager"}])
 def test_a_fault_of_the_program_stays_what_it_is(known: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match="shapes"), built(request(**known), device="cpu"):
+    with pytest.raises(RuntimeError, match="shapes"), built_workload(request(**known), device="cpu"):
         raise RuntimeError("shapes differ")
