@@ -155,7 +155,7 @@ def _peak_mb() -> float:
 
 def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds and bytes of an answer at a zoom, over places across the capture."""
-    from tracekit.dashboards.timeline import draw, routes
+    from tracekit.dashboards.timeline import draw, reading, routes
 
     first, last = index.span
     length = int((last - first) * zoom)
@@ -164,7 +164,7 @@ def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, 
     for round_ in range(options.rounds):
         start = first + (last - first - length) * round_ // options.rounds
         began, busy = time.perf_counter(), time.process_time()
-        window = draw.Window(start=start, end=start + length, width=options.width)
+        window = reading.Window(start=start, end=start + length, width=options.width)
         data = routes.pack(window, draw.draw(index, lanes, window), index.names.texts)
         taken.append((time.perf_counter() - began) * 1e3)
         worked.append((time.process_time() - busy) * 1e3)

@@ -339,11 +339,10 @@ class Strings:
     def __init__(self, tables: Tables) -> None:
         chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
         ids = np.concatenate([chunk.integers("id") for chunk in chunks] or [np.empty(0, np.int64)])
-        texts = pa.concat_arrays(
-            [chunk.texts("value").cast(pa.large_string()) for chunk in chunks] or [_NONE]
-        )
+        texts = [chunk.texts("value").cast(pa.large_string()) for chunk in chunks]
         order = np.argsort(ids, kind="stable")
-        self._ids, self._texts = ids[order], texts.take(pa.array(order))
+        joined = pa.concat_arrays(texts or [pa.nulls(0, pa.large_string())])
+        self._ids, self._texts = ids[order], joined.take(pa.array(order))
 
     def of(self, ids: Ints) -> pa.Array:
         """The texts of ids; null for one that is not there."""
@@ -351,6 +350,3 @@ class Strings:
             return pa.nulls(len(ids), pa.large_string())
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return self._texts.take(pa.array(at, mask=self._ids[at] != ids))
-
-
-_NONE = pa.array([], pa.large_string())
