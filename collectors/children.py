@@ -1,4 +1,4 @@
-"""Children of a collector: programs that end, with all they started, no later than the collector does."""
+"""Run child processes that end, with all their descendants, no later than this process."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from tracekit.experiments.checkouts import undisturbed
 
 from . import guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     Stream = int | IO[bytes] | None
 
 _NOISE = re.compile(r"USDT:|\[?[WI]\d{4} |STAGE:|\s|$")
-"""Lines of torch's own log, and the indented lines of a traceback."""
+"""Start of lines of torch's own log, and of indented lines of a traceback."""
 
 
 @contextmanager
@@ -33,45 +34,72 @@ def child(
     stderr: Stream = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own; at the end of the block nothing that it started is left.
+    """Run a program in its own session; the end of the block ends it and all its descendants.
 
-    That holds too for what left its session, and when this process is killed in the middle.
+    This includes descendants that left the session, and holds even if this process is killed.
 
     Args:
         command: The program and its arguments.
-        stdin: As `subprocess.Popen` takes it, like the next two; None shares this process' own.
-        stdout: Where its output goes.
-        stderr: Where its errors go.
-        environment: Its variables, all of them; None for this process' own.
+        stdin: As for `subprocess.Popen`, like the next two; None shares the stream of this process.
+        stdout: Standard output.
+        stderr: Standard error.
+        environment: All environment variables; None for those of this process.
 
     Yields:
-        The process. Its `returncode` is the program's; 127 and 126 mean that it could not be started, and
-        a line of its errors says why.
+        The process. Its `returncode` is the program's, or 127 or 126 if the program cannot be started; then
+        a line on standard error says why.
 
     Example:
         >>> with child(["true"]) as process:
         ...     process.wait()
         0
     """
+    options: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "errors": "replace"}
+    with guarded(
+        guard.__file__, command, environment=environment, start_new_session=True, **options
+    ) as process:
+        yield process
+
+
+@contextmanager
+def guarded(
+    script: str,
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None,
+    while_running: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    inherit_files: bool = False,
+    **options: Any,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a guard script with the read end of a lifeline and further arguments; end it after the block.
+
+    Args:
+        script: Path of the guard.
+        arguments: Arguments after the lifeline.
+        environment: All environment variables; None for those of this process.
+        while_running: Makes a context for the block from the write end of the lifeline.
+        inherit_files: Whether the guard inherits all open files.
+        options: Further options of `subprocess.Popen`.
+    """
     receive, send = os.pipe()
+    if inherit_files:
+        os.set_inheritable(receive, True)  # noqa: FBT003 (has no keyword)
+        options["close_fds"] = False
+    else:
+        options["pass_fds"] = (receive,)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
-        process = subprocess.Popen(  # noqa: S603 (what the collector asked for)
-            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(receive), *command],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+        process = subprocess.Popen(  # noqa: S603 (the command of the collector or the user)
+            [sys.executable, "-I", "-S", str(Path(script)), str(receive), *arguments],
             env=None if environment is None else dict(environment),
-            pass_fds=(receive,),
             text=True,
-            errors="replace",
-            start_new_session=True,
+            **options,
         )
         try:
-            signal.pthread_sigmask(
-                signal.SIG_SETMASK, before
-            )  # an interrupt from here on meets the `finally`
-            yield process
+            with while_running(send):
+                # from here on, `finally` handles interrupts
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                yield process
         finally:
             with undisturbed():
                 end(process)
@@ -82,7 +110,7 @@ def child(
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a `child`, politely and then for good; harmless when it already has ended."""
+    """End a `child` by SIGTERM, then SIGKILL; does nothing if it has ended."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -98,11 +126,11 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def last_line(text: str) -> str:
-    r"""The line of a log that says what went wrong.
+    r"""Return the line of a log that most likely has the error.
 
     Example:
         >>> last_line("RuntimeError: no kernel\nUSDT:2026 profiler_stop\n")
         'RuntimeError: no kernel'
     """
-    said = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
-    return said[-1] if said else "it said nothing"
+    lines = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
+    return lines[-1] if lines else "no output"

@@ -1,9 +1,8 @@
-"""The guard of a program that keeps the terminal: it shares the process group of the one who asked for it.
+"""Guard of a foreground program, in the process group of the collector.
 
-So a key such as Ctrl-C reaches the program, the guard and the collector alike, and the terminal lets the
-program read. A signal that was meant for the collector alone comes as a byte on the lifeline, and is given to
-the program unless the guard, and so the program, has had it too. What the program leaves running when it ends
-by itself keeps running, as without a guard.
+So keys such as Ctrl-C reach the program, the guard and the collector, and the program may read from the
+terminal. The collector forwards signals as bytes on the lifeline; the guard passes them on unless it, and so
+the program, has received them from the terminal. Descendants of a program that ends by itself keep running.
 """
 
 from __future__ import annotations
@@ -27,49 +26,49 @@ FORWARDED = (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class ForegroundGuard(guard.Guard):
-    """Starts one program among the processes of the terminal's foreground.
+    """Guard of a program in the foreground process group.
 
     Args:
-        lifeline: Read end of a pipe; it closes when the collector is gone, and carries numbers of signals.
-        scratch: A folder that goes with the collector, if that is killed.
+        lifeline: Read end of a pipe that carries signal numbers and closes when the collector ends.
+        scratch: Folder to remove if the collector is killed.
         command: The program and its arguments.
     """
 
     def __init__(self, lifeline: int, scratch: Path, command: list[str]) -> None:
-        self._scratch, self._seen = scratch, Counter[int]()
+        self._scratch, self._received = scratch, Counter[int]()
         for number in FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._see)
+                signal.signal(number, self._count)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, self._ask)
+            signal.signal(signal.SIGHUP, self._request_end)
         super().__init__(lifeline, command)
 
     def watch(self) -> None:
-        """Return once the program has ended; if it was asked to, with all that it started."""
-        while self._program is not None and not self._asked:
+        """Wait until the program has ended; if this guard was asked to end it, with its descendants."""
+        while self._program is not None and not self._end_requested:
             self._wait(None)
             self._reap()
-        if self._asked:
+        if self._end_requested:
             super().watch()
 
-    def _see(self, number: int, _frame: object) -> None:
-        self._seen[number] += 1
+    def _count(self, number: int, _frame: object) -> None:
+        self._received[number] += 1
 
     def _wait(self, seconds: float | None) -> None:
-        ready, _, _ = select.select([self._lifeline, self._woken], [], [], seconds)
+        ready, _, _ = select.select([self._lifeline, self._wakeup], [], [], seconds)
         if self._lifeline in ready:
-            self._hear(os.read(self._lifeline, 64))
+            self._forward(os.read(self._lifeline, 64))
         with suppress(BlockingIOError):
-            os.read(self._woken, 64)
+            os.read(self._wakeup, 64)
 
-    def _hear(self, numbers: bytes) -> None:
-        if not numbers:  # the collector is gone
+    def _forward(self, numbers: bytes) -> None:
+        if not numbers:  # the collector has ended
             self._kill()
-            self._asked = True
+            self._end_requested = True
             shutil.rmtree(self._scratch, ignore_errors=True)
         for number in numbers:
-            if self._seen[number]:
-                self._seen[number] -= 1
+            if self._received[number]:
+                self._received[number] -= 1
             elif self._program is not None:
                 with suppress(ProcessLookupError):
                     os.kill(self._program, number)

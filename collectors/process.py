@@ -1,11 +1,11 @@
-"""What a process and its children use of the host, as the system counts it.
+"""Sample memory, CPU time and threads of a process and its children.
 
-* `rss_bytes`: resident bytes, summed; pages that several of them share count for each.
-* `cpu_percent`: CPU time over wall time since the reading before, in percent of one core.
-* `threads`, `processes`: how many there are; the thread that samples does not count.
+* `rss_bytes`: sum of resident bytes; shared pages count once per process.
+* `cpu_percent`: CPU time over wall time since the last reading, in percent of one core.
+* `threads`, `processes`: counts without the sampling thread.
 
-Looking for children means reading every process of the machine: it is done more and more rarely, down to once
-in 8 s, as long as they stay the same. A child counts from the reading that finds it.
+Finding children reads every process of the machine, so its interval doubles up to 8 s while they do not
+change. A child counts from the reading that finds it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "process"
 RSS, CPU, THREADS, PROCESSES = "rss_bytes", "cpu_percent", "threads", "processes"
-_SEARCH_NS, _RARELY_NS = 500_000_000, 8_000_000_000
+_MIN_SEARCH_NS, _MAX_SEARCH_NS = 500_000_000, 8_000_000_000
 _TICK_S, _PAGE = 1 / os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-_TICKS_NS = 30_000_000
-"""The system counts CPU time in ticks of 10 ms: over less than a few of them a share is noise."""
+_MIN_SHARE_NS = 30_000_000
+"""Shortest interval for a CPU share: the kernel counts CPU time in ticks of 10 ms."""
 _EXITING = 0x4
-"""The kernel's flag of a process on its way out (PF_EXITING)."""
+"""The kernel's PF_EXITING flag."""
 
 
 class ProcessSampler:
@@ -40,20 +40,20 @@ class ProcessSampler:
     def __init__(self, process: psutil.Process) -> None:
         self._root = process
         self._children: list[psutil.Process] = []
-        self._search_at_ns, self._rest_ns = 0, _SEARCH_NS
+        self._search_at_ns, self._interval_ns = 0, _MIN_SEARCH_NS
         self._cpu_s: dict[int, float] | None = None
         self._read_ns = 0
 
     @classmethod
     def of(cls, pid: int) -> ProcessSampler | None:
-        """The sampler of a process; None where there is no such process."""
+        """Return the sampler of a process; None if there is no such process."""
         try:
             return cls(psutil.Process(pid))
         except psutil.Error:
             return None
 
     def read(self) -> list[Sample]:
-        """Resident bytes, CPU share since the reading before (not at the first), threads and processes."""
+        """Return resident bytes, CPU share since the last reading if there is one, threads and processes."""
         self._search()
         rss, threads, cpu_s = 0, 0, {}
         for process in (self._root, *self._children):
@@ -77,10 +77,10 @@ class ProcessSampler:
         return [Sample(now, SOURCE, None, metric, unit, value) for metric, unit, value in values]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
     def diagnostics(self) -> list[Diagnostic]:
-        """Nothing to say: every machine has this."""
+        """Return nothing: all machines have these values."""
         return []
 
     def _search(self) -> None:
@@ -91,30 +91,32 @@ class ProcessSampler:
             found = self._root.children(recursive=True)
         except psutil.Error:
             found = []
-        self._rest_ns = min(2 * self._rest_ns, _RARELY_NS) if found == self._children else _SEARCH_NS
-        self._children, self._search_at_ns = found, now + self._rest_ns
+        self._interval_ns = (
+            min(2 * self._interval_ns, _MAX_SEARCH_NS) if found == self._children else _MIN_SEARCH_NS
+        )
+        self._children, self._search_at_ns = found, now + self._interval_ns
 
     def _share(self, cpu_s: dict[int, float], now: int) -> float | None:
-        """CPU time since the reading before, of those that were there."""
-        before, since = self._cpu_s, self._read_ns
-        if before is not None and now - since < _TICKS_NS:
+        """Return the CPU share since the last reading, of processes that were in it."""
+        last, since = self._cpu_s, self._read_ns
+        if last is not None and now - since < _MIN_SHARE_NS:
             return None
         self._cpu_s, self._read_ns = cpu_s, now
-        if before is None:
+        if last is None:
             return None
-        used = sum(seconds - before[pid] for pid, seconds in cpu_s.items() if pid in before)
+        used = sum(seconds - last[pid] for pid, seconds in cpu_s.items() if pid in last)
         return 100 * max(0.0, used) * 1e9 / (now - since)
 
 
 def _usage(process: psutil.Process) -> tuple[float, int, int]:
-    """CPU seconds, resident bytes and threads; by the one file of Linux that has all, else as psutil does."""
+    """Return CPU seconds, resident bytes and threads, from one file on Linux, else with psutil."""
     try:
         text = Path(f"/proc/{process.pid}/stat").read_bytes()
     except OSError:
         with process.oneshot():
             times = process.cpu_times()
             return times.user + times.system, process.memory_info().rss, process.num_threads()
-    fields = text[text.rindex(b")") + 2 :].split()  # what stands before is the name, which may hold anything
-    if int(fields[6]) & _EXITING:  # its memory is gone, whether or not somebody has waited for it
+    fields = text[text.rindex(b")") + 2 :].split()  # after the name, which may have any character
+    if int(fields[6]) & _EXITING:  # its memory is freed, even if it is not reaped yet
         raise psutil.NoSuchProcess(process.pid)
     return (int(fields[11]) + int(fields[12])) * _TICK_S, int(fields[21]) * _PAGE, int(fields[17])

@@ -1,6 +1,6 @@
-"""What a collector and the process that it measures tell each other: a request, then lines of JSON.
+"""Protocol between a collector and the process it measures: a request, answered by events as lines of JSON.
 
-An event is `progress`, with the part that runs and how far it is, or the last word: `result` or `error`.
+An event is `progress`, or one of the final events `result` and `error`.
 """
 
 from __future__ import annotations
@@ -29,125 +29,128 @@ if TYPE_CHECKING:
     from tracekit.recording.collector import Progress, Request
 
 MEASURE, PROFILE = "measure", "profile"
-"""Parts of a recording's progress: the timed steps, and the profiled ones after them."""
+"""Parts of the progress: timed steps, then profiled steps."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Writes one JSON object per line to the collector."""
+    """Sends events to the collector, one JSON object per line."""
 
     stream: TextIO
 
-    def tell(self, event: str, **content: Any) -> None:
+    def send(self, event: str, **content: Any) -> None:
         """Send one event."""
         self.stream.write(json.dumps({"event": event, **content}) + "\n")
         self.stream.flush()
 
     def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
-        """Run a step `total` times, telling how many are done."""
-        self.tell("progress", part=part, done=0, total=total)
+        """Run a step `total` times and send the progress."""
+        self.send("progress", part=part, done=0, total=total)
         for done in range(1, total + 1):
             run()
-            self.tell("progress", part=part, done=done, total=total)
+            self.send("progress", part=part, done=done, total=total)
 
 
-def asked() -> tuple[Reporter, dict[str, Any]]:
-    """In the measured process: where it tells, which was its standard output, and what it is asked."""
+def receive_request() -> tuple[Reporter, dict[str, Any]]:
+    """Return a reporter to the original standard output, and the request from standard input."""
     reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # a library that prints must not reach the parent's protocol
+    os.dup2(2, 1)  # output of libraries must not mix with events
     content: dict[str, Any] = json.load(sys.stdin)
     return reporter, content
 
 
 def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:
-    """Tell what `record` returns, or the expected error it raises; returns the exit code."""
+    """Send the result of `record`, or the `TracekitError` it raises; returns the exit code."""
     try:
-        reporter.tell("result", **record())
+        reporter.send("result", **record())
     except TracekitError as error:
-        reporter.tell("error", kind=type(error).__name__, message=error.message, hint=error.hint)
+        reporter.send("error", kind=type(error).__name__, message=error.message, hint=error.hint)
         return int(error.exit_code)
     return 0
 
 
-def converse(
+def run_process(
     command: Sequence[str],
     request: Request,
     directory: Path,
     progress: Progress,
     *,
-    beside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    while_running: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> dict[str, Any]:
-    """Run a process that takes a request on standard input and tells its events on standard output.
+    """Run a process that reads a request from standard input and writes events to standard output.
 
     Args:
-        command: The process.
-        request: What it is to run.
-        directory: Where it may write; its log goes there too.
-        progress: Told what it tells.
-        beside: What goes on as long as it runs, by the id of the guard it is below.
+        command: Command of the process.
+        request: Workload to run.
+        directory: Folder for its files and its log.
+        progress: Called with the progress.
+        while_running: Makes a context that is open while it runs, from the id of its guard.
+
+    Returns:
+        The final event.
 
     Raises:
-        TracekitError: What it told, or how it ended.
+        TracekitError: The error it sent, or a CollectionError if it ended without a final event.
     """
     log, pipe = directory / "stderr.txt", subprocess.PIPE
     with (
         log.open("wb") as errors_to,
         child(command, stdin=pipe, stdout=pipe, stderr=errors_to) as process,
-        beside(process.pid),
+        while_running(process.pid),
     ):
         assert process.stdin  # noqa: S101 (a pipe)
         assert process.stdout  # noqa: S101 (a pipe)
-        with suppress(BrokenPipeError):  # it died at once: its exit code and log say why
+        with suppress(BrokenPipeError):  # it has exited: its exit code and log say why
             process.stdin.write(json.dumps({"request": asdict(request), "directory": str(directory)}))
             process.stdin.close()
-        last = follow(process.stdout, progress)
+        event = follow(process.stdout, progress)
         code = process.wait()
-    return result(last, name=request.workload, code=code, log=log.read_text(errors="replace"))
+    return result_of(event, name=request.workload, code=code, log=log.read_text(errors="replace"))
 
 
 def follow(lines: Iterable[str], progress: Progress) -> dict[str, Any] | None:
-    """Read events until there are no more; returns the last word, None when the process had none."""
-    last = None
+    """Read all events; returns the final one, or None if there is none."""
+    final = None
     for line in lines:
         event = json.loads(line)
         if event["event"] == "progress":
             progress(event["part"], event["done"], event["total"])
         else:
-            last = event
-    return last
+            final = event
+    return final
 
 
-def result(last: dict[str, Any] | None, *, name: str, code: int, log: str) -> dict[str, Any]:
-    """The result a process told.
+def result_of(final: dict[str, Any] | None, *, name: str, code: int, log: str) -> dict[str, Any]:
+    """Return the final event of a process if it is a result.
 
     Args:
-        last: Its last word.
-        name: What it ran.
-        code: How it ended, as `subprocess.Popen.returncode` says it.
-        log: What it printed.
+        final: Final event.
+        name: Name of the workload.
+        code: `subprocess.Popen.returncode`.
+        log: Output of the process.
 
     Raises:
-        TracekitError: It told an error, or ended without a word.
+        TracekitError: The final event is an error, or missing.
     """
-    if last is None:
-        raise _wordless(name, code, log)
-    if last["event"] == "error":
-        kind: type[TracekitError] = getattr(errors, last["kind"], CollectionError)
-        raise kind(last["message"], hint=last["hint"])
-    return last
+    if final is None:
+        raise _no_final_event(name, code, log)
+    if final["event"] == "error":
+        kind: type[TracekitError] = getattr(errors, final["kind"], CollectionError)
+        raise kind(final["message"], hint=final["hint"])
+    return final
 
 
-def timings(told: dict[str, Any]) -> Timings:
-    """The step times in a result."""
-    return Timings(told["step_ns"], told["warmup_ns"], told["clock"])
+def timings(result: dict[str, Any]) -> Timings:
+    """Return the step times in a result."""
+    return Timings(result["step_ns"], result["warmup_ns"], result["clock"])
 
 
-def samples(told: dict[str, Any]) -> tuple[Sample, ...]:
-    """The samples in a result."""
-    return tuple(Sample(**sample) for sample in told["samples"])
+def samples(result: dict[str, Any]) -> tuple[Sample, ...]:
+    """Return the samples in a result."""
+    return tuple(Sample(**sample) for sample in result["samples"])
 
 
-def _wordless(name: str, code: int, log: str) -> CollectionError:
+def _no_final_event(name: str, code: int, log: str) -> CollectionError:
     if code < 0:
         killed = code == -signal.SIGKILL
         return CollectionError(

@@ -1,7 +1,6 @@
-"""The process that is measured: times a workload without a profiler, then records it with torch's.
+"""Process of a workload: time its steps without a profiler, then record them with torch.profiler.
 
-Reads a request (JSON) on standard input and tells its progress, result or error as lines of JSON on
-standard output; whatever else prints goes to standard error.
+Follows `protocol`: request on standard input, events on standard output, all other output on standard error.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from tracekit.recording.collector import Request
 from tracekit.runs.compilation import PROFILED
 
 from .compilation import Compilations
-from .measured import built, found, surroundings, timed
-from .protocol import PROFILE, asked, serve
+from .protocol import PROFILE, receive_request, serve
+from .workload_process import built_workload, describe_process, resolve_device, time_steps
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
@@ -28,29 +27,29 @@ TRACE = "trace.json"
 
 def main() -> int:
     """Serve one request; returns the exit code."""
-    reporter, content = asked()
+    reporter, content = receive_request()
     request, directory = Request(**content["request"]), Path(content["directory"])
     return serve(reporter, lambda: _record(request, directory, reporter))
 
 
 def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, Any]:
-    reporter.tell("progress", part="start", done=0, total=1)
-    device = found(request.device)
+    reporter.send("progress", part="start", done=0, total=1)
+    device = resolve_device(request.device)
     import torch
 
     compilations = Compilations(request.level)
-    with built(request, device=device) as program:
-        told = timed(program, request, device, reporter, compilations)
+    with built_workload(request, device=device) as program:
+        times = time_steps(program, request, device, reporter, compilations)
         if not request.no_profile:
-            compilations.begin(PROFILED)
+            compilations.begin_part(PROFILED)
             _profile(program, request, device, directory / TRACE, reporter)
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
         "options": {} if request.no_profile else profiler_options(vars(request)),
-        "compilation": compilations.facts(told["warmup_ns"]),
-        **told,
-        **surroundings(device),
+        "compilation": compilations.facts(times["warmup_ns"]),
+        **times,
+        **describe_process(device),
     }
 
 

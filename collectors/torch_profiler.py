@@ -1,4 +1,4 @@
-"""Collector of torch.profiler: starts the measured process, follows it, and never leaves it behind."""
+"""Collector that records with torch.profiler."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tracekit.recording.collector import Recording, Request
 from tracekit.workloads.base import LIBTORCH
 
-from .libtorch import recorded as libtorch
-from .protocol import MEASURE, PROFILE, converse, samples, timings
-from .sampling import Watched
+from .libtorch.record import record_libtorch
+from .protocol import MEASURE, PROFILE, run_process, samples, timings
+from .sampling import SampledProgress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,27 +21,27 @@ _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
 
 
 class TorchProfilerCollector:
-    """Records a built-in workload with torch.profiler in a fresh process."""
+    """Records workloads and programs with torch.profiler, and level `libtorch` with Kineto in C++."""
 
     name = "torch"
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record`."""
         if request.level == LIBTORCH:
-            return libtorch.record(request, directory, progress=progress)
-        watched = Watched(progress, last=MEASURE if request.no_profile else PROFILE)
-        told = converse(_COMMAND, request, directory, watched, beside=watched.sampling)
+            return record_libtorch(request, directory, progress=progress)
+        sampled = SampledProgress(progress, last=MEASURE if request.no_profile else PROFILE)
+        result = run_process(_COMMAND, request, directory, sampled, while_running=sampled.sampling)
         return Recording(
-            traces=() if request.no_profile else (directory / told["trace"],),
-            device=told["device"],
-            threads=told["threads"],
-            version=told["version"],
-            timings=timings(told),
-            compilation=told["compilation"],
-            samples=(*samples(told), *watched.taken.samples()),
-            environment=told["environment"],
-            options=told["options"],
-            diagnostics=watched.taken.diagnostics(),
+            traces=() if request.no_profile else (directory / result["trace"],),
+            device=result["device"],
+            threads=result["threads"],
+            version=result["version"],
+            timings=timings(result),
+            compilation=result["compilation"],
+            samples=(*samples(result), *sampled.buffer.samples()),
+            environment=result["environment"],
+            options=result["options"],
+            diagnostics=sampled.buffer.diagnostics(),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

@@ -1,4 +1,4 @@
-"""The user's own program under torch.profiler: started unchanged, recorded from inside, read back."""
+"""Run the user's own program with the agent in it, and collect what the agent recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.workloads.options import values
 
 from .foreground import exit_code, foreground
 from .program_report import diagnostics, failure, recorded_ranks, samples, timings
-from .sampling import in_window, sampling
+from .sampling import sampling, window_samplers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from tracekit.recording.collector import Program
 
-    from .sampling import Taken
+    from .sampling import SampleBuffer
 
 
 def record_program(program: Program, directory: Path) -> Recording:
     """See `tracekit.recording.collector.Collector.record_program`."""
-    code, taken = run(program, directory)
+    code, sampled = run(program, directory)
     ranks = recorded_ranks(directory)
     if not ranks:
         raise failure(program, directory, code)
@@ -37,24 +37,24 @@ def record_program(program: Program, directory: Path) -> Recording:
         threads=first["threads"],
         version=first["version"],
         timings=timings(ranks),
-        samples=(*samples(ranks), *taken.samples()),
+        samples=(*samples(ranks), *sampled.samples()),
         environment=first["environment"],
         options={**first["options"], "step": first["source"]},
-        diagnostics=(*diagnostics(ranks, code), *taken.diagnostics()),
+        diagnostics=(*diagnostics(ranks, code), *sampled.diagnostics()),
         exit_code=code,
     )
 
 
-def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, Taken]:
-    """Run the program to its end, recorded into a directory; its exit code, and what was sampled.
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, SampleBuffer]:
+    """Run the program to its end; returns its exit code and samples.
 
     Args:
-        program: What to run.
-        directory: Where its processes leave their recordings.
-        under: Command of a profiler to run it under, which then records in place of torch's.
+        program: Program and options.
+        directory: Folder for the recordings of its processes.
+        under: Command of a profiler to run it under, which records in place of torch.profiler.
 
     Raises:
-        UnusableInputError: There is no such program.
+        UnusableInputError: The program does not exist.
     """
     command = program.command
     if shutil.which(command[0]) is None:
@@ -70,7 +70,7 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
     environment = agent.environment_with_agent(request, dict(os.environ))
     with (
         foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
-        sampling(pid=process.pid, samplers=in_window(directory)) as taken,
+        sampling(pid=process.pid, samplers=window_samplers(directory)) as sampled,
     ):
         code = exit_code(process.wait())
-    return code, taken
+    return code, sampled

@@ -26,5 +26,5 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needs_toolchain()
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # one for all workers
-    build.built(building=lambda: None, folder=shared / "cache" / "tracekit" / "libtorch")
+    build.ensure_built(on_build=lambda: None, folder=shared / "cache" / "tracekit" / "libtorch")
     return shared / "cache"

@@ -1,8 +1,8 @@
-"""The C++ program: built by CMake on first use, then kept in the user's cache.
+"""Build the C++ program with CMake on first use, and cache it.
 
-The cache is `tracekit/libtorch` below `$XDG_CACHE_HOME`, else below `~/.cache`. A program is kept there for
-each installation of torch and version of its source, and appears there whole: it is built in a folder beside
-its place and then moved. Who comes while it is built waits for it.
+The cache is `tracekit/libtorch` in `$XDG_CACHE_HOME` or `~/.cache`, with one program per installation of
+torch and version of the source. A program is built in a temporary folder and then renamed; a lock prevents
+concurrent builds of the same program.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ _ERROR = re.compile(r"(?:fatal |CMake )?error\b", re.IGNORECASE)
 
 
 def cache_folder() -> Path:
-    """Where built programs are kept."""
+    """Return the folder of built programs."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "tracekit" / "libtorch"
 
 
-def built(*, building: Callable[[], None], folder: Path | None = None, source: Path = SOURCE) -> Path:
-    """The program for the torch that is installed here.
+def ensure_built(*, on_build: Callable[[], None], folder: Path | None = None, source: Path = SOURCE) -> Path:
+    """Return the program for the installed torch, built if it is not in the cache.
 
     Args:
-        building: Called before it is compiled, or waited for.
-        folder: Where programs are kept; None for the user's cache.
-        source: What is built: a folder whose CMake makes a program called `NAME`.
+        on_build: Called before it is built.
+        folder: Folder of built programs; None for the user's cache.
+        source: Folder whose CMakeLists.txt makes a program called `NAME`.
 
     Raises:
-        CollectionError: It is not built yet and cannot be; the hint says what helps.
+        CollectionError: It cannot be built.
     """
     folder = folder or cache_folder()
-    place = folder / _key(source)
-    program = place / NAME
+    target = folder / _key(source)
+    program = target / NAME
     if program.is_file():
         return program
     tools = find_toolchain()
     if missing := " and no ".join(tools.missing()):
         raise CollectionError(f"--level libtorch: no {missing} found", hint=HOW_TO_INSTALL)
-    building()
-    with _alone(folder, place.name):
+    on_build()
+    with _build_lock(folder, target.name):
         if not program.is_file():
-            _build(tools, source, place)
+            _build(tools, source, target)
     return program
 
 
 def _key(source: Path) -> str:
-    """The same for the same program: version, place and build of torch, and the source."""
+    """Return a key of version, path and build of torch, and of the source."""
     import torch
 
     built_as = torch.version.git_version, torch.version.cuda, torch.compiled_with_cxx11_abi()
@@ -75,8 +75,8 @@ def _key(source: Path) -> str:
 
 
 @contextmanager
-def _alone(folder: Path, key: str) -> Iterator[None]:
-    """Wait until nobody else builds the same; what a killed build has left is then of no use to anybody."""
+def _build_lock(folder: Path, key: str) -> Iterator[None]:
+    """Lock the build of a program, and remove folders of killed builds."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / f"{key}.lock").open("w")
@@ -86,23 +86,23 @@ def _alone(folder: Path, key: str) -> Iterator[None]:
             hint="set XDG_CACHE_HOME to a writable folder",
         ) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the system gives it back when this process ends, however it does
-        for left in folder.glob(f"{key}.*.part"):
-            shutil.rmtree(left, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the system when this process ends
+        for partial in folder.glob(f"{key}.*.part"):
+            shutil.rmtree(partial, ignore_errors=True)
         yield
 
 
-def _build(tools: Toolchain, source: Path, place: Path) -> None:
-    part = Path(tempfile.mkdtemp(prefix=f"{place.name}.", suffix=".part", dir=place.parent))
+def _build(tools: Toolchain, source: Path, target: Path) -> None:
+    part = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent))
     try:
-        log = place.with_name(f"{place.name}.log")
+        log = target.with_name(f"{target.name}.log")
         with log.open("wb") as out:
             for command in _commands(tools, source, part / "build"):
                 if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:  # noqa: S603
                     raise _failed(log)
         (part / "bin").mkdir()
         (part / "build" / NAME).rename(part / "bin" / NAME)
-        (part / "bin").rename(place)
+        (part / "bin").rename(target)
         log.unlink()
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -116,12 +116,12 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
         "CMAKE_PREFIX_PATH": torch.utils.cmake_prefix_path,
         "TORCH_CXX11_ABI": str(int(torch.compiled_with_cxx11_abi())),
     }
-    given = [f"-D{name}={value}" for name, value in settings.items()]
-    configure = [cmake, "-S", str(source), "-B", str(folder), "-G", str(tools.generator), *given]
+    definitions = [f"-D{name}={value}" for name, value in settings.items()]
+    configure = [cmake, "-S", str(source), "-B", str(folder), "-G", str(tools.generator), *definitions]
     return [configure, [cmake, "--build", str(folder)]]
 
 
 def _failed(log: Path) -> CollectionError:
     lines = log.read_text(errors="replace").splitlines()
-    found = next((line.strip() for line in lines if _ERROR.search(line)), "it does not say why")
-    return CollectionError(f"the C++ program could not be compiled: {found}", hint=f"see the log {log}")
+    error = next((line.strip() for line in lines if _ERROR.search(line)), "no error in the log")
+    return CollectionError(f"the C++ program could not be compiled: {error}", hint=f"see the log {log}")

@@ -1,4 +1,4 @@
-"""What the C++ program is given: the workload's module as TorchScript, its batch, and how to run it."""
+"""Export the input of the C++ program: the module as TorchScript, its batch, and how to run it."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 JOB, MODULE = "job.pt", "module.pt"
 _OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-_LEFT_OUT = ("dampening", "nesterov", "amsgrad", "maximize")
-"""Options of an optimizer that the C++ program does not know."""
+_UNSUPPORTED = ("dampening", "nesterov", "amsgrad", "maximize")
+"""Options of optimizers that the C++ program does not support."""
 
 
 class Loss(torch.nn.Module):
-    """From a model's inputs, then the targets, to the loss."""
+    """Module that computes the loss from a model's inputs and targets."""
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., torch.Tensor], inputs: int) -> None:
         super().__init__()
         self.model = model
         self._loss, self._inputs = loss, inputs
 
-    def forward(self, *given: torch.Tensor) -> torch.Tensor:
-        """The loss of `inputs` inputs and as many targets as the loss takes."""
-        return self._loss(self.model(*given[: self._inputs]), *given[self._inputs :])
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        """Return the loss of the inputs followed by the targets."""
+        return self._loss(self.model(*tensors[: self._inputs]), *tensors[self._inputs :])
 
 
 def export(program: Program, request: Request, *, device: str, folder: Path) -> Path:
-    """Write what the C++ program needs to run the steps that the program would run next.
+    """Write the files with which the C++ program runs the steps of a workload.
 
     Args:
-        program: Just built, on the device.
-        request: How to run it.
-        device: Where it runs.
-        folder: Where the files go.
+        program: Newly built workload, on its device.
+        request: Options.
+        device: Device of the workload.
+        folder: Folder of the files.
 
     Returns:
-        The file that names all others.
+        The job file, which names the others.
 
     Raises:
-        UnusableInputError: It is not made of what the C++ program knows.
+        UnusableInputError: The C++ program does not support the workload or its optimizer.
     """
     if not isinstance(program, (Training, Inference)):
         raise UnusableInputError(
@@ -62,7 +62,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         "device": device,
         "steps": request.steps,
         "warmup": request.warmup,
-        "seed": str(torch.initial_seed()),  # torch's reader of pickles in C++ takes integers of 32 bits
+        "seed": str(torch.initial_seed()),  # torch reads pickled integers as 32 bits in C++
         "threads": request.threads or 0,
         "zero_grad": request.zero_grad,
         "pin_memory": host.pinned,
@@ -87,24 +87,24 @@ def _traced(program: Training | Inference) -> torch.jit.ScriptModule:
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Kind and options of an optimizer, those of others at what changes nothing.
+    """Return the class and options of an optimizer; options that it lacks have neutral values.
 
     Raises:
-        UnusableInputError: The C++ program does not know it.
+        UnusableInputError: The C++ program does not support it.
     """
-    chosen, name = optimizer.defaults, type(optimizer).__name__
-    unknown = [option for option in _LEFT_OUT if chosen.get(option)]
-    if type(optimizer) not in _OPTIMIZERS or len(optimizer.param_groups) != 1 or unknown:
+    options, name = optimizer.defaults, type(optimizer).__name__
+    unsupported = [option for option in _UNSUPPORTED if options.get(option)]
+    if type(optimizer) not in _OPTIMIZERS or len(optimizer.param_groups) != 1 or unsupported:
         raise UnusableInputError(
             f"the C++ program cannot train with this {name}", hint="use --level eager or --mode infer"
         )
-    first, second = chosen.get("betas", (0.0, 0.0))
+    beta1, beta2 = options.get("betas", (0.0, 0.0))
     return {
         "optimizer": name,
-        "lr": float(chosen["lr"]),
-        "momentum": float(chosen.get("momentum", 0.0)),
-        "weight_decay": float(chosen["weight_decay"]),
-        "beta1": float(first),
-        "beta2": float(second),
-        "eps": float(chosen.get("eps", 0.0)),
+        "lr": float(options["lr"]),
+        "momentum": float(options.get("momentum", 0.0)),
+        "weight_decay": float(options["weight_decay"]),
+        "beta1": float(beta1),
+        "beta2": float(beta2),
+        "eps": float(options.get("eps", 0.0)),
     }

@@ -1,4 +1,4 @@
-"""The user's own program under nsys: its steps are marked from inside, nsys records the window they open."""
+"""Collector that records with Nsight Systems: CUDA activity, ops and steps as NVTX ranges, OS calls."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
 from .. import program_report, torch_program
-from ..protocol import converse, follow, result, samples, timings
+from ..protocol import follow, result_of, run_process, samples, timings
 from . import tool
 from .export import (
     REPORT,
-    Captured,
-    captured,
+    NsysResult,
+    check_not_empty,
     diagnostics,
-    exported,
-    refuse_empty,
-    report_in,
-    sampled,
+    export_report,
+    find_report,
+    recorded_options,
+    run_nsys,
+    sampling_diagnostics,
     stacks_ignored,
-    told_options,
 )
-from .measured import REQUEST, TOLD
-from .tool import located
+from .measured import EVENTS, REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,44 +42,44 @@ if TYPE_CHECKING:
 _SAMPLED = Diagnostic(
     Level.INFO,
     "samples_with_nsys",
-    "sampled memory, threads and CPU time of the process are those of the program and nsys together",
+    "sampled memory, threads and CPU time include those of nsys",
 )
 
 
 def record_program(program: Program, directory: Path, *, progress: Progress) -> Recording:
     """See `tracekit.recording.collector.Collector.record_program`."""
-    nsys = located()
-    command = tool.recording(nsys, directory.resolve() / REPORT, device=_device())
-    code, taken = torch_program.run(program, directory, under=command)
+    nsys = tool.find()
+    command = tool.profile_command(nsys, directory.resolve() / REPORT, device=_device())
+    code, sampled = torch_program.run(program, directory, under=command)
     ranks = program_report.recorded_ranks(directory)
     if not ranks:
         raise program_report.failure(program, directory, code)
-    report = report_in(directory)
+    report = find_report(directory)
     if report is None:
-        raise tool.unreported(code)
+        raise tool.missing_report_error(code)
     progress("export", 0, 1)
-    trace = exported(nsys, report)
+    trace = export_report(nsys, report)
     progress("export", 1, 1)
     first = ranks[0].facts
-    refuse_empty(trace, device=first["device"])
+    check_not_empty(trace, device=first["device"])
     ignored = stacks_ignored(asked=program.stacks)
-    said = program_report.diagnostics(ranks, code)
+    problems = program_report.diagnostics(ranks, code)
     return Recording(
         traces=(trace,),
         device=first["device"],
         threads=first["threads"],
         version=nsys.version,
         timings=program_report.timings(ranks),
-        samples=(*program_report.samples(ranks), *taken.samples()),
+        samples=(*program_report.samples(ranks), *sampled.samples()),
         environment=first["environment"],
-        options={**first["options"], "step": first["source"], "arguments": told_options(command)},
-        diagnostics=(*said, _SAMPLED, *taken.diagnostics(), *diagnostics(nsys, 0, ignored)),
+        options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
+        diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
         exit_code=code,
     )
 
 
 def _device() -> str:
-    """What the program can use, as far as can be known before it runs: it opens a window on a GPU only."""
+    """Guess the device of a program before it runs; it opens a window only if it uses a GPU."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in {"", "-1"}:
         return "cpu"
     return "cuda" if environment.nvml_gpus() else "cpu"
@@ -90,40 +89,41 @@ _MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
 
 
 class NsysCollector:
-    """Records with Nsight Systems: CUDA activity, ops and steps as NVTX ranges, and calls of the system."""
+    """Records workloads and programs with Nsight Systems."""
 
     name = "nsys"
 
     def check(self) -> Check:
-        """Which nsys is here, and what it cannot do, for `tracekit doctor`."""
+        """Check the installation of nsys for `tracekit doctor`."""
         try:
-            nsys = located()
+            nsys = tool.find()
         except CollectionError as error:
             return Check("nsys", Status.MISSING, error.message, error.hint)
-        found = f"{nsys.version}, {nsys.path}"
-        if lost := tool.lost_options(nsys):
-            return Check("nsys", Status.WARN, f"{found}; too old: {'; '.join(lost)}", "install a newer one")
-        return Check("nsys", Status.OK, found)
+        detail = f"{nsys.version}, {nsys.path}"
+        if losses := tool.unsupported_settings(nsys):
+            detail = f"{detail}; too old: {'; '.join(losses)}"
+            return Check("nsys", Status.WARN, detail, "install a newer one")
+        return Check("nsys", Status.OK, detail)
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record`.
 
-        Steps are timed in a process without nsys, then run again in one that nsys watches.
+        Steps are timed in a process without nsys, then recorded in another one under nsys.
         """
         if request.level == LIBTORCH:
             raise UnusableInputError("nsys cannot record --level libtorch", hint="use --collector torch")
-        nsys = located()
-        timed = converse(_MEASURED, request, directory, progress)
+        nsys = tool.find()
+        timed = run_process(_MEASURED, request, directory, progress)
         decided = replace(request, device=timed["device"])
-        command = tool.recording(nsys, directory / REPORT, device=decided.device)
-        done, told = _watched(command, decided, directory, progress)
+        command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
+        done, result = _run_under_nsys(command, decided, directory, progress)
         if done.report is None:
-            raise tool.not_recorded(done.log, done.code)
+            raise tool.recording_error(done.log, done.code)
         progress("export", 0, 1)
-        trace = exported(nsys, done.report)
+        trace = export_report(nsys, done.report)
         progress("export", 1, 1)
-        refuse_empty(trace, device=decided.device)
-        notes = (*told["notes"], *stacks_ignored(asked=request.stacks))
+        check_not_empty(trace, device=decided.device)
+        notes = (*result["notes"], *stacks_ignored(asked=request.stacks))
         return Recording(
             traces=(trace,),
             device=decided.device,
@@ -131,10 +131,10 @@ class NsysCollector:
             version=nsys.version,
             timings=timings(timed),
             compilation=timed["compilation"],
-            samples=(*samples(timed), *samples(told)),
+            samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
-            options={"arguments": told_options(command)},
-            diagnostics=(*sampled(told), *diagnostics(nsys, done.code, notes)),
+            options={"arguments": recorded_options(command)},
+            diagnostics=(*sampling_diagnostics(result), *diagnostics(nsys, done.code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -142,23 +142,23 @@ class NsysCollector:
         return record_program(program, directory, progress=progress)
 
 
-def _watched(
+def _run_under_nsys(
     command: list[str], request: Request, directory: Path, progress: Progress
-) -> tuple[Captured, dict[str, Any]]:
-    """Run the steps under nsys; how that ended, and what the program told.
+) -> tuple[NsysResult, dict[str, Any]]:
+    """Run the steps under nsys; returns the result of nsys and that of the program.
 
     Raises:
-        TracekitError: What the program told, or how it or nsys ended.
+        TracekitError: The program sent an error, or nsys or the program failed.
     """
-    asked, told = directory / REQUEST, directory / TOLD
-    last: list[dict[str, Any] | None] = []
-    asked.write_text(json.dumps(asdict(request)))
+    path, events = directory / REQUEST, directory / EVENTS
+    final: list[dict[str, Any] | None] = []
+    path.write_text(json.dumps(asdict(request)))
 
     def watch(lines: Iterator[str]) -> None:
-        last.append(follow(lines, progress))
+        final.append(follow(lines, progress))
 
-    done = captured([*command, *_MEASURED, str(asked)], directory, watch=watch, told=told)
-    if last[0] is None and not told.stat().st_size:
-        raise tool.not_recorded(done.log, done.code)  # the program was not even started
-    code = 128 - done.code if done.code > 128 else done.code  # as a shell tells of a signal
-    return done, result(last[0], name=request.workload, code=code, log=tool.telling(done.log))
+    done = run_nsys([*command, *_MEASURED, str(path)], directory, watch=watch, events=events)
+    if final[0] is None and not events.stat().st_size:
+        raise tool.recording_error(done.log, done.code)  # the program was not started
+    code = 128 - done.code if done.code > 128 else done.code  # as `Popen.returncode` reports a signal
+    return done, result_of(final[0], name=request.workload, code=code, log=tool.error_line(done.log))

@@ -1,4 +1,4 @@
-"""From a report of nsys to SQLite, and what an export lacks."""
+"""Run a program under nsys, export its report to SQLite, and check what the export contains."""
 
 from __future__ import annotations
 
@@ -21,38 +21,100 @@ if TYPE_CHECKING:
     from .tool import Nsys
 
 
+REPORT = "run"
+SUFFIXES = (".nsys-rep", ".qdrep")
+"""Suffixes of reports; the second one before version 2021.4."""
+_POLL_SECONDS = 0.1
 _KIND = "CUPTI_ACTIVITY_KIND_"
 DEVICE_WORK = tuple(_KIND + name for name in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 HOST_WORK = (_KIND + "RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _WARNING = 2
+"""Severity of a warning in DIAGNOSTIC_EVENT."""
 
 
-def exported(nsys: Nsys, report: Path) -> Path:
-    """The SQLite export of a report, made beside it; takes as long as it takes.
+@dataclass(frozen=True, kw_only=True)
+class NsysResult:
+    """Result of a program under nsys.
+
+    Attributes:
+        code: Exit code of nsys, which is the program's if nsys succeeded.
+        report: Path of the report; None if there is none.
+        log: Output of nsys and the program.
+    """
+
+    code: int
+    report: Path | None
+    log: str
+
+
+def run_nsys(
+    command: list[str], directory: Path, *, watch: Callable[[Iterator[str]], None], events: Path
+) -> NsysResult:
+    """Run a program under nsys, with their output in a log.
+
+    Args:
+        command: nsys, its options, and the program.
+        directory: Folder of the report and the log.
+        events: File to which the program appends lines.
+        watch: Called with an iterator over these lines, until nsys has ended.
+    """
+    log = directory / "nsys.txt"
+    events.touch()
+    with (
+        log.open("wb") as output,
+        child(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        watch(_follow(events, process))
+        code = process.wait()
+    return NsysResult(code=code, report=find_report(directory), log=log.read_text(errors="replace"))
+
+
+def find_report(directory: Path) -> Path | None:
+    """Return the report in a folder; None if it is missing or empty."""
+    paths = [directory / f"{REPORT}{suffix}" for suffix in SUFFIXES]
+    return next((path for path in paths if path.is_file() and path.stat().st_size), None)
+
+
+def _follow(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
+    """Iterate over the lines of a file that grows until the process ends."""
+    with path.open(encoding="utf-8") as stream:
+        rest = ""
+        while True:
+            ended = process.poll() is not None  # before the last read, so that it is complete
+            *lines, rest = (rest + stream.read()).split("\n")
+            yield from lines
+            if ended:
+                return
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+
+
+def export_report(nsys: Nsys, report: Path) -> Path:
+    """Export a report to SQLite, in the same folder.
 
     Raises:
-        CollectionError: nsys failed; the report is kept, and the message says where.
+        CollectionError: nsys failed; the message has the path of the saved report.
     """
-    output, log = report.with_suffix(".sqlite"), report.with_name("export.txt")
-    command = tool.exporting(nsys, report, output)
+    export, log = report.with_suffix(".sqlite"), report.with_name("export.txt")
+    command = tool.export_command(nsys, report, export)
     with (
-        log.open("wb") as words,
-        child(command, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT) as process,
+        log.open("wb") as output,
+        child(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
     ):
         code = process.wait()
-    if code or not _readable(output):
-        raise tool.not_exported(nsys, report, code, log.read_text(errors="replace"))
-    return output
+    if code or not _readable(export):
+        raise tool.export_error(nsys, report, code, log.read_text(errors="replace"))
+    return export
 
 
 def has_rows(export: Path, tables: tuple[str, ...]) -> bool:
-    """Whether any of these tables holds a row; one that is absent holds none."""
+    """Return whether any of these tables exists and has rows."""
     with closing(_open(export)) as database:
         return any(_has_row(database, table) for table in tables)
 
 
-def reason(export: Path) -> str:
-    """What nsys itself says of missing data: its gravest and latest diagnostic, in one line; else empty."""
+def worst_diagnostic(export: Path) -> str:
+    """Return the first line of nsys' latest diagnostic of the highest severity; empty if there is none."""
     with closing(_open(export)) as database, suppress(sqlite3.OperationalError):
         query = "SELECT text FROM DIAGNOSTIC_EVENT WHERE severity >= ? ORDER BY severity DESC, timestamp DESC"
         for (text,) in database.execute(query, (_WARNING,)):
@@ -75,114 +137,51 @@ def _readable(export: Path) -> bool:
 
 def _has_row(database: sqlite3.Connection, table: str) -> bool:
     try:
-        return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None  # noqa: S608 (ours)
+        return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None  # noqa: S608 (a constant)
     except sqlite3.OperationalError:
         return False
 
 
-REPORT = "run"
-SUFFIXES = (".nsys-rep", ".qdrep")
-"""Of reports; the second one before 2021.4."""
-_LOOK_SECONDS = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Captured:
-    """How a program under nsys ended.
-
-    Attributes:
-        code: The exit code of nsys, which is the program's own if nsys did its work.
-        report: What nsys recorded; None when there is no report.
-        log: What both printed.
-    """
-
-    code: int
-    report: Path | None
-    log: str
-
-
-def captured(
-    command: list[str], directory: Path, *, watch: Callable[[Iterator[str]], None], told: Path
-) -> Captured:
-    """Run nsys with a program that appends lines to a file, with what is printed going to a log.
-
-    Args:
-        command: nsys, its options, and the program.
-        directory: Where the report goes.
-        told: The file that the program appends to.
-        watch: Given its lines, as they come, until nsys has ended.
-    """
-    log = directory / "nsys.txt"
-    told.touch()
-    with (
-        log.open("wb") as words,
-        child(command, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT) as process,
-    ):
-        watch(_growing(told, process))
-        code = process.wait()
-    return Captured(code=code, report=report_in(directory), log=log.read_text(errors="replace"))
-
-
-def report_in(directory: Path) -> Path | None:
-    """The report in a recording's folder; an empty file is none."""
-    paths = [directory / f"{REPORT}{suffix}" for suffix in SUFFIXES]
-    return next((path for path in paths if path.is_file() and path.stat().st_size), None)
-
-
-def _growing(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
-    """The lines of a file that grows until the process ends."""
-    with path.open(encoding="utf-8") as stream:
-        rest = ""
-        while True:
-            ended = process.poll() is not None  # before the read, which then meets all there will be
-            *lines, rest = (rest + stream.read()).split("\n")
-            yield from lines
-            if ended:
-                return
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_SECONDS)
-
-
-def refuse_empty(trace: Path, *, device: str) -> None:
-    """Refuse an export without what was to be recorded.
+def check_not_empty(trace: Path, *, device: str) -> None:
+    """Check that an export has the requested data.
 
     Raises:
-        CollectionError: It is empty; the message holds the reason that nsys gives.
+        CollectionError: It has none; the message has the worst diagnostic of nsys.
     """
     if device == "cpu":
         if not has_rows(trace, (*HOST_WORK, *DEVICE_WORK)):
-            raise tool.empty("work at all", reason(trace))
+            raise tool.empty_report_error("activity", worst_diagnostic(trace))
     elif not has_rows(trace, DEVICE_WORK):
-        raise tool.empty("work of a GPU", reason(trace))
+        raise tool.empty_report_error("GPU activity", worst_diagnostic(trace))
 
 
-def told_options(command: list[str]) -> list[str]:
-    """The options of a recording, without the paths of this machine."""
+def recorded_options(command: list[str]) -> list[str]:
+    """Return the options of a command without paths."""
     return [word for word in command if word.startswith("--") and not word.startswith("--output")]
 
 
 def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iterator[Diagnostic]:
-    """What a reader of the run should know of its recording.
+    """Report problems of a recording.
 
     Args:
-        nsys: Who recorded.
-        code: The exit code of nsys, which is the program's, if nobody has told of it yet.
-        notes: Codes and messages that the program told.
+        nsys: Installation of nsys.
+        code: Exit code of nsys, or 0 if it is reported already.
+        notes: Codes and messages of the program.
     """
     if code:
         message = f"nsys or the program ended with exit code {code} after the recording"
         yield Diagnostic(Level.WARN, "nsys_exit_code", message)
     for name, message in notes:
         yield Diagnostic(Level.WARN, name, message)
-    for loss in tool.lost_options(nsys):
+    for loss in tool.unsupported_settings(nsys):
         yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")
 
 
 def stacks_ignored(*, asked: bool) -> list[tuple[str, str]]:
-    """What to tell who asked for Python call stacks."""
-    return [("stacks_ignored", "--stacks was left out: nsys is not asked for Python call stacks")] * asked
+    """Return a note if Python call stacks were requested."""
+    return [("stacks_ignored", "--stacks was left out: nsys does not record Python call stacks here")] * asked
 
 
-def sampled(told: dict[str, Any]) -> list[Diagnostic]:
-    """What samplers in the measured process told."""
-    return [Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in told["diagnostics"]]
+def sampling_diagnostics(result: dict[str, Any]) -> list[Diagnostic]:
+    """Return the diagnostics of samplers in the measured process."""
+    return [Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in result["diagnostics"]]

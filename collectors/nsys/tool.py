@@ -1,7 +1,7 @@
-"""The nsys of this machine: its version, and the options that it says it takes.
+"""Find nsys, build commands from the options that its version supports, and explain its errors.
 
-What a version takes is read from its own help: a wish that it cannot meet in one way is put in another, or
-dropped.
+Supported options are read from its help. A setting that a version does not support is replaced by an
+alternative, or dropped.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-ANSWER_SECONDS = 60.0
+QUERY_SECONDS = 60.0
 _VERSION = re.compile(r"version\s+v?(\d+(?:\.\d+)+)")
 _OPTION = re.compile(r"^\s*(?:-\w,?\s+)?--([a-z][a-z0-9-]*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nsys:
-    """One nsys.
+    """An installation of nsys.
 
     Attributes:
-        path: Its program.
-        version: Such as `2023.4.4.54`.
-        profile: What `nsys profile --help` says of each option, by its name without dashes.
-        export: The same of `nsys export --help`.
+        path: Path of the program.
+        version: Version, such as `2023.4.4.54`.
+        profile: Help text of each option of `nsys profile`, by name without dashes.
+        export: Help text of each option of `nsys export`.
     """
 
     path: str
@@ -45,11 +45,11 @@ class Nsys:
     export: Mapping[str, str] = field(default_factory=dict)
 
 
-def located() -> Nsys:
-    """The nsys that is used here, asked what it is and what it takes.
+def find() -> Nsys:
+    """Find nsys, and query its version and options.
 
     Raises:
-        CollectionError: There is none, or it does not answer.
+        CollectionError: It is not installed or does not respond.
     """
     path = find_nsys()
     if path is None:
@@ -57,26 +57,26 @@ def located() -> Nsys:
             "nsys not found ($NSYS_HOME/bin, PATH, default install folders)",
             hint="install NVIDIA Nsight Systems, or use --collector torch",
         )
-    said = _said(path, "--version")
-    version = _VERSION.search(said)
+    output = _query(path, "--version")
+    version = _VERSION.search(output)
     if version is None:
         raise CollectionError(
-            f"{path} is not nsys: --version printed {last_line(said)!r}",
+            f"{path} is not nsys: --version printed {last_line(output)!r}",
             hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
         )
     return Nsys(
         path=path,
         version=version[1],
-        profile=options_of(_said(path, "profile", "--help")),
-        export=options_of(_said(path, "export", "--help")),
+        profile=help_by_option(_query(path, "profile", "--help")),
+        export=help_by_option(_query(path, "export", "--help")),
     )
 
 
-def options_of(text: str) -> dict[str, str]:
-    r"""The options a help text explains, each with its explanation; mentions elsewhere do not count.
+def help_by_option(text: str) -> dict[str, str]:
+    r"""Return the help text of each option that a help page describes.
 
     Example:
-        >>> options_of("  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n").keys()
+        >>> help_by_option("  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n").keys()
         dict_keys(['trace', 'wait'])
     """
     starts = [*_OPTION.finditer(text)]
@@ -84,16 +84,17 @@ def options_of(text: str) -> dict[str, str]:
     return {match[1]: text[match.start() : end] for match, end in zip(starts, ends, strict=True)}
 
 
-def _said(path: str, *words: str) -> str:
-    """What nsys answers to a question about itself."""
+def _query(path: str, *words: str) -> str:
+    """Return the output of nsys for a query about itself."""
     with TemporaryFile() as output:
-        question = child([path, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-        with question as process:
+        with child(
+            [path, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        ) as process:
             try:
-                process.wait(ANSWER_SECONDS)
+                process.wait(QUERY_SECONDS)
             except subprocess.TimeoutExpired as error:
                 raise CollectionError(
-                    f"`{path} {' '.join(words)}` did not respond within {ANSWER_SECONDS:.0f} s",
+                    f"`{path} {' '.join(words)}` did not respond within {QUERY_SECONDS:.0f} s",
                     hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
                 ) from error
         output.seek(0)
@@ -105,142 +106,134 @@ HOST_TRACES = ("nvtx", "osrt")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One thing wanted of a recording.
+class Setting:
+    """A setting of a recording.
 
     Attributes:
-        ways: Ways to say it, the current one first; each is one or more options.
-        without: What is lost where it cannot be said; empty when nothing is.
+        alternatives: Options that make the setting, of the newest version first.
+        loss: Consequence if none is supported; empty if there is none.
     """
 
-    ways: tuple[tuple[str, ...], ...]
-    without: str = ""
+    alternatives: tuple[tuple[str, ...], ...]
+    loss: str = ""
 
 
 WINDOW = (
-    Wish((("--capture-range=cudaProfilerApi",),), "the recording cannot be limited to its steps"),
-    # the default ends the program together with the range
-    Wish(
+    Setting((("--capture-range=cudaProfilerApi",),), "the recording cannot be limited to its steps"),
+    # the default ends the program at the end of the range
+    Setting(
         (("--capture-range-end=stop",), ("--stop-on-range-end=true", "--kill=none")),
         "the program may be ended with the recording",
     ),
 )
 ALWAYS = (
-    Wish((("--cuda-graph-trace=node",),), "kernels inside CUDA graphs are not recorded"),
-    Wish((("--cuda-event-trace=false",),)),
-    # without samples of the CPU no permission is needed
-    Wish((("--sample=none",),)),
-    Wish((("--cpuctxsw=none",),)),
-    Wish((("--stats=false",),)),
-    Wish((("--discard-environment=true",),), "a kept report holds the environment variables"),
-    Wish((("--force-overwrite=true",),)),
+    Setting((("--cuda-graph-trace=node",),), "kernels inside CUDA graphs are not recorded"),
+    Setting((("--cuda-event-trace=false",),)),
+    # CPU sampling needs permissions
+    Setting((("--sample=none",),)),
+    Setting((("--cpuctxsw=none",),)),
+    Setting((("--stats=false",),)),
+    Setting((("--discard-environment=true",),), "a kept report contains the environment variables"),
+    Setting((("--force-overwrite=true",),)),
 )
-EXPORT = (Wish((("--lazy=false",),)), Wish((("--force-overwrite=true",),)))
+EXPORT = (Setting((("--lazy=false",),)), Setting((("--force-overwrite=true",),)))
 
 
-def recording(nsys: Nsys, output: Path, *, device: str) -> list[str]:
-    """The words before the program: nsys, `profile` and its options.
+def profile_command(nsys: Nsys, output: Path, *, device: str) -> list[str]:
+    """Return the command that records a program, which follows it directly.
 
-    A program follows without `--`, which versions before 2023 take for the program itself.
+    There is no `--` before the program, since versions before 2023 would take it for the program.
 
     Args:
-        nsys: Who is told.
-        output: The report, without its suffix.
-        device: `cuda` records between `cudaProfilerStart` and `cudaProfilerStop`; `cpu`, where nobody calls
-            them, the whole program.
+        nsys: Installation of nsys.
+        output: Path of the report without its suffix.
+        device: `cuda` records between `cudaProfilerStart` and `cudaProfilerStop`, `cpu` the entire program.
 
     Raises:
-        CollectionError: This nsys cannot be limited to a range.
+        CollectionError: This version cannot be limited to a range.
     """
     if device != "cpu" and "capture-range" not in nsys.profile:
         raise CollectionError(
             f"nsys {nsys.version} ({nsys.path}) has no --capture-range",
             hint="install a newer Nsight Systems, or set $NSYS_HOME to one",
         )
-    wishes = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
+    settings = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
     traces = _traces(nsys.profile, HOST_TRACES if device == "cpu" else TRACES)
-    place = str(output).replace("%", "%%")  # else nsys puts in numbers and variables
-    return [nsys.path, "profile", f"--trace={traces}", *_met(wishes, nsys.profile), f"--output={place}"]
+    path = str(output).replace("%", "%%")  # nsys expands % to numbers and variables
+    return [nsys.path, "profile", f"--trace={traces}", *_options(settings, nsys.profile), f"--output={path}"]
 
 
-def exporting(nsys: Nsys, report: Path, output: Path) -> list[str]:
-    """The command that turns a report into SQLite."""
-    options = _met(EXPORT, nsys.export)
+def export_command(nsys: Nsys, report: Path, output: Path) -> list[str]:
+    """Return the command that exports a report to SQLite."""
+    options = _options(EXPORT, nsys.export)
     return [nsys.path, "export", "--type=sqlite", *options, f"--output={output}", str(report)]
 
 
-def lost_options(nsys: Nsys) -> list[str]:
-    """What this nsys cannot do of what a recording wants.
+def unsupported_settings(nsys: Nsys) -> list[str]:
+    """Return the consequences of settings that this version does not support.
 
     Example:
         >>> from tracekit.collectors.nsys.tool import Nsys
-        >>> lost_options(Nsys(path="nsys", version="2021.1", profile={"capture-range": ""}))[0]
+        >>> unsupported_settings(Nsys(path="nsys", version="2021.1", profile={"capture-range": ""}))[0]
         'the program may be ended with the recording'
     """
-    return [wish.without for wish in (*WINDOW, *ALWAYS) if wish.without and not _way(wish, nsys.profile)]
+    return [one.loss for one in (*WINDOW, *ALWAYS) if one.loss and not _supported(one, nsys.profile)]
 
 
-def _met(wishes: Iterable[Wish], known: Mapping[str, str]) -> list[str]:
-    return [option for wish in wishes for option in _way(wish, known)]
+def _options(settings: Iterable[Setting], known: Mapping[str, str]) -> list[str]:
+    return [option for setting in settings for option in _supported(setting, known)]
 
 
-def _way(wish: Wish, known: Mapping[str, str]) -> tuple[str, ...]:
-    """The first way whose options are all known."""
-    fitting = (way for way in wish.ways if all(_name(option) in known for option in way))
-    return next(fitting, ())
-
-
-def _name(option: str) -> str:
-    return option.removeprefix("--").partition("=")[0]
+def _supported(setting: Setting, known: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the first alternative whose options are all known, or nothing."""
+    for options in setting.alternatives:
+        if all(option.removeprefix("--").partition("=")[0] in known for option in options):
+            return options
+    return ()
 
 
 def _traces(known: Mapping[str, str], wanted: tuple[str, ...]) -> str:
-    """The wanted values of `--trace` that its explanation names; all where it names none of them."""
+    """Return the wanted values of `--trace` that its help lists, or all if it lists none."""
     words = set(re.findall(r"[a-z][a-z0-9-]*", known.get("trace", "")))
     return ",".join([one for one in wanted if one in words] or wanted)
 
 
-KEPT = ".reports"
-"""The folder of the store where a report goes that could not be exported."""
-_FORBIDDEN = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|perf_event|[Pp]ermission denied")
-_TELLING = re.compile(
+SAVED_REPORTS = ".reports"
+"""Folder of the store for reports that could not be exported."""
+_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|perf_event|[Pp]ermission denied")
+_ERROR = re.compile(
     r"(?i)error|fail|cannot|could not|unable|denied|unrecogni[sz]ed|invalid|illegal|ERR_|no reports"
 )
 _PATH = re.compile(r"\S*$|/.*\.(nsys-rep|qdrep|qdstrm|sqlite)$")
-"""A line that is a path alone, which may hold any word."""
-_BAR = re.compile(r"\[[^\]]*\]\s*|\s*\d+%\s*")
+"""A line that is only a path, which may contain any word."""
+_PROGRESS_BAR = re.compile(r"\[[^\]]*\]\s*|\s*\d+%\s*")
 
 
-def not_recorded(log: str, code: int) -> CollectionError:
-    """Nothing came of a recording for a reason of nsys' own.
-
-    Args:
-        log: What it printed.
-        code: Its exit code.
-    """
-    said = telling(log)
-    if _FORBIDDEN.search(log):
+def recording_error(log: str, code: int) -> CollectionError:
+    """Explain why nsys recorded nothing, from its output and exit code."""
+    reason = error_line(log)
+    if _PERMISSION.search(log):
         return CollectionError(
-            f"nsys lacks the permission to record: {said}",
+            f"nsys lacks the permission to record: {reason}",
             hint="run as root, or set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia kernel module and "
             "kernel.perf_event_paranoid to 2 or less; see `tracekit doctor`",
         )
     return CollectionError(
-        f"nsys wrote no report (exit code {code}): {said}",
+        f"nsys wrote no report (exit code {code}): {reason}",
         hint="see `tracekit doctor`, or use --collector torch",
     )
 
 
-def unreported(code: int) -> CollectionError:
-    """The user's program was recorded, as far as it could tell, and what nsys printed is on the terminal."""
+def missing_report_error(code: int) -> CollectionError:
+    """Return the error for a user's program that completed its window; nsys printed to the terminal."""
     return CollectionError(
         f"the program finished its profiled steps, but nsys wrote no report (exit code {code})",
         hint="check its output and `tracekit doctor`, or use --collector torch",
     )
 
 
-def empty(what: str, reason: str) -> CollectionError:
-    """A report holds nothing of what was to be recorded; `reason` is nsys' own word for it."""
+def empty_report_error(what: str, reason: str) -> CollectionError:
+    """Return the error for a report without the requested data; `reason` is a message of nsys or empty."""
     because = f": nsys says {reason!r}" if reason else ""
     return CollectionError(
         f"nsys recorded no {what}{because}",
@@ -248,34 +241,29 @@ def empty(what: str, reason: str) -> CollectionError:
     )
 
 
-def not_exported(nsys: Nsys, report: Path, code: int, log: str) -> CollectionError:
-    """A report could not be turned into SQLite; it is moved to where it stays."""
-    kept = keep(report)
-    ended = f"exit code {code}" if code else "it made no readable file"
+def export_error(nsys: Nsys, report: Path, code: int, log: str) -> CollectionError:
+    """Return the error for a report that could not be exported, after moving it out of the draft."""
+    folder = report.parent.parent / SAVED_REPORTS
+    folder.mkdir(exist_ok=True)
+    saved = folder / f"{report.parent.name.lstrip('.')}{report.suffix}"
+    shutil.move(report, saved)
+    ended = f"exit code {code}" if code else "no readable output"
     return CollectionError(
-        f"nsys {nsys.version} could not export its report ({ended}): {telling(log)}; it is saved as {kept}",
-        hint=f"export it with another version (nsys export --type=sqlite {kept}), then `tracekit import` it",
+        f"nsys {nsys.version} could not export its report ({ended}): {error_line(log)}; "
+        f"it is saved as {saved}",
+        hint=f"export it with another version (nsys export --type=sqlite {saved}), then `tracekit import` it",
     )
 
 
-def keep(report: Path) -> Path:
-    """Move a report out of the recording's folder, which vanishes, to one of the store that stays."""
-    folder = report.parent.parent / KEPT
-    folder.mkdir(exist_ok=True)
-    target = folder / f"{report.parent.name.lstrip('.')}{report.suffix}"
-    shutil.move(report, target)
-    return target
-
-
-def telling(log: str) -> str:
-    r"""The line of what nsys printed that says what went wrong.
+def error_line(log: str) -> str:
+    r"""Return the line of nsys' output that most likely has the error.
 
     Example:
-        >>> telling("Collecting data...\nERR_NVGPUCTRPERM: no access\n[1/1] [====100%] run.nsys-rep\n")
+        >>> error_line("Collecting data...\nERR_NVGPUCTRPERM: no access\n[1/1] [====100%] run.nsys-rep\n")
         'ERR_NVGPUCTRPERM: no access'
-        >>> telling("RuntimeError: no kernel\nGenerated:\n    /home/my failures/run.nsys-rep\n")
+        >>> error_line("RuntimeError: no kernel\nGenerated:\n    /home/my failures/run.nsys-rep\n")
         'RuntimeError: no kernel'
     """
-    said = [line.strip() for line in log.replace("\r", "\n").splitlines()]
-    lines = [line for line in said if not _PATH.match(line) and _TELLING.search(line)]
-    return lines[-1] if lines else last_line("\n".join(_BAR.sub("", line) for line in said))
+    lines = [line.strip() for line in log.replace("\r", "\n").splitlines()]
+    errors = [line for line in lines if not _PATH.match(line) and _ERROR.search(line)]
+    return errors[-1] if errors else last_line("\n".join(_PROGRESS_BAR.sub("", line) for line in lines))

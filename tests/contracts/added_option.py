@@ -31,7 +31,7 @@ def declare() -> None:
 
 def main() -> None:
     declare()
-    from tracekit.collectors.protocol import converse
+    from tracekit.collectors.protocol import run_process
     from tracekit.collectors.torch_program import run as run_program
 
     from samples.simulator import Program, write
@@ -43,8 +43,8 @@ def main() -> None:
 
     class Collector:
         def record(self, request: Any, directory: Path, *, progress: Any) -> Recording:
-            told = converse([sys.executable, "-c", ECHO], request, directory, progress)
-            handed.append(told["request"]["dummy_level"])
+            result = run_process([sys.executable, "-c", ECHO], request, directory, progress)
+            handed.append(result["request"]["dummy_level"])
             return self._recorded(directory)
 
         def record_program(self, program: Any, directory: Path, *, progress: Any) -> Recording:

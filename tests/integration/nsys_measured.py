@@ -29,7 +29,7 @@ def main(how: str, arguments: list[str]) -> int:
         tell(sys.stdout, event="progress", part="measure", done=1, total=1)
         tell(sys.stdout, event="result", **{**RESULT, "device": device})
         return 0
-    with Path(arguments[0]).with_name("told.jsonl").open("a") as told:
+    with Path(arguments[0]).with_name("events.jsonl").open("a") as told:
         tell(told, event="progress", part="profile", done=0, total=2)
         if how == "fails":
             raise RuntimeError("no kernel image is available")

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.compilation import LEAST
+from tracekit.collectors.compilation import MIN_WARMUP
 
 from tracekit import analyze, compare
 from tracekit.cli.main import run as tracekit
@@ -55,7 +55,7 @@ def test_a_run_keeps_what_was_compiled_and_timed_steps_compile_nothing(compiled:
     assert "--backend aot_eager" in " ".join(meta.command)
     assert found is not None
     assert meta.timings is not None
-    assert len(meta.timings.warmup_ns) >= LEAST
+    assert len(meta.timings.warmup_ns) >= MIN_WARMUP
     assert found.first_call_ns == meta.timings.warmup_ns[0]
     assert 0 < found.compile_ns < found.first_call_ns  # all of it is within that call
     assert found.graphs == 2
@@ -105,7 +105,7 @@ def test_exports_hold_it(compiled: Run, store: Store, form: str, capsys: pytest.
 def test_a_trace_runs_without_its_modules(store: Store) -> None:
     run = collect(store, Request(workload="mnist_cnn", level="torchscript", **SMALL))
     assert run.meta.timings is not None
-    assert len(run.meta.timings.warmup_ns) == LEAST
+    assert len(run.meta.timings.warmup_ns) == MIN_WARMUP
     assert "<forward op>" in names(run)  # what TorchScript differentiates at once
     assert read(run.meta) is None
 

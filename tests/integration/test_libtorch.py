@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tracekit.collectors.libtorch.build import built as built_program
+from tracekit.collectors.libtorch.build import ensure_built
 
 from tests.cpp import cache, needs_toolchain
 from tests.traces import table
@@ -72,7 +72,7 @@ class Exported:
 
     def run(self, cache: Path) -> subprocess.CompletedProcess[str]:
         folder = cache / "tracekit" / "libtorch"
-        cpp = built_program(building=lambda: None, folder=folder)
+        cpp = ensure_built(on_build=lambda: None, folder=folder)
         command = [cpp, self.job, self.folder / "trace", self.folder / "output"]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 

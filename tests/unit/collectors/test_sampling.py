@@ -1,25 +1,30 @@
-"""Sampling beside a program, and what happens when a sampler breaks."""
+"""Sampling while a program runs, with samplers that may fail."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tracekit.collectors import process
-from tracekit.collectors.process import ProcessSampler
-from tracekit.collectors.sampling import Sampler, sampling
+from tracekit.collectors.children import child
+from tracekit.collectors.process import RSS, ProcessSampler
+from tracekit.collectors.protocol import MEASURE, PROFILE
+from tracekit.collectors.sampling import SampledProgress, Sampler, is_recording, sampling, window_samplers
 
 from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 
 class Scripted:
-    """A sampler that lets a test wait for its readings, and can break."""
+    """A sampler whose readings a test can wait for, and which can fail."""
 
     name = "scripted"
 
@@ -44,33 +49,33 @@ class Scripted:
         return [Diagnostic(Level.INFO, "scripted", "said")]
 
 
-def test_it_reads_at_once_then_again_and_at_the_end_and_closes() -> None:
+def test_samplers_are_read_first_repeatedly_and_last_and_closed() -> None:
     own = Scripted()
     before = time.time_ns()
-    with sampling(interval_s=0.001, samplers=[lambda _: own]) as taken:
-        assert taken.samples()
+    with sampling(interval_s=0.001, samplers=[lambda _: own]) as buffer:
+        assert buffer.samples()
         assert own.enough.wait(60)
-    times = [one.t_unix_ns for one in taken.samples()]
+    times = [one.t_unix_ns for one in buffer.samples()]
     assert times == sorted(times)
     assert before <= times[0] <= times[-1] <= time.time_ns()
-    assert [one.value for one in taken.samples()] == list(range(1, own.reads + 1))
+    assert [one.value for one in buffer.samples()] == list(range(1, own.reads + 1))
     assert (own.reads >= 4, own.closed) == (True, 1)
-    assert taken.diagnostics() == (Diagnostic(Level.INFO, "scripted", "said"),)
+    assert buffer.diagnostics() == (Diagnostic(Level.INFO, "scripted", "said"),)
 
 
 def test_a_long_interval_still_has_a_first_and_a_last_reading() -> None:
     own = Scripted()
-    with sampling(interval_s=3_600, samplers=[lambda _: own]) as taken:
+    with sampling(interval_s=3_600, samplers=[lambda _: own]) as buffer:
         pass
-    assert [one.value for one in taken.samples()] == [1, 2]
+    assert [one.value for one in buffer.samples()] == [1, 2]
 
 
-def test_a_long_program_is_sampled_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracekit.collectors.sampling.MOST_READINGS", 8)
+def test_the_interval_grows_with_the_length_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracekit.collectors.sampling.MAX_READINGS", 8)
     own = Scripted(enough=40)
-    with sampling(interval_s=0.0001, samplers=[lambda _: own]) as taken:
+    with sampling(interval_s=0.0001, samplers=[lambda _: own]) as buffer:
         assert own.enough.wait(60)
-    values = [one.value for one in taken.samples()]
+    values = [one.value for one in buffer.samples()]
     assert values[0] == 1
     assert len(values) < 16
     assert max(values[1:4]) - values[0] > 3, "the early ones were thinned as well"
@@ -80,20 +85,20 @@ def broken(_: int) -> Sampler | None:
     raise RuntimeError("cannot start\nwith more")
 
 
-def test_what_breaks_is_said_and_reaches_neither_the_program_nor_the_other_samplers() -> None:
+def test_a_failing_sampler_is_reported_and_affects_no_other() -> None:
     breaks, works = Scripted(breaks_at=2, closing=False), Scripted()
     makes = [broken, lambda _: None, lambda _: breaks, lambda _: works]
-    with sampling(interval_s=0.001, samplers=makes) as taken:
+    with sampling(interval_s=0.001, samplers=makes) as buffer:
         assert works.enough.wait(60)
     assert (breaks.reads, breaks.closed, works.closed) == (2, 1, 1)
-    assert [one.message for one in taken.diagnostics() if one.code != "scripted"] == [
+    assert [one.message for one in buffer.diagnostics() if one.code != "scripted"] == [
         "sampling of broken ended early: RuntimeError: cannot start",
         "sampling of scripted ended early: OSError: gone",
         "sampling of scripted ended early: RuntimeError: cannot close",
     ]
 
 
-def test_the_programs_own_error_passes_and_the_thread_ends() -> None:
+def test_an_error_of_the_block_passes_and_ends_the_thread() -> None:
     own = Scripted()
     with pytest.raises(ZeroDivisionError), sampling(samplers=[lambda _: own]):
         _ = 1 // 0
@@ -101,66 +106,64 @@ def test_the_programs_own_error_passes_and_the_thread_ends() -> None:
     assert "tracekit-sampling" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_process_that_computes_takes_a_core() -> None:
-    own = ProcessSampler.of(os.getpid())
-    assert own
-    moments = [_clocks()]
-    first = {one.metric: one.value for one in own.read()}
-    moments.append(_clocks())
-    while time.process_time() - moments[1][1] < 0.3:
-        pass
-    moments.append(_clocks())
-    second = {one.metric: one.value for one in own.read()}
-    moments.append(_clocks())
-    (wall_most, cpu_most), (wall_least, cpu_least) = (
-        (moments[end][0] - moments[begin][0], moments[end][1] - moments[begin][1])
-        for begin, end in ((0, 3), (1, 2))
-    )
-    ticks_s = 0.03  # the system counts in ticks of 10 ms
-    assert "cpu_percent" not in first
-    assert cpu_least - ticks_s <= second["cpu_percent"] / 100 * wall_most
-    assert second["cpu_percent"] / 100 * wall_least <= cpu_most + ticks_s
-    assert second["rss_bytes"] > 1 << 20
+@pytest.fixture
+def guard() -> Iterator[psutil.Process]:
+    """A guard of a program that waits for input."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        yield psutil.Process(process.pid)
 
 
-def _clocks() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
+def test_a_window_lasts_from_the_claim_of_a_rank_to_its_facts(tmp_path: Path) -> None:
+    assert not is_recording(tmp_path)
+    (tmp_path / "rank-0.claim").touch()
+    assert is_recording(tmp_path)
+    (tmp_path / "rank-0.first.facts").touch()
+    assert is_recording(tmp_path), "the window is still to come"
+    (tmp_path / "rank-0.facts").touch()
+    assert not is_recording(tmp_path)
+    (tmp_path / "rank-1.claim").touch()
+    assert is_recording(tmp_path)
 
 
-def test_children_count_and_may_end() -> None:
-    own = ProcessSampler.of(os.getpid())
-    assert own
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE):
-        during = {one.metric: one.value for one in own.read()}
-    after = {one.metric: one.value for one in own.read()}
-    assert during["processes"] - after["processes"] == 1
-    assert during["rss_bytes"] > after["rss_bytes"]
+def test_the_program_is_sampled_only_in_its_window(tmp_path: Path, guard: psutil.Process) -> None:
+    [program] = guard.children()
+    pids: list[int] = []
+
+    def make(pid: int) -> ProcessSampler | None:
+        pids.append(pid)
+        return ProcessSampler.of(pid)
+
+    sampler = window_samplers(tmp_path, [make])[0](guard.pid)
+    assert sampler is not None
+    assert sampler.read() == []
+    assert pids == []
+    (tmp_path / "rank-0.claim").touch()
+    values = {sample.metric: sample.value for sample in sampler.read()}
+    assert pids == [program.pid]
+    assert values["processes"] == 1
+    (tmp_path / "rank-0.facts").touch()
+    assert sampler.read() == []
+    sampler.close()
 
 
-def test_the_system_s_own_file_says_what_psutil_says() -> None:
-    own = psutil.Process()
-    cpu_s, rss, threads = process._usage(own)
-    times = own.cpu_times()
-    assert cpu_s == pytest.approx(times.user + times.system, abs=1)
-    assert rss == pytest.approx(own.memory_info().rss, rel=0.1)
-    assert threads == own.num_threads()
+def test_samplers_read_while_steps_run_and_once_more() -> None:
+    sampled = SampledProgress(lambda *_: None)
+    reads = sampled._gate()
+    assert not reads()
+    sampled(MEASURE, 0, 2)
+    assert [reads(), reads()] == [True, True]
+    sampled(PROFILE, 1, 1)
+    assert [reads(), reads(), reads()] == [True, False, False]
 
 
-def test_a_process_that_is_gone_has_no_samples() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    ) as child:
-        own = ProcessSampler.of(child.pid)
-        assert own
-        assert own.read()
-    assert own.read() == []
-    assert ProcessSampler.of(child.pid) is None
-
-
-def test_a_process_that_has_ended_has_no_memory_to_sample() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it stays until it is waited for
-        sampler = ProcessSampler.of(ended.pid)
-        assert sampler is not None
-        assert sampler.read() == []
+def test_the_end_of_the_last_step_is_always_sampled(guard: psutil.Process) -> None:
+    sampled = SampledProgress(lambda *_: None)
+    with sampled.sampling(guard.pid):
+        sampled(PROFILE, 0, 1)
+        sampled(PROFILE, 1, 1)
+        ended_ns = time.time_ns()
+    after = [sample.metric for sample in sampled.buffer.samples() if sample.t_unix_ns > ended_ns]
+    assert 1 <= after.count(RSS) <= 2, "a reading may have been under way"

@@ -1,4 +1,4 @@
-"""Inside a measured process: the device, the built workload, its steps timed without a profiler."""
+"""Build a workload in its own process, warm it up, and time its steps without a profiler."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import re
 import resource
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.recording.agent.recorder import resident_peak
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE
 
-from .cuda_events import EventTimer
 from .protocol import MEASURE
 
 if TYPE_CHECKING:
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
     from .protocol import Reporter
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
-"""torch's allocator of host memory raises a plain RuntimeError."""
+"""torch's host allocator raises a plain RuntimeError."""
 _COMPILERS = ("torch._dynamo", "torch._inductor")
-"""Where the errors of compiling are defined."""
+"""Modules that define the errors of compilation."""
 
 
 @contextmanager
-def built(request: Request, *, device: str) -> Iterator[Program]:
-    """The workload of a decided request, to be run inside the block.
+def built_workload(request: Request, *, device: str) -> Iterator[Program]:
+    """Build the workload of a request, and explain errors of the block.
 
     Raises:
         CollectionError: Memory ran out, or the program cannot be compiled.
@@ -49,29 +48,29 @@ def built(request: Request, *, device: str) -> Iterator[Program]:
     try:
         yield workload.build(request.options(device=device))
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        told = _told(error, request)
-        if told is None:
+        explained = _explain(error, request)
+        if explained is None:
             raise
-        raise told from error
+        raise explained from error
 
 
-def _told(error: BaseException, request: Request) -> CollectionError | None:
-    """What a person is told of a failure that has a remedy; None of another."""
-    said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _explain(error: BaseException, request: Request) -> CollectionError | None:
+    """Return an error with a hint for running out of memory and failed compilation; None for others."""
+    summary = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     if not isinstance(error, RuntimeError) or _OUT_OF_MEMORY.search(str(error)):
-        message = f"{request.workload} ran out of memory: {said}"
+        message = f"{request.workload} ran out of memory: {summary}"
         return CollectionError(message, hint="lower --batch-size or --resolution")
     if request.level == COMPILE and any(kind.__module__.startswith(_COMPILERS) for kind in type(error).mro()):
-        message = f"{request.backend} could not compile {request.workload}: {said}"
+        message = f"{request.backend} could not compile {request.workload}: {summary}"
         return CollectionError(message, hint="use --backend aot_eager or --backend eager")
     return None
 
 
-def found(device: str) -> str:
-    """The device that is meant here: `cpu` or `cuda`.
+def resolve_device(device: str) -> str:
+    """Return the requested device, `cpu` or `cuda`; `auto` is `cuda` if there is a GPU.
 
     Raises:
-        CollectionError: There is no torch.
+        CollectionError: torch is not installed.
         UnusableInputError: There is no such device.
     """
     try:
@@ -91,25 +90,25 @@ def found(device: str) -> str:
     return "cuda" if usable and device != "cpu" else "cpu"
 
 
-def timed(
+def time_steps(
     program: Program, request: Request, device: str, reporter: Reporter, compilations: Compilations
 ) -> dict[str, Any]:
-    """Run the warm-up and the timed steps; ns of each, the clock they are of, and the peaks of memory."""
-    warmup = _times(program, device, lambda step: warm(step, request, compilations, reporter))
+    """Run warm-up and timed steps; returns the duration of each in ns, their clock, and peak memory."""
+    warmup = _times(program, device, lambda step: _warm_up(step, request, compilations, reporter))
     _reset_peaks(device)
-    compilations.begin(TIMED)
+    compilations.begin_part(TIMED)
     steps = _times(program, device, lambda step: reporter.steps(MEASURE, request.steps, step))
     clock = "perf_counter" if device == "cpu" else "cuda_event"
     return {
         "warmup_ns": warmup,
         "step_ns": steps,
         "clock": clock,
-        "samples": [vars(one) for one in peaks(device)],
+        "samples": [vars(sample) for sample in _peak_memory(device)],
     }
 
 
-def surroundings(device: str) -> dict[str, Any]:
-    """What a recording says of the process and the machine."""
+def describe_process(device: str) -> dict[str, Any]:
+    """Return device, threads and environment of this process."""
     import torch
 
     return {
@@ -119,34 +118,67 @@ def surroundings(device: str) -> dict[str, Any]:
     }
 
 
-def warm(
+def _warm_up(
     step: Callable[[], object], request: Request, compilations: Compilations, reporter: Reporter
 ) -> None:
-    """Run as many warm-up steps as were asked for, and more until nothing is compiled in them."""
+    """Run the requested warm-up steps, and more until a step compiles nothing."""
     done = 0
-    reporter.tell("progress", part=WARM_UP, done=done, total=request.warmup)
-    while not compilations.warm(done, request.warmup):
+    reporter.send("progress", part=WARM_UP, done=done, total=request.warmup)
+    while not compilations.is_warm(done, request.warmup):
         step()
         done += 1
-        reporter.tell("progress", part=WARM_UP, done=done, total=max(done, request.warmup))
+        reporter.send("progress", part=WARM_UP, done=done, total=max(done, request.warmup))
 
 
 def _times(program: Program, device: str, run: Callable[[Callable[[], None]], None]) -> list[int]:
-    """Time of each step that `run` makes, ns."""
+    """Return the duration of each step that `run` runs, ns."""
     if device == "cuda":
-        # the device's own clock, without making it wait for the host between steps
         timer = EventTimer()
         run(lambda: timer.time(program.step))
         return timer.durations_ns()
-    taken: list[int] = []
+    durations: list[int] = []
 
     def step() -> None:
         start = time.perf_counter_ns()
         program.step()
-        taken.append(time.perf_counter_ns() - start)
+        durations.append(time.perf_counter_ns() - start)
 
     run(step)
-    return taken
+    return durations
+
+
+class EventTimer:
+    """Time steps by CUDA events on the current stream, without synchronizing between steps.
+
+    The duration of a step is the time between its two events. It includes the time in which the device waits
+    for the host; steps do not overlap even if the host runs ahead.
+
+    Example:
+        >>> timer = EventTimer()  # doctest: +SKIP
+        >>> for _ in range(5):  # doctest: +SKIP
+        ...     timer.time(step)
+        >>> timer.durations_ns()  # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._pairs: list[tuple[Any, Any]] = []
+        torch.cuda.synchronize()  # earlier work belongs to no step
+
+    def time(self, step: Callable[[], object]) -> None:
+        """Run one step between two events."""
+        start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step()
+        end.record()
+        self._pairs.append((start, end))
+
+    def durations_ns(self) -> list[int]:
+        """Return the duration of each step, ns, exact to about 500 ns; waits for the device."""
+        self._torch.cuda.synchronize()
+        return [round(start.elapsed_time(end) * 1e6) for start, end in self._pairs]
 
 
 def _reset_peaks(device: str) -> None:
@@ -157,28 +189,19 @@ def _reset_peaks(device: str) -> None:
             torch.cuda.reset_peak_memory_stats(index)
 
 
-def peaks(device: str) -> list[Sample]:
-    """Peak memory of this process and of its devices until now."""
+def _peak_memory(device: str) -> list[Sample]:
+    """Return peak memory of this process and of its devices so far."""
     now = time.time_ns()
-    taken = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(_host_peak()))]
+    resident = resident_peak() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    samples = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(resident))]
     if device == "cuda":
         import torch
 
         for index in range(torch.cuda.device_count()):
             allocated = torch.cuda.max_memory_allocated(index)
             reserved = torch.cuda.max_memory_reserved(index)
-            taken += [
+            samples += [
                 Sample(now, "torch", index, "device_peak_allocated_bytes", "bytes", float(allocated)),
                 Sample(now, "torch", index, "device_peak_reserved_bytes", "bytes", float(reserved)),
             ]
-    return taken
-
-
-def _host_peak() -> int:
-    """Peak resident bytes of this process; `ru_maxrss` would count the parent that started it too."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(line.split()[1]) * 1024
+    return samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tracekit.collectors.measured import built
+from tracekit.collectors.workload_process import built_workload
 
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
@@ -22,10 +22,10 @@ def refuse(*_: Any) -> Any:
     raise NotImplementedError("no such thing")
 
 
-def test_what_a_backend_cannot_compile_names_others() -> None:
+def test_a_compile_error_suggests_other_backends() -> None:
     with (
         pytest.raises(CollectionError) as told,
-        built(request(level="compile", backend="aot_eager"), device="cpu"),
+        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         torch.compile(torch.nn.Linear(2, 2), backend=refuse)(torch.ones(2))
     torch._dynamo.reset()
@@ -33,15 +33,15 @@ def test_what_a_backend_cannot_compile_names_others() -> None:
     assert "--backend eager" in str(told.value)
 
 
-def test_memory_that_ran_out_while_compiling_is_memory_that_ran_out() -> None:
+def test_running_out_of_memory_in_compilation_is_reported_as_such() -> None:
     with (
         pytest.raises(CollectionError, match="lower --batch-size"),
-        built(request(level="compile", backend="aot_eager"), device="cpu"),
+        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         raise RuntimeError("can't allocate memory: you tried to allocate 4 bytes")
 
 
 @pytest.mark.parametrize("known", [{}, {"level": "compile", "backend": "aot_eager"}])
-def test_a_fault_of_the_program_stays_what_it_is(known: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match="shapes"), built(request(**known), device="cpu"):
+def test_other_errors_are_not_changed(known: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match="shapes"), built_workload(request(**known), device="cpu"):
         raise RuntimeError("shapes differ")
