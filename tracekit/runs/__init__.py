@@ -1,1 +1,1 @@
-"""Stored runs: metadata, tables, store and what is done with it."""
+"""Stored runs: metadata, tables, the store and its backends, verification."""

@@ -1,4 +1,4 @@
-"""What `torch.compile` did while a run was recorded, as torch counted it: part of the run's `workload`."""
+"""Compilations of `torch.compile` in a run, counted by torch; part of the run's `workload`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracekit.runs.meta import RunMeta
 
 KEY: Final = "compilation"
-"""Where it stands in `workload`."""
+"""Key in `workload`."""
 WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
 """Parts of a recording in which something can be compiled."""
 BACKWARD: Final = "backward"
@@ -31,11 +31,11 @@ class Compiled:
         id: Torch's `i/j`: the frame that was compiled, and which compilation of it this is.
         function: The Python function of the frame, or `backward`.
         part: When: `warm-up`, `timed` or `profiled`.
-        dur_ns: Time it took on the host, to whole microseconds.
-        ops: Operations its graph holds; None of a backward pass, which torch does not count.
-        guards: Conditions to check before each call; None likewise.
-        reason: The guard whose failure made it necessary; empty of the first of its frame.
-        failed: Why nothing came of it, so that the frame runs eagerly; empty where it went well.
+        dur_ns: Host time, in whole microseconds.
+        ops: Operations of its graph; None for a backward pass, which torch does not count.
+        guards: Conditions that are checked before each call; None for a backward pass.
+        reason: The failed guard that caused it; empty for the first one of its frame.
+        failed: Why it failed, so that the frame runs eagerly; empty if it succeeded.
     """
 
     id: str
@@ -54,20 +54,20 @@ class Compiled:
 
     @property
     def again(self) -> bool:
-        """Whether its frame had been compiled before, and inputs did not fit."""
+        """Whether it is a recompilation of its frame."""
         return self.function != BACKWARD and self.id.partition("/")[2] != "0"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Break:
-    """One reason for which graphs ended before their function did.
+    """A reason for graph breaks.
 
     Attributes:
-        reason: In one line.
-        explanation: And what to do.
-        functions: Where: the Python functions.
-        frames: How many frames it ended.
-        times: How often a compilation met it; compiling again counts again.
+        reason: The reason in one line.
+        explanation: Explanation and advice.
+        functions: The Python functions.
+        frames: Number of frames.
+        times: Number of occurrences in compilations; each recompilation counts.
     """
 
     reason: str
@@ -79,12 +79,12 @@ class Break:
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """All that was compiled.
+    """Compilations of a run.
 
     Attributes:
         first_call_ns: Time of the first step, which compiles; None where there was no warm-up.
-        graphs: Graphs that were handed to the backend.
-        cached: Graphs whose code Inductor took from its cache on disk, where an earlier process left it.
+        graphs: Graphs compiled by the backend.
+        cached: Graphs that Inductor found in its cache on disk.
         breaks: Graph breaks by reason.
         compilations: Each, in order.
     """
@@ -102,27 +102,27 @@ class Compilation:
 
     @property
     def guards(self) -> int:
-        """Guards of all frames; of one that was compiled again those of each compilation."""
+        """Guards of all compilations."""
         return sum(one.guards or 0 for one in self.compilations)
 
     @property
     def graph_breaks(self) -> int:
-        """Frames that a graph break ended, by reason."""
+        """Number of frames with a graph break."""
         return sum(one.frames for one in self.breaks)
 
     @property
     def recompilations(self) -> tuple[Compiled, ...]:
-        """Those of a frame that had been compiled before."""
+        """Recompilations."""
         return tuple(one for one in self.compilations if one.again)
 
     @property
     def late(self) -> tuple[Compiled, ...]:
-        """Those after the warm-up, in steps that were to be steady."""
+        """Compilations after the warm-up."""
         return tuple(one for one in self.compilations if one.part != WARM_UP)
 
 
 def read(meta: RunMeta) -> Compilation | None:
-    """What a run keeps of its compilation; None where nothing was compiled, or nobody counted.
+    """Return the compilations of a run; None if nothing was compiled or counted.
 
     Raises:
         UnusableInputError: The metadata is damaged.
@@ -131,10 +131,10 @@ def read(meta: RunMeta) -> Compilation | None:
 
 
 def parse(content: dict[str, Any] | None) -> Compilation | None:
-    """Read what a collector wrote.
+    """Parse the output of a collector.
 
     Raises:
-        UnusableInputError: It is something else.
+        UnusableInputError: The format is unknown.
     """
     if content is None:
         return None
@@ -147,7 +147,7 @@ def parse(content: dict[str, Any] | None) -> Compilation | None:
 
 
 def diagnostics(found: Compilation | None) -> Iterator[Diagnostic]:
-    """What a reader of the run's times must know."""
+    """Return diagnostics of compilations that affect the run's times."""
     late = found.late if found else ()
     for part in (TIMED, PROFILED):
         own = [one for one in late if one.part == part]

@@ -1,4 +1,4 @@
-"""What a run ran on: versions and hardware; no environment variables, host, user or path is taken."""
+"""Versions and hardware of a run, without environment variables, host names, user names and paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGES = ("tracekit-torch", "torch", "triton", "numpy", "torchvision", "transformers", "timm")
-"""Packages whose version can change what is measured."""
+"""Packages whose versions can affect measurements."""
 
 PCIE = {
     "generation": "nvmlDeviceGetCurrPcieLinkGeneration",
@@ -21,14 +21,14 @@ PCIE = {
     "max_generation": "nvmlDeviceGetMaxPcieLinkGeneration",
     "max_width": "nvmlDeviceGetMaxPcieLinkWidth",
 }
-"""A GPU's link: as it is now (a link at rest falls back to a lower generation), and what it can be here."""
+"""PCIe link of a GPU: current (an idle link uses a lower generation) and maximum."""
 
 
 def capture() -> dict[str, Any]:
-    """The environment as `run.json` keeps it.
+    """Return the environment in the form of `run.json`.
 
-    Torch's own view (its build, the devices it sees) is taken only where torch is loaded already, so that
-    asking never starts a GPU context by surprise.
+    Torch's build and visible devices are included only if torch is imported already, so that no GPU context
+    is created.
     """
     torch = sys.modules.get("torch")
     gpus = nvml_gpus()
@@ -44,7 +44,7 @@ def capture() -> dict[str, Any]:
 
 
 def torch_versions(torch: Any) -> dict[str, str | None]:
-    """Versions of torch and of the CUDA and cuDNN it was built with; None what it lacks."""
+    """Return the versions of torch and of the CUDA and cuDNN of its build; None without them."""
     if torch is None:
         return {"torch": None, "cuda": None, "cudnn": None}
     cudnn = torch.backends.cudnn.version() if torch.version.cuda else None
@@ -56,7 +56,7 @@ def torch_versions(torch: Any) -> dict[str, str | None]:
 
 
 def packages() -> dict[str, str]:
-    """Installed versions of the packages that matter."""
+    """Return the installed versions of `PACKAGES`."""
     found = {}
     for name in PACKAGES:
         try:
@@ -67,7 +67,7 @@ def packages() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """Model of the processor, else its architecture."""
+    """Return the model of the processor, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -78,12 +78,12 @@ def cpu_name() -> str:
 
 @contextmanager
 def nvml() -> Iterator[Any]:
-    """NVML, initialized; None where there is no NVIDIA driver or no binding for it."""
+    """Return initialized NVML; None without an NVIDIA driver or its Python binding."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # every way of being absent (package, library, driver, device nodes) means the same
+    except Exception:  # package, library, driver or device nodes are missing
         yield None
         return
     try:
@@ -93,13 +93,13 @@ def nvml() -> Iterator[Any]:
 
 
 def nvml_driver() -> str | None:
-    """Version of the NVIDIA driver."""
+    """Return the version of the NVIDIA driver."""
     with nvml() as library:
         return _text(library.nvmlSystemGetDriverVersion()) if library else None
 
 
 def nvml_gpus() -> list[dict[str, Any]]:
-    """All NVIDIA GPUs of the machine, as NVML numbers them."""
+    """Return all NVIDIA GPUs of the machine, in NVML's order."""
     with nvml() as library:
         if library is None:
             return []
@@ -113,7 +113,7 @@ def _nvml_gpu(library: Any, index: int) -> dict[str, Any]:
         try:
             return getattr(library, function)(handle)
         except library.NVMLError:
-            return None  # virtual and partitioned GPUs answer only some questions
+            return None  # virtual and partitioned GPUs support only some queries
 
     memory, capability = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetCudaComputeCapability")
     link = {name: ask(function) for name, function in PCIE.items()}
@@ -129,7 +129,7 @@ def _nvml_gpu(library: Any, index: int) -> dict[str, Any]:
 
 
 def _visible(torch: Any, gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The GPUs torch sees, in its numbering (CUDA_VISIBLE_DEVICES renumbers), completed by NVML."""
+    """Return the GPUs visible to torch, in its order (see CUDA_VISIBLE_DEVICES), completed by NVML."""
     by_uuid = {gpu["uuid"].removeprefix("GPU-"): gpu for gpu in gpus}
     return [
         _torch_gpu(torch.cuda.get_device_properties(index), index, by_uuid)

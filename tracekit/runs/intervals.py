@@ -15,12 +15,12 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Union: TypeAlias = tuple[Ints, Ints]
 
 BLOCK = 1 << 20
-"""Windows looked at together, so that what is held beside the result stays small."""
+"""Windows per block, which limits the memory of intermediate results."""
 EMPTY: Union = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Ints, end: Ints) -> Union:
-    """Merge overlapping and touching intervals; empty ones vanish.
+    """Merge overlapping and touching intervals; drop empty ones.
 
     Example:
         >>> union(np.array([5, 0, 8]), np.array([9, 3, 12]))
@@ -38,7 +38,7 @@ def union(start: Ints, end: Ints) -> Union:
 
 
 def length(intervals: Union) -> int:
-    """Total length of a union, ns.
+    """Return the total length of a union, ns.
 
     Example:
         >>> length((np.array([0, 5]), np.array([3, 12])))
@@ -49,7 +49,7 @@ def length(intervals: Union) -> int:
 
 
 def complement(intervals: Union, window_start: int, window_end: int) -> Union:
-    """The part of the window that the union does not cover.
+    """Return the part of a window that a union does not cover.
 
     Example:
         >>> complement((np.array([2]), np.array([4])), 0, 10)
@@ -63,7 +63,7 @@ def complement(intervals: Union, window_start: int, window_end: int) -> Union:
 
 
 def gaps(start: Ints, end: Ints) -> Union:
-    """What lies between intervals, from the first start to the last end; an empty interval splits a gap.
+    """Return the gaps between intervals, from the first start to the last end; empty intervals split gaps.
 
     Example:
         >>> gaps(np.array([0, 5, 8]), np.array([3, 5, 9]))
@@ -77,7 +77,7 @@ def gaps(start: Ints, end: Ints) -> Union:
 
 
 def clip(intervals: Union, window_start: int, window_end: int) -> Union:
-    """The part of the union inside the window.
+    """Return the part of a union inside a window.
 
     Example:
         >>> clip((np.array([0, 5]), np.array([3, 12])), 2, 6)
@@ -90,7 +90,7 @@ def clip(intervals: Union, window_start: int, window_end: int) -> Union:
 
 
 def intersect(a: Union, b: Union) -> Union:
-    """What two unions share.
+    """Return the intersection of two unions.
 
     Example:
         >>> intersect((np.array([0, 6]), np.array([4, 9])), (np.array([3]), np.array([7])))
@@ -107,14 +107,14 @@ def intersect(a: Union, b: Union) -> Union:
 
 
 def _near(intervals: Union, low: int, high: int) -> Union:
-    """The intervals that reach into a window, found without looking at the others."""
+    """Return the intervals that overlap a window, by binary search."""
     starts, ends = intervals
     part = slice(int(np.searchsorted(ends, low, side="right")), int(np.searchsorted(starts, high)))
     return starts[part], ends[part]
 
 
 def subtract(a: Union, b: Union) -> Union:
-    """What the first union covers and the second does not.
+    """Return the difference of two unions.
 
     Example:
         >>> subtract((np.array([0]), np.array([9])), (np.array([3]), np.array([7])))
@@ -126,7 +126,7 @@ def subtract(a: Union, b: Union) -> Union:
 
 
 def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
-    """How much of each window the union covers.
+    """Return the covered length of each window.
 
     Example:
         >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
@@ -144,7 +144,7 @@ def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
 
 
 def covered_before(intervals: Union, moments: Ints) -> Ints:
-    """How much of the union lies before each moment.
+    """Return the length of the union before each time.
 
     Example:
         >>> covered_before((np.array([0, 5]), np.array([3, 12])), np.array([2, 4, 20]))
@@ -156,7 +156,7 @@ def covered_before(intervals: Union, moments: Ints) -> Ints:
 
 
 def _whole(intervals: Union) -> Ints:
-    """How much lies before each interval, and in the end before what is behind them all."""
+    """Return the length before each interval, and the total length."""
     starts, ends = intervals
     return np.concatenate(([0], np.cumsum(ends - starts)))
 
@@ -170,7 +170,7 @@ def _covered_before(intervals: Union, whole: Ints, moments: Ints) -> Ints:
 
 
 def _begun(starts: Ints, moments: Ints) -> Ints:
-    """How many have begun by each moment; moments in order are many times faster told than searched for."""
+    """Return the number of starts up to each time; merges sorted times, which is faster than a search."""
     if len(starts) > len(moments) or (moments[1:] < moments[:-1]).any():
         return np.searchsorted(starts, moments, side="right")
     at = np.searchsorted(moments, starts)

@@ -1,6 +1,6 @@
-"""`run.json`: what is known about a run beside its tables.
+"""`run.json`: the metadata of a run, and its fingerprint.
 
-No environment variables, host names or user names are kept.
+Environment variables, host names and user names are not stored.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 FILE_NAME = "run.json"
 MOST_BYTES = 64 << 20
-"""Bytes of a `run.json`: listing runs reads every one whole; thousands of steps take 1 MB."""
-_UNREADABLE = (ValueError, RecursionError)  # those of msgspec and of bad UTF-8 are ValueErrors
+"""Limit of the bytes of a `run.json`, as listing runs reads all of them; thousands of steps take 1 MB."""
+_UNREADABLE = (ValueError, RecursionError)  # errors of msgspec and of invalid UTF-8 are ValueErrors
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What a run id looks like; it is the name of a folder, and never leads out of the one it is in."""
+"""Form of run ids, which are names of folders: no path separators, no leading dot."""
 UNPROFILED = {"profile": False}
-"""Option of the collector of a run that was timed and sampled only."""
+"""Collector option of a run that was timed and sampled, but not profiled."""
 
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A number that columns can hold; a file may say any, which is damage."""
+"""An integer in the range of int64, as in columns; others are damage."""
 
 
 class Level(StrEnum):
-    """How much a diagnostic matters for trusting the run's numbers."""
+    """Severity of a diagnostic for the run's numbers."""
 
     INFO = "info"
     WARN = "warn"
@@ -48,20 +48,20 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing the importer or collector noticed: repaired, dropped, missing."""
+    """A diagnostic of the import or the collector: repaired, dropped or missing data."""
 
     level: Level
     code: str
     message: str
 
     def __post_init__(self) -> None:
-        """A message may quote names from a file, and is shown on terminals."""
+        """Escape control characters: a message may contain names from a file."""
         object.__setattr__(self, "message", errors.exception_message(self.message))
 
 
 @dataclass(frozen=True)
 class Collector:
-    """What recorded the run, its version and options."""
+    """The collector of a run, its version and options."""
 
     name: str
     version: str = ""
@@ -70,10 +70,10 @@ class Collector:
 
 @dataclass(frozen=True)
 class Git:
-    """State of the repository the workload ran in.
+    """State of the repository of the workload.
 
     Attributes:
-        submodules: Commit that was checked out in each submodule, and in theirs, by path.
+        submodules: Checked-out commit of each submodule, recursively, by path.
     """
 
     sha: str
@@ -102,10 +102,10 @@ class Timings:
 
 @dataclass(frozen=True)
 class PartFile:
-    """One file of a table, by its name in the table's folder: rows, bytes, and its SHA-256.
+    """A part file of a table: name in the table's folder, rows, bytes, and SHA-256.
 
     Attributes:
-        footer: CRC-32 of the file's footer; None where a version before wrote it.
+        footer: CRC-32 of the file's footer; None in runs of old versions.
     """
 
     name: str
@@ -117,13 +117,13 @@ class PartFile:
 
 @dataclass(frozen=True)
 class TableFile:
-    """One stored table: rows, bytes on disk, and the SHA-256 of its file or of its parts in order.
+    """A stored table: rows, bytes on disk, and SHA-256 of its file or of its parts in order.
 
     Attributes:
-        parts: Its files, in order, where they were delivered one by one, as to object storage. Each has its
-            own digest then, and `sha256` is that of these digests, one a line. Other files are no part of it.
-        footers: CRC-32 of the footer of each file, by its name; none where a version before wrote them. Arrow
-            may end the program at a damaged footer, so these are compared before it sees one.
+        parts: Its files, in order, if they were delivered separately, as to object storage. Each then has its
+            own digest, and `sha256` is that of the list of digests. Other files do not belong to the table.
+        footers: CRC-32 of the footer of each file, by name; empty in runs of old versions. They are compared
+            before Arrow reads the footers, as a damaged one may end the process.
     """
 
     rows: Int64
@@ -159,7 +159,7 @@ class RunMeta:
 
     @property
     def profiled(self) -> bool:
-        """Whether a profiler watched; without one there are step times and samples, and no intervals."""
+        """Whether the run was profiled; otherwise it has step times and samples, but no intervals."""
         return not UNPROFILED.items() <= self.collector.options.items()
 
 
@@ -167,7 +167,7 @@ def read(directory: Place) -> RunMeta:
     """Read a run's metadata.
 
     Raises:
-        UnusableInputError: The file is absent, not a run's metadata, or of another schema version.
+        UnusableInputError: The file is missing, not a run's metadata, or of another schema version.
     """
     try:
         content = _content(directory / FILE_NAME)
@@ -177,7 +177,7 @@ def read(directory: Place) -> RunMeta:
 
 
 def decode(content: bytes, directory: Place) -> RunMeta:
-    """The metadata that a run's file holds; raises what `read` does."""
+    """Decode a run's metadata; raises the errors of `read`."""
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
     except _UNREADABLE as error:
@@ -208,7 +208,7 @@ def _damaged(directory: Place, why: str) -> UnusableInputError:
 
 _UNSEALED = b',"seal":""}'
 _SEAL = re.compile(rb'"seal": "([0-9a-f]*)"(?=\n}\n\Z)')
-"""The last line of `run.json`: the SHA-256 of the file without it."""
+"""Last line of `run.json`: the SHA-256 of the rest."""
 
 
 def _content(path: Place) -> bytes:
@@ -226,19 +226,19 @@ class _Version(msgspec.Struct):
 
 
 def write(directory: Place, meta: RunMeta) -> None:
-    """Write a run's metadata as `encode` gives it."""
+    """Write a run's metadata."""
     (directory / FILE_NAME).write_bytes(encode(meta))
 
 
 def encode(meta: RunMeta) -> bytes:
-    """The metadata as it is written: indented for people, with a seal by which a later change is found."""
+    """Encode metadata: indented, with a digest that detects later changes."""
     text = msgspec.json.format(msgspec.json.encode(meta).removesuffix(b"}") + _UNSEALED, indent=2) + b"\n"
     digest = hashlib.sha256(text).hexdigest().encode()
     return _SEAL.sub(b'"seal": "' + digest + b'"', text)
 
 
 def is_as_sealed(data: bytes) -> bool | None:
-    """Whether a `run.json` is as it was written; None where it has no seal, as those of old."""
+    """Return whether a `run.json` is unchanged; None without a digest, as in old versions."""
     seal = _SEAL.search(data)
     if seal is None:
         return None
@@ -253,13 +253,13 @@ PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
 def fingerprint(
     workload: Mapping[str, Any], environment: Mapping[str, Any], options: Mapping[str, Any], *, collector: str
 ) -> dict[str, Any]:
-    """Collect the stable fields of a run; one that is unknown is None, never absent.
+    """Return the fields that decide comparability; unknown ones are None.
 
     Args:
         workload: `workload` of `run.json`.
         environment: `environment` of `run.json`.
-        options: Options the collector ran with.
-        collector: Its name.
+        options: Options of the collector.
+        collector: Name of the collector.
     """
     used = environment.get("gpus", []) if workload.get("device") == "cuda" else []
     gpu: Mapping[str, Any] = used[0] if used else {}
@@ -277,16 +277,16 @@ def fingerprint(
 
 
 FEW = 8
-"""So many diagnostics of one kind are said one by one."""
+"""Limit of diagnostics of one kind that are listed separately."""
 EACH = "`tracekit show RUN --format csv` lists each"
 _SEPARATOR = ": "
 
 
 def together(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics in their order, those of one level and code as one where they are more than `FEW`.
+    """Combine diagnostics of the same level and code if there are more than `FEW`.
 
     Args:
-        diagnostics: A run's, whose messages begin with the trace that they are about, as in `a.json: cut`.
+        diagnostics: Diagnostics of a run; messages start with the name of the trace, as in `a.json: cut`.
 
     Example:
         >>> from tracekit.runs.meta import Diagnostic, Level

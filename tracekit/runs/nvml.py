@@ -1,14 +1,14 @@
-"""What NVML can say of a GPU: each question once, with its metric and unit.
+"""Queries of NVML and their metrics and units.
 
-NVML's own quantities, which no sum of kernels gives:
+Quantities of NVML that cannot be computed from kernels:
 
 * `gpu_utilization_pct`: percent of NVML's past sample period (1/6 s to 1 s, by product) during which one or
-  more kernels ran, however small. `memory_utilization_pct`: of which device memory was read or written.
+  more kernels ran, of any size. `memory_utilization_pct`: in which device memory was read or written.
 * `power_w`: of the whole board; on Ampere (but GA100) and newer the mean over the past second.
 * `energy_j`: of the whole board since the driver was loaded.
 * `pcie_rx_gb_per_s`, `pcie_tx_gb_per_s`: received and sent by the GPU over 20 ms, in which the call waits;
   NVML's KB are taken as 1000 bytes.
-* `throttle_reasons`: bits of what holds the clocks where they are.
+* `throttle_reasons`: bits of the reasons that limit the clocks.
 
 Source: NVML API reference, device queries.
 """
@@ -25,7 +25,7 @@ SOURCE: Final = "nvml"
 
 
 class M:
-    """Metrics of NVML's samples, each spelled once."""
+    """Names of metrics."""
 
     GPU_UTILIZATION: Final = "gpu_utilization_pct"
     MEMORY_UTILIZATION: Final = "memory_utilization_pct"
@@ -52,13 +52,13 @@ class M:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One call to NVML and the metrics it answers.
+    """A call to NVML and its metrics.
 
     Attributes:
         metrics: Name and unit of each value `read` returns.
-        read: Asks the library (the module `pynvml`) about a device handle.
-        once: The answer does not change while a program runs.
-        slow: The call waits for tens of milliseconds.
+        read: Function of the library (the module `pynvml`) and a device handle.
+        once: Whether the result is constant while a program runs.
+        slow: Whether the call takes tens of milliseconds.
     """
 
     metrics: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ class Question:
 def _one(
     metric: str, unit: str, function: str, *constants: str, scale: float = 1.0, **when: bool
 ) -> Question:
-    """A question of one function, with constants of the library behind the handle."""
+    """Return a query of one function, with constants of the library as further arguments."""
 
     def read(library: Any, handle: Any) -> tuple[float, ...]:
         arguments = (getattr(library, name) for name in constants)
@@ -98,7 +98,7 @@ def _memory_total(library: Any, handle: Any) -> tuple[float, ...]:
 
 
 def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
-    """Drivers and bindings from before 2023 know only the older name."""
+    """Return the throttle reasons; drivers and bindings before 2023 have only the older name."""
     try:
         return (float(library.nvmlDeviceGetCurrentClocksEventReasons(handle)),)
     except (AttributeError, library.NVMLError_FunctionNotFound):
@@ -139,11 +139,11 @@ QUESTIONS: Final = (
         slow=True,
     ),
 )
-"""What is asked of every device; what depends on the process that asks is `processes`."""
+"""Queries of every device; `processes` depends on the querying process."""
 
 
 def processes(library: Any, handle: Any) -> dict[int, float | None]:
-    """Bytes that each process with a compute context uses, by process id; None where it is not said."""
+    """Return the bytes used by each process with a compute context, by process id; None if unknown."""
     return {
         int(one.pid): None if one.usedGpuMemory is None else float(one.usedGpuMemory)
         for one in library.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -151,9 +151,9 @@ def processes(library: Any, handle: Any) -> dict[int, float | None]:
 
 
 def unsupported(library: Any, handle: Any) -> tuple[str, ...]:
-    """The metrics a device does not answer, in the order of the questions.
+    """Return the metrics that a device does not support, in the order of the queries.
 
-    Virtual GPUs, MIG instances and older or smaller boards answer only some.
+    Virtual GPUs, MIG instances and older or smaller boards support only some.
     """
     return tuple(name for one in QUESTIONS if not _answers(library, handle, one) for name in one.names)
 
@@ -161,6 +161,6 @@ def unsupported(library: Any, handle: Any) -> tuple[str, ...]:
 def _answers(library: Any, handle: Any, question: Question) -> bool:
     try:
         question.read(library, handle)
-    except (library.NVMLError, AttributeError):  # an older binding lacks the function itself
+    except (library.NVMLError, AttributeError):  # missing in an older binding
         return False
     return True

@@ -1,4 +1,4 @@
-"""Some ranks of a run, read alone: a run of several ranks has a part file of each in every table."""
+"""View of some ranks of a run, which reads only their part files."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 Holders: TypeAlias = "Mapping[str, frozenset[int]]"
-"""The ranks that each file holds, by the file's name; the parts of one trace have one name in all tables."""
+"""Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
 PIECE_ROWS = 300_000
-"""Rows of the ranks that are read together: of fewer rows, opening files and starting over takes longer."""
+"""Rows of ranks that are read together; with fewer rows, opening files would dominate."""
 _RANKED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
 
 
 @dataclass(frozen=True)
 class RankView(Run):
-    """A run that has no other ranks than some of a run. Row ids and times stay those of the run.
+    """A run restricted to some ranks. Row ids and times are those of the run.
 
-    Samples of `counters` have no rank: those of the ranks' own traces are there, and those taken beside them.
+    Samples of `counters` have no rank: included are those in the ranks' traces, and those of the collector.
 
     Attributes:
         chosen: The ranks.
-        holders: What those of the run's files hold that have rows of these ranks.
-        strange: Names of the files that have none.
+        holders: Ranks in the files with rows of these ranks.
+        strange: Names of the other files.
     """
 
     chosen: frozenset[int] = frozenset()
@@ -50,7 +50,7 @@ class RankView(Run):
     strange: frozenset[str] = field(default=frozenset(), repr=False)
 
     def rows(self, name: str) -> int:
-        """Number of rows of a table; 0 when these ranks have none."""
+        """Return the number of rows of a table."""
         if name not in self._counts:
             with self.reading(name):
                 self._counts[name] = self._counted(name)
@@ -62,7 +62,7 @@ class RankView(Run):
         return tuple(sorted(self.chosen))
 
     def files(self, name: str) -> list[Place]:
-        """The files of a table that hold rows of these ranks."""
+        """Return the files of a table with rows of these ranks."""
         if name not in self._files:
             self._files[name] = self._found(name)
         return self._files[name]
@@ -73,7 +73,7 @@ class RankView(Run):
         return [file for file in super().files(name) if file.name not in self.strange]
 
     def in_parts(self, name: str) -> bool:
-        """Whether several files hold the rows."""
+        """Return whether the rows are in several files."""
         return super().in_parts(name) and len(self.files(name)) > 1
 
     def arrow(
@@ -84,14 +84,14 @@ class RankView(Run):
         where: pc.Expression | None = None,
         window: Window | None = None,
     ) -> pa.Table:
-        """One table as Arrow; as `Run.arrow`."""
+        """Return a table as Arrow; see `Run.arrow`."""
         own = self._own(name)
         if own is not None:
             where = own if where is None else own & where
         return super().arrow(name, columns=columns, where=where, window=window)
 
     def _own(self, name: str) -> pc.Expression | None:
-        """What tells the rows of these ranks where their files hold others too."""
+        """Return the filter for these ranks, if their files contain others too."""
         held = [self.holders.get(file.name, self.chosen) for file in self.files(name)]
         if name not in _RANKED or all(ranks <= self.chosen for ranks in held):
             return None
@@ -112,7 +112,7 @@ class RankView(Run):
         return self._datasets[name]
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to other processes: nothing that was read here."""
+        """Pickle without cached data."""
         return {name: vars(self)[name] for name in ("path", "chosen", "holders", "strange")}
 
     @cached_property
@@ -129,7 +129,7 @@ class RankView(Run):
 
 
 def view(run: Run, ranks: Sequence[int]) -> RankView:
-    """Some ranks of a run.
+    """Return the view of some ranks.
 
     Raises:
         UnusableInputError: The run has no such rank.
@@ -147,12 +147,12 @@ def view(run: Run, ranks: Sequence[int]) -> RankView:
 
 
 def pieces(run: Run, at_once: int | None = None, *, least: int = 1) -> list[Run]:
-    """The run in pieces that are small: ranks one by one, or several together where they have few rows.
+    """Split a run into views of ranks: one rank each, or several if they have few rows.
 
     Args:
-        run: The run; it is its only piece where its ranks do not lie in files of their own.
-        at_once: Rows of a piece, about; `PIECE_ROWS` by default.
-        least: Pieces to make of it at least, as far as there are ranks.
+        run: The run; returned as a whole if its ranks are not in separate files.
+        at_once: Approximate rows of a piece; `PIECE_ROWS` by default.
+        least: Least number of pieces, if there are enough ranks.
     """
     ranks = run.ranks
     names = [name for name in _RANKED if run.rows(name)]
@@ -166,7 +166,7 @@ def pieces(run: Run, at_once: int | None = None, *, least: int = 1) -> list[Run]
 
 
 def holders(run: Run) -> Holders:
-    """Which ranks the files of a run hold; asks the statistics of each trace once.
+    """Return the ranks in the files of a run, from the statistics of one file per trace.
 
     Raises:
         UnusableInputError: A file is missing or unreadable.
@@ -192,7 +192,7 @@ def _ranks_in(name: str, fragment: ds.ParquetFileFragment) -> frozenset[int]:
 
 
 def listed(ranks: Sequence[int], most: int = 8) -> str:
-    """Ranks in a few words, those that follow one another together.
+    """Format ranks, with ranges of consecutive ones.
 
     Example:
         >>> listed([0, 1, 2, 5]), listed([7])
@@ -219,7 +219,7 @@ _KEYS = [C.RANK, C.STEP]
 
 
 def step_windows(run: Run) -> pd.DataFrame:
-    """Profiled steps in order: rank, step, start, host duration, and end of the window.
+    """Return the profiled steps in order: rank, step, start, host duration, and end of the window.
 
     The window ends at the later of the step's end on the host and the end of the last device interval
     launched in it, on any device of the rank.
@@ -236,7 +236,7 @@ def _windows(run: Run) -> pd.DataFrame:
     ends = launched.assign(**{END_NS: launched[C.START_NS] + launched[C.DUR_NS]})
     last = ends.groupby(_KEYS, as_index=False)[END_NS].max()
     last[C.STEP] = last[C.STEP].astype(np.int64)
-    last[END_NS] = last[END_NS].astype("Int64")  # a left merge makes plain integers floats
+    last[END_NS] = last[END_NS].astype("Int64")  # a left merge converts plain integers to floats
     table = steps.merge(last, how="left", on=_KEYS)
     host_end = table[C.START_NS] + table[C.DUR_NS]
     table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)

@@ -25,7 +25,7 @@ _LOCAL = (
     "GIT_PREFIX",
     "GIT_OBJECT_DIRECTORY",
 )
-"""Variables by which git, in a hook, tells its children which tree is meant."""
+"""Environment variables of git hooks that select a working tree."""
 _SAME_FOR_ALL = (
     "--binary",
     "--diff-algorithm=myers",
@@ -40,21 +40,21 @@ _SAME_FOR_ALL = (
     "--submodule=diff",
     "--unified=3",
 )
-"""Options of `git diff` that no configuration of a user changes the bytes of."""
+"""Options of `git diff` for output that does not depend on the user's configuration."""
 _OF_SUBMODULES = "--ignore-submodules=untracked"
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process without those that point git at a certain tree."""
+    """Return the environment variables of this process without those of `_LOCAL`."""
     return {name: value for name, value in os.environ.items() if name not in _LOCAL}
 
 
 def output(*arguments: str, cwd: Path | None = None) -> bytes | None:
-    """What git prints, run without refreshing the user's index; None where it fails or there is no git.
+    """Return git's output, without refreshing the user's index; None if git fails or is missing.
 
     Args:
-        arguments: Of git.
-        cwd: The folder whose repository is meant; by default, that of this process, as a hook may set it.
+        arguments: Arguments of git.
+        cwd: Folder of the repository; by default that of this process, which a hook may set.
     """
     try:
         done = subprocess.run(  # noqa: S603 (a fixed program and arguments of our own)
@@ -70,22 +70,22 @@ def output(*arguments: str, cwd: Path | None = None) -> bytes | None:
 
 
 def line(*arguments: str, cwd: Path | None = None) -> str | None:
-    """The line that git prints; None where it prints nothing or fails."""
+    """Return git's output without the newline; None if it is empty or git fails."""
     printed = output(*arguments, cwd=cwd)
     return printed.decode(errors="replace").strip() or None if printed is not None else None
 
 
 def root(cwd: Path | None = None) -> Path | None:
-    """Top folder of the repository around `cwd`; None outside of one."""
+    """Return the top folder of the repository; None outside of one."""
     top = line("rev-parse", "--show-toplevel", cwd=cwd)
     return Path(top) if top else None
 
 
 def commit(revision: str, cwd: Path | None = None) -> str:
-    """Full sha of a revision.
+    """Return the full sha of a revision.
 
     Raises:
-        RunNotFoundError: The revision is unknown, or this is no repository.
+        RunNotFoundError: The revision is unknown, or there is no repository.
     """
     sha = line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
     if sha is None:
@@ -96,9 +96,9 @@ def commit(revision: str, cwd: Path | None = None) -> str:
 
 
 def state(cwd: Path | None = None) -> Git | None:
-    """Commit, branch and uncommitted changes around `cwd`; None outside a repository with a commit.
+    """Return commit, branch and uncommitted changes; None outside of a repository with a commit.
 
-    Files that git does not track do not count as changes, as for `git describe --dirty`.
+    Untracked files are not changes, as for `git describe --dirty`.
     """
     sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=cwd)
     if sha is None:
@@ -118,7 +118,7 @@ def state(cwd: Path | None = None) -> Git | None:
 
 
 def submodules(tree: Path) -> dict[str, str]:
-    """Commit that is checked out in each submodule of a tree and in theirs, by path."""
+    """Return the checked-out commit of each submodule, recursively, by path."""
     found = {}
     for name in recorded_submodules(tree):
         sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=tree / name) if _own(tree / name) else None
@@ -129,7 +129,7 @@ def submodules(tree: Path) -> dict[str, str]:
 
 
 def recorded_submodules(tree: Path) -> dict[str, str]:
-    """Commit that the index of a tree wants of each of its own submodules, by path."""
+    """Return the recorded commit of each direct submodule, by path."""
     if not (tree / ".gitmodules").is_file():
         return {}
     entries = (output("ls-files", "--stage", "-z", cwd=tree) or b"").split(b"\0")
@@ -138,12 +138,12 @@ def recorded_submodules(tree: Path) -> dict[str, str]:
 
 
 def _own(folder: Path) -> bool:
-    """Whether a folder is a repository of its own; in one that is empty, git would answer for the outer."""
+    """Return whether a folder is a repository; in an empty one, git would use the enclosing repository."""
     return (folder / ".git").exists()
 
 
 _FORM = "%H%x00%s%x00%an%x00%aI"
-"""No message holds a NUL, but one may hold any other character."""
+"""Fields separated by NUL, which messages cannot contain."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Commit:
         sha: Full sha.
         subject: First line of its message.
         author: Name of its author.
-        author_date: When it was written, ISO 8601 with its time zone.
+        author_date: Author date, ISO 8601 with time zone.
     """
 
     sha: str
@@ -164,10 +164,10 @@ class Commit:
 
 
 def merge_base(one: str, other: str, *, cwd: Path | None = None) -> str:
-    """The newest commit that both revisions descend from.
+    """Return the newest common ancestor of two revisions.
 
     Raises:
-        UnusableInputError: They have none, as in a clone without its history.
+        UnusableInputError: There is none, as in a shallow clone.
     """
     code, text = _ask("merge-base", one, other, cwd=cwd)
     if code > 1:
@@ -189,19 +189,19 @@ def _is_known(sha: str, *, cwd: Path | None) -> bool:
 
 
 def is_shallow(*, cwd: Path | None = None) -> bool:
-    """Whether older commits were left out when the repository was cloned, as clones for CI do."""
+    """Return whether the clone is shallow, as often in CI."""
     return _ask("rev-parse", "--is-shallow-repository", cwd=cwd) == (0, "true")
 
 
 def is_ancestor(old: str, new: str, *, cwd: Path | None = None) -> bool:
-    """Whether the second commit descends from the first, or is it."""
+    """Return whether the first commit is the second one or its ancestor."""
     return _ask("merge-base", "--is-ancestor", old, new, cwd=cwd)[0] == 0
 
 
 def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> list[tuple[str, int]]:
-    """Those of the commits that are ancestors of the head or it, with their distance, nearest first.
+    """Return the commits that are the head or its ancestors, with their distance, nearest first.
 
-    The distance is the number of commits that the head has and the ancestor has not.
+    The distance is the number of commits that are ancestors of the head but not of the commit.
     """
     lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
     bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
@@ -211,13 +211,13 @@ def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> li
 
 
 def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:
-    """The number of ancestors of some commits, themselves included, in one pass over the history.
+    """Return the number of ancestors of some commits, including themselves, in one pass over the history.
 
     Args:
-        lines: Every commit and its parents, children first.
-        bits: The commits in question, each with a bit of its own.
+        lines: Commits with their parents, children first.
+        bits: A bit for each of the commits.
     """
-    below: dict[str, int] = dict(bits)  # which of them a commit is, or is an ancestor of
+    below: dict[str, int] = dict(bits)  # the commits that it is, or is an ancestor of
     sizes: Counter[int] = Counter()
     for sha, *parents in lines:
         mask = below.pop(sha, 0)
@@ -231,17 +231,17 @@ def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[
 def between(
     good: str, bad: str, *, paths: Sequence[str] = (), first_parent: bool = True, cwd: Path | None = None
 ) -> tuple[Commit, ...]:
-    """The commits after `good` up to `bad`, oldest first.
+    """Return the commits after `good` up to `bad`, oldest first.
 
     Args:
         good: Full sha of an ancestor.
-        bad: Full sha of the newest commit, which is listed in any case.
-        paths: Only commits that change one of these files or folders.
-        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
+        bad: Full sha of the newest commit, which is always included.
+        paths: Include only commits that change one of these files or folders.
+        first_parent: Follow first parents only, so that a merge is one commit.
         cwd: Folder inside the repository.
 
     Raises:
-        UnusableInputError: `good` is no ancestor of `bad`, or not along its first parents.
+        UnusableInputError: `good` is not an ancestor of `bad`, or not along first parents.
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
     if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
@@ -272,7 +272,7 @@ def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputErro
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
-    """Subject, author and date of commits, in their order."""
+    """Return subject, author and date of commits, in their order."""
     if not shas:
         return ()
     how = ("--no-walk=unsorted", "--stdin", "-z", "--no-show-signature", "--encoding=UTF-8")
@@ -295,7 +295,7 @@ def _text(*arguments: str, cwd: Path | None, given: str = "") -> str:
 
 
 def _ask(*arguments: str, cwd: Path | None, given: str = "") -> tuple[int, str]:
-    """Exit code and output of git, which reads what it is given: a command line holds 2 MB at most."""
+    """Return exit code and output of git with input, as command lines are limited to 2 MB."""
     try:
         done = subprocess.run(  # noqa: S603 (a fixed program; revisions are full shas)
             ["git", *arguments],  # noqa: S607 (the user's git)

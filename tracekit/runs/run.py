@@ -1,4 +1,4 @@
-"""Reading a window of time: which row groups can have rows in it, by their statistics, and which rows do."""
+"""Read the tables of a run: whole, filtered, or the rows of a window of time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 Window: TypeAlias = tuple[int, int]
-"""From a time on, until before another, ns since the run's t0."""
+"""Start and end (exclusive) of a window, ns since the run's t0."""
 
 
 def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
-    """Rows of a table that have a part of the window: intervals that overlap it or start in it, and samples.
+    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
 
     Example:
         >>> from tracekit.schema import TABLES
@@ -48,9 +48,9 @@ def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
 
 
 def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSystemDataset:
-    """The same files with only the row groups that can have rows in a window.
+    """Return files with only the row groups that can have rows in a window.
 
-    Statistics bound the starts and the durations of a row group; one without them is kept.
+    Statistics bound the starts and durations of a row group; row groups without statistics are included.
     """
     import pyarrow.dataset as ds
 
@@ -80,7 +80,7 @@ ENDING = ".parquet"
 
 @dataclass(frozen=True)
 class Run:
-    """One run, on disk or on object storage; tables are read when asked for and never cached here.
+    """A run, on disk or on object storage; tables are read on demand and not cached.
 
     Example:
         >>> import tracekit
@@ -92,7 +92,7 @@ class Run:
 
     @classmethod
     def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
-        """A run whose metadata has been read already."""
+        """Return a run whose metadata was read already."""
         run = cls(path)
         vars(run).update(meta=meta, written_ns=written_ns)
         return run
@@ -104,10 +104,10 @@ class Run:
 
     @cached_property
     def written_ns(self) -> int:
-        """When `run.json` was written, ns since the epoch, which changes when the run does.
+        """Modification time of `run.json`, ns since the epoch.
 
         Raises:
-            OSError: It was deleted meanwhile.
+            OSError: It was deleted.
         """
         return (self.path / run_meta.FILE_NAME).stat().st_mtime_ns
 
@@ -117,7 +117,7 @@ class Run:
         return self.meta.run_id
 
     def rows(self, name: str) -> int:
-        """Number of rows of a table; 0 when the run does not have it."""
+        """Return the number of rows of a table, 0 if the run does not have it."""
         stored = self.meta.tables.get(name)
         return stored.rows if stored else 0
 
@@ -129,17 +129,17 @@ class Run:
         where: pc.Expression | None = None,
         window: Window | None = None,
     ) -> pa.Table:
-        """One table as Arrow, rows sorted by start.
+        """Return a table as Arrow, sorted by start.
 
         Args:
             name: A table of `tracekit.schema.TABLES`.
-            columns: Only these columns, in this order; all of them by default.
-            where: Only rows that satisfy this expression; row groups that cannot match are not read.
-            window: Only rows that overlap this time or start in it, from its start until before its end, ns
-                since the run's t0; row groups without any are not read, in none of the parts.
+            columns: Columns, in this order; all of them by default.
+            where: Filter expression; row groups that cannot match are not read.
+            window: Only rows that overlap this window or start in it; row groups without such rows are not
+                read.
 
         Returns:
-            The rows; an empty table with the right columns when the run has none.
+            The rows; an empty table with the columns if the run has none.
 
         Raises:
             UnusableInputError: The file is missing or unreadable, or its columns are not those of the schema.
@@ -165,9 +165,9 @@ class Run:
         where: pc.Expression | None = None,
         window: Window | None = None,
     ) -> pd.DataFrame:
-        """One table as a DataFrame: exact integers (`Int64` where null is possible), text as categories.
+        """Return a table as a DataFrame: integers (`Int64` in nullable columns), texts as categories.
 
-        Takes and raises what `arrow` does.
+        Arguments and errors are those of `arrow`.
         """
         import pandas as pd
         import pyarrow as pa
@@ -176,18 +176,18 @@ class Run:
         specs = {column.name: column for column in TABLES[name].columns}
         made: dict[str, object] = {}
         rows = held.num_rows
-        for column in held.column_names:  # each is let go once it is converted
+        for column in held.column_names:  # frees each column after its conversion
             made[column] = _converted(held[column], specs[column])
             held = held.drop_columns([column])
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
 
     def reading(self, name: str) -> AbstractContextManager[None]:
-        """What is met while a table is read in it is told in one line; see `tracekit.runs.tables`."""
+        """Convert errors of reading a table to one line; see `tracekit.runs.tables`."""
         return tables.reading(name, self.id)
 
     def dataset(self, name: str) -> ds.FileSystemDataset:
-        """The files of a table that has rows, for who reads them batch by batch; parts follow each other.
+        """Return the files of a table with rows, to be read in batches; parts are in order.
 
         Raises:
             UnusableInputError: A file is missing or unreadable, or its columns are not those of the schema.
@@ -197,7 +197,7 @@ class Run:
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """Every rank that has rows, in order; none for a run without a profile.
+        """Return the ranks with rows, sorted; empty for a run without a profile.
 
         Raises:
             UnusableInputError: A file is missing or unreadable.
@@ -206,16 +206,16 @@ class Run:
 
     @cached_property
     def holders(self) -> Holders:
-        """Which ranks its files hold."""
+        """Return the ranks in each file."""
         from tracekit.runs import rank_view
 
         return rank_view.holders(self)
 
     def of_ranks(self, *ranks: int) -> Run:
-        """Some of its ranks as a run: what reads that reads no file of another rank.
+        """Return a view of some ranks, which does not read the files of others.
 
         Raises:
-            UnusableInputError: It has no such rank.
+            UnusableInputError: The run has no such rank.
 
         Example:
             >>> import tracekit
@@ -226,10 +226,10 @@ class Run:
         return rank_view.view(self, ranks)
 
     def files(self, name: str) -> list[Place]:
-        """The Parquet files of a table, in order: one, or one for each part; none without rows.
+        """Return the Parquet files of a table, in order; empty without rows.
 
         Raises:
-            OSError: They are on object storage, which refuses.
+            OSError: Object storage denies access.
         """
         stored = self.meta.tables.get(name)
         if not stored or not stored.rows:
@@ -241,7 +241,7 @@ class Run:
         return parts or [self.path / f"{name}{ENDING}"]
 
     def in_parts(self, name: str) -> bool:
-        """Whether a table has a file for each part, which `arrow` puts in order."""
+        """Return whether a table has several files, whose rows `arrow` merges."""
         return name in self._parted
 
     @cached_property
@@ -250,7 +250,7 @@ class Run:
         return told or {one.name for one in storage.inside(self.path) if one.name in TABLES and one.is_dir()}
 
     def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
-        """The files of a table as Arrow reads them."""
+        """Return the files of a table as Arrow fragments."""
         yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
@@ -259,12 +259,12 @@ class Run:
         return tables.opened(TABLES[name], self.files(name), self._stored_rows(name), footers)
 
     def _stored_rows(self, name: str) -> int | None:
-        """How many rows the files have by what `run.json` says; None where it does not."""
+        """Return the number of rows of the files according to `run.json`; None if unknown."""
         return self.rows(name)
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
-    """The intervals that occupy a device: kernels, copies, memsets and opaque graphs."""
+    """Return the intervals of device work: kernels, copies, memsets and opaque graphs."""
     import pyarrow.compute as pc
 
     kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
@@ -272,7 +272,7 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _by_start(table: pa.Table) -> pa.Table:
-    """Merge the sorted parts; asks only for what was selected, so without a start the order stays."""
+    """Sort the rows of parts by the selected columns of the order; without a start, keep their order."""
     for key in (C.START_NS, C.T_NS):
         if key in table.column_names:
             return table.sort_by(key)
@@ -280,7 +280,7 @@ def _by_start(table: pa.Table) -> pa.Table:
 
 
 def _converted(column: pa.ChunkedArray, spec: Column) -> object:
-    """One column as pandas has it: integers exact, with a mask only where null is possible."""
+    """Convert a column to pandas: exact integers, with a mask if nullable."""
     if spec.is_integer and not spec.nullable:
         return column.to_numpy()
     return column.to_pandas(types_mapper=_nullable_type)

@@ -1,8 +1,8 @@
-"""By which names secrets go, in options, variables and settings.
+"""Redact secrets, host names and user names before a run is stored.
 
-A secret is known by the name it is given to (`--api-key`, `AWS_SECRET_ACCESS_KEY=`), by where it stands (the
-user part of a URL, behind `Bearer`), or by a shape that nothing else has (`hf_...`, `AKIA...`). One that
-stands alone and looks like any other word cannot be known.
+A secret is recognized by the name of its option or variable (`--api-key`, `AWS_SECRET_ACCESS_KEY=`), by its
+position (user part of a URL, after `Bearer`), or by its form (`hf_...`, `AKIA...`). A secret that stands
+alone and has no such form cannot be recognized.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _KINDS_OF_PASS = frozenset(
 _OF_TEXT = frozenset(
     {"bos", "cls", "eos", "image", "mask", "next", "pad", "per", "sep", "special", "start", "stop", "unk"}
 )
-"""A token of these kinds is one of a language model's."""
+"""Words before "token" that denote tokens of language models."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def is_secret(name: str) -> bool:
-    """Whether what is called so is a secret.
+    """Return whether an option or variable of this name contains a secret.
 
     Example:
         >>> [is_secret(name) for name in ("--hf-token", "AWS_SECRET_ACCESS_KEY", "wandb.apiKey")]
@@ -77,11 +77,11 @@ def is_secret(name: str) -> bool:
 
 
 HIDDEN = "***"
-"""What stands in place of a secret."""
+"""Replacement of a secret."""
 HOST = "HOST"
-"""What stands in place of the machine's name."""
+"""Replacement of the host name."""
 HOME = "~"
-"""What stands in place of a person's folder."""
+"""Replacement of a home folder."""
 
 _SHAPES = (
     r"hf_[A-Za-z0-9]{20,}",
@@ -110,7 +110,7 @@ _FOLDER = (
     r"|(?<!\w)[A-Za-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^/\\\s:\"',;)(]+"
 )
 _TRACE = re.compile(r"(?<![\w.-])[\w.-]*_(\d+)\.(\d{12,20})(?=\.pt\.trace\.json)")
-"""A trace as torch names it by default: host, process and time."""
+"""Torch's default name of a trace: host, process and time."""
 _NAME_MARKERS = ("token", "secret", "passw", "passphrase", "pwd", "pass=", "key", "credential")
 _SHAPE_MARKERS = (
     *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "aiza"),
@@ -123,7 +123,7 @@ _NO_NAMES = frozenset(
 
 
 def text(value: str) -> str:
-    """Text without secrets, credentials of URLs, and names of people in paths.
+    """Redact secrets, credentials in URLs, and user names in paths.
 
     Example:
         >>> text("git clone https://ann:pw@example.org/x into /home/ann/x with TOKEN=abcd1234")
@@ -133,7 +133,7 @@ def text(value: str) -> str:
 
 
 def texts(values: Sequence[str]) -> list[str]:
-    """Each of many texts as `text` gives it; what has nothing to take out costs little."""
+    """Redact many texts like `text`, fast for texts without secrets."""
     joined = "\n".join(values)
     small = joined.lower()
     rules = [rule for rule in _rules() if rule.may_apply(small)]
@@ -141,11 +141,11 @@ def texts(values: Sequence[str]) -> list[str]:
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    """One kind of what is taken out.
+    """A rule of redaction.
 
     Attributes:
-        markers: Without one of these, in small letters, there is none.
-        apply: Takes it out of a text.
+        markers: Substrings, in lower case, of which one must occur.
+        apply: Redacts a text.
     """
 
     markers: tuple[str, ...]
@@ -164,13 +164,13 @@ def _applied(rules: Sequence[_Rule], value: str) -> str:
 
 
 def _rules() -> list[_Rule]:
-    """In the order in which they are applied."""
+    """Return the rules, in the order of application."""
     own = str(Path.home())
     return [*_RULES, _Rule((own.lower(),), partial(_folder(own).sub, HOME))]
 
 
 def words(command: Sequence[str]) -> list[str]:
-    """The words of a command without secrets.
+    """Redact the words of a command.
 
     Example:
         >>> words(["python", "train.py", "--api-key", "abc", "--token=abc", "--max-tokens", "5"])
@@ -190,7 +190,7 @@ def words(command: Sequence[str]) -> list[str]:
 
 
 def tree(value: Any) -> Any:
-    """What JSON can hold, with every text in it scrubbed; a list of texts counts as a command."""
+    """Redact all texts in a JSON value; a list of texts is taken for a command."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, dict):
@@ -203,7 +203,7 @@ def tree(value: Any) -> Any:
 
 
 def trace_name(name: str) -> str:
-    """A trace's file name without the name of the machine, which torch puts first by default.
+    """Redact the host name in a trace's file name, where torch puts it by default.
 
     Example:
         >>> trace_name("gpu-box.lan_4711.1763694900000000000.pt.trace.json")
@@ -213,12 +213,12 @@ def trace_name(name: str) -> str:
 
 
 def options(value: Any) -> Any:
-    """What JSON can hold, scrubbed as a collector's options are: without this machine's name too."""
+    """Redact the options of a collector, including this machine's host name."""
     return _hostless(tree(value))
 
 
 def scrubbed(meta: RunMeta) -> RunMeta:
-    """The metadata of a run as it may be stored."""
+    """Redact the metadata of a run."""
     git = meta.git
     if git is not None:
         below = {text(path): sha for path, sha in git.submodules.items()}
@@ -247,11 +247,11 @@ def _named(name: Any, value: Any) -> Any:
 
 def _unassigned(found: re.Match[str]) -> str:
     name, sign, value = found.groups()
-    number = sign.startswith('"') and not sign.endswith('"')  # of JSON, which would be none any more
+    number = sign.startswith('"') and not sign.endswith('"')  # of JSON, which would become invalid
     return f"{name}{sign}{HIDDEN if is_secret(name) and not number else value}"
 
 
-# What is not compiled is compiled when its markers are first met.
+# Patterns are compiled on first use.
 _RULES = (
     _Rule(("://",), partial(re.sub, _URL, rf"\1{HIDDEN}@")),
     _Rule(("bearer", "authorization"), partial(re.sub, _HEADER, rf"\1{HIDDEN}")),
@@ -264,14 +264,14 @@ _RULES = (
 
 @cache
 def _folder(home: str) -> re.Pattern[str]:
-    """Matches a folder at the front of a path; nothing where it is the root of all."""
+    """Return a pattern for a folder at the start of a path; nothing for the root folder."""
     if len(Path(home).parts) < 2:
         return re.compile(r"(?!)")
     return re.compile(rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])")
 
 
 def _hostless(value: Any) -> Any:
-    """The same without this machine's name, where it stands as a word of its own."""
+    """Redact this machine's host name, as a separate word."""
     pattern = _hosts(socket.gethostname())
     if isinstance(value, str):
         return pattern.sub(HOST, value)

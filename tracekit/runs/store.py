@@ -1,6 +1,6 @@
-"""The store: whole runs at one place, and the references by which a person names one.
+"""The store: complete runs in one folder or at one address, and references to them.
 
-How a run comes to be there as a whole is up to what keeps the place: see `tracekit.runs.backends`.
+`tracekit.runs.backends` adds and removes runs atomically.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
 
 def locate(option: str | None = None) -> Place:
-    """The store's place: the option, else `$TRACEKIT_STORE`, else `.tracekit/` of the repository or here.
+    """Return the place of the store: the option, `$TRACEKIT_STORE`, or `.tracekit/` in the repository or here.
 
     Raises:
-        UnusableInputError: It is named by an address that cannot be.
+        UnusableInputError: The address is invalid.
     """
     named = option or os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
@@ -55,7 +55,7 @@ def locate(option: str | None = None) -> Place:
 
 
 def new_run_id(name: str, *, now: datetime) -> str:
-    """A run id that sorts by time and can be read.
+    """Return a new run id, which sorts by time.
 
     Example:
         >>> new_run_id("resnet50-train", now=datetime(2026, 11, 21, 3, 15, tzinfo=UTC))[:31]
@@ -70,10 +70,10 @@ class Draft:
     """A run being written.
 
     Attributes:
-        path: A folder of this machine to fill with `<table>.parquet` or `<table>/part-*.parquet`.
-        store: Where the run goes.
-        address: Where any process, of any machine that reaches it, may deliver files with
-            `tracekit.runs.tables.deliver`. It can be pickled; `places.parse(str(address))` is the same place.
+        path: Local folder for `<table>.parquet` or `<table>/part-*.parquet`.
+        store: The store.
+        address: Place where processes of all machines may deliver files with `tracekit.runs.tables.deliver`.
+            It can be pickled; `storage.parse(str(address))` is the same place.
     """
 
     path: Path
@@ -81,15 +81,15 @@ class Draft:
     address: Place
 
     def commit(self, meta: RunMeta, delivered: Sequence[Delivered] = ()) -> Run:
-        """Make it a run: seal the tables in `run.json`, which comes last.
+        """Commit the run: write the digests of the tables to `run.json`, as the last file.
 
         Args:
-            meta: What is known of the run; its tables are completed here. Its id is that of the draft.
-            delivered: Files in place at `address`; a table of which there are some consists of these. A file
-                that is told of twice counts once.
+            meta: Metadata of the run, with the id of the draft; tables are filled in.
+            delivered: Files delivered to `address`; tables with such files consist of them alone. Duplicates
+                are ignored.
 
         Raises:
-            UnusableInputError: The run id is none, or the store cannot be written.
+            UnusableInputError: The run id is invalid, or the store is not writable.
         """
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
@@ -99,7 +99,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Store:
-    """The runs at one place, a folder of this machine or an address, which need not exist yet.
+    """The runs in a local folder or at an address, which need not exist yet.
 
     Example:
         >>> store = Store(locate())  # doctest: +SKIP
@@ -110,19 +110,19 @@ class Store:
 
     @cached_property
     def keeper(self) -> Keeper:
-        """What keeps the runs."""
+        """The backend."""
         return keeper_of(self.path)
 
     @property
     def beside(self) -> Path:
-        """Where folders of the store lie that hold no runs: in it, or in the user's cache for a remote one.
+        """Local folder for other data of the store: the store itself, or a folder of the user's cache.
 
-        They need not exist: see `folder`.
+        It need not exist: see `folder`.
         """
         return self.keeper.beside
 
     def runs(self) -> list[Run]:
-        """All whole runs, oldest first.
+        """Return all complete runs, oldest first.
 
         Raises:
             UnusableInputError: A remote store cannot be read.
@@ -131,21 +131,21 @@ class Store:
             return self.keeper.listed(read=True)
 
     def _named(self) -> list[Run]:
-        """All whole runs, which may have been named only."""
+        """Return all complete runs, whose metadata may be unread."""
         with self.reading():
             return self.keeper.listed()
 
     def readable(self) -> list[Run]:
-        """The runs whose metadata can be read, oldest first; the others must not block these."""
+        """Return the runs with readable metadata, oldest first."""
         return [run for run in self.runs() if _is_readable(run)]
 
     @contextmanager
     def draft(self, run_id: str | None = None) -> Iterator[Draft]:
-        """A place to write a run to; what is there vanishes unless it is committed.
+        """Create a draft of a run, which is deleted at exit unless it was committed.
 
         Args:
-            run_id: The id of the run to be, which a remote store needs for files to be delivered by other
-                processes; without it `address` is a folder of this machine.
+            run_id: Id of the run, required for remote stores if other processes deliver files; without it
+                `address` is a local folder.
         """
         with ExitStack() as stack:
             with self.writing():
@@ -153,10 +153,10 @@ class Store:
             yield Draft(begun.path, self, begun.address)
 
     def folder(self, name: str) -> Path:
-        """A folder of the store for what is no run; its name begins with a dot. It is on this machine always.
+        """Return a local folder of the store for other data; its name starts with a dot.
 
         Raises:
-            UnusableInputError: It cannot be made.
+            UnusableInputError: The folder cannot be created.
         """
         path = self.beside / name
         with self.writing():
@@ -165,13 +165,13 @@ class Store:
         return path
 
     def remove(self, run: Run) -> None:
-        """Delete a run, in such a way that a half-deleted run is never listed.
+        """Delete a run atomically: a partly deleted run is never listed.
 
-        What folders of the store keep under the run's id is worked out from it, and goes with it. Of a link,
-        the link alone is deleted, and no link is followed: nothing outside the store is touched.
+        Data derived from the run in other folders of the store is deleted too. Links are deleted but not
+        followed: nothing outside of the store is changed.
 
         Raises:
-            UnusableInputError: The run is not one of this store, or cannot be deleted.
+            UnusableInputError: The run is not in this store, or cannot be deleted.
         """
         name = run.path.name
         if not RUN_ID.fullmatch(name) or run.path.parent.resolve() != self.path.resolve():
@@ -185,7 +185,7 @@ class Store:
                 discard(kept)
 
     def leftovers(self) -> list[Leftover]:
-        """What writers and removers that did not come to their end left, and what living ones are at.
+        """Return the temporary folders of running and of aborted writers and removers.
 
         Raises:
             UnusableInputError: The store cannot be read.
@@ -194,20 +194,20 @@ class Store:
             return self.keeper.leftovers()
 
     def free(self, leftover: Leftover) -> None:
-        """Delete a leftover; whether it is given up is for the caller to say."""
+        """Delete a leftover; the caller checks that it is abandoned."""
         with self.writing():
             self.keeper.free(leftover)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Turns an error of the file system into one that names the store.
+        """Convert an error of the file system to one that names the store.
 
         Raises:
             UnusableInputError: No space, no permission, or the like.
         """
         try:
             yield
-        except BrokenPipeError:  # of an output, not of a file
+        except BrokenPipeError:  # an output stream, not a file
             raise
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -218,10 +218,10 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turns a refusal of object storage into an error that names the store.
+        """Convert an error of object storage to one that names the store.
 
         Raises:
-            UnusableInputError: No such bucket, no permission, no connection, or the like.
+            UnusableInputError: No such bucket, no permission, no connection, or similar.
         """
         try:
             yield
@@ -232,12 +232,12 @@ class Store:
             ) from error
 
     def resolve(self, reference: str) -> Run:
-        """The run a person means: id or unique prefix, `latest~N`, label, `git:REV`, or a path to a run.
+        """Return the run of a reference: id, unique prefix, `latest~N`, label, `git:REV`, or a path to a run.
 
-        A path with a separator wins; one without gives way to what the store holds.
+        A path with a separator takes precedence over the runs of the store, one without does not.
 
         Raises:
-            RunNotFoundError: None or several match.
+            RunNotFoundError: No run or several runs match.
         """
         path = _at(reference) if reference else None
         run = path if os.sep in reference and path else self.find(reference) or path
@@ -251,10 +251,10 @@ class Store:
         raise RunNotFoundError(what, hint="list runs with `tracekit runs`")
 
     def find(self, reference: str) -> Run | None:
-        """The run of this store that a person means by anything but a path; None when there is none.
+        """Return the run of this store that matches a reference other than a path; None if there is none.
 
         Raises:
-            RunNotFoundError: Several match, or none does and it can mean nothing but a run.
+            RunNotFoundError: Several match, or none matches an unambiguous reference.
         """
         runs = self._named()
         exact = next((run for run in runs if run.path.name == reference), None)
@@ -295,7 +295,7 @@ class Store:
 
 
 def _at(reference: str) -> Run | None:
-    """The run whose folder this is; None when it is none, or cannot be asked for."""
+    """Return the run in a folder; None if there is none, or access is denied."""
     path = storage.parse(reference)
     try:
         return Run(path) if (path / run_meta.FILE_NAME).is_file() else None
@@ -320,5 +320,5 @@ def _is_readable(run: Run) -> bool:
 
 
 def timestamp(now: datetime) -> str:
-    """A time as `run.json` writes it: UTC, ISO 8601, whole seconds."""
+    """Format a time as in `run.json`: UTC, ISO 8601, whole seconds."""
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Parquet tables of a run: one file each, or many parts."""
+"""Parquet files of tables: deliver them to a draft, compute digests and footers, open and check them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 ENDING = ".parquet"
 _TAIL = struct.Struct("<I4s")
-"""The last bytes of a Parquet file: how long the footer before them is, and `PAR1`."""
+"""Last bytes of a Parquet file: length of the footer before them, and `PAR1`."""
 SENT_AT_ONCE = 8
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a draft that is in place; it is a part of the run when the draft is committed with it.
+    """A delivered file of a draft.
 
     Attributes:
-        table: Its table.
-        file: Rows, bytes, digest, and its name in the table's folder; `<table>.parquet` is the whole table.
+        table: The table.
+        file: Name, rows, bytes and digest; the name `<table>.parquet` is that of a whole table.
     """
 
     table: str
@@ -49,17 +49,17 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deliver(folder: Path, address: Place) -> tuple[Delivered, ...]:
-    """Put the tables in a folder of this machine in place in a draft; the folder's files are used up.
+    """Move the tables of a local folder to a draft.
 
-    Any process may do so, at any time until the draft is committed. A file is there as a whole or not at all;
-    one of the same name takes the place of the earlier one.
+    Any process may do so until the draft is committed. Delivery of a file is atomic; a file of the same name
+    is replaced.
 
     Args:
-        folder: Holds `<table>/<name>.parquet`, or `<table>.parquet` for a run of one trace.
+        folder: Folder with `<table>/<name>.parquet`, or `<table>.parquet` for a run of one trace.
         address: `Draft.address`.
 
     Returns:
-        What to commit the draft with.
+        The argument `delivered` of `Draft.commit`.
 
     Raises:
         OSError: A file cannot be read or sent.
@@ -86,7 +86,7 @@ def _place(address: Place, table: str, name: str) -> Place:
 
 
 def table_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Each table that a folder of this machine holds, with its file or its parts in order."""
+    """Return the tables in a local folder, with their files in order."""
     for name in TABLES:
         single, parts = folder / f"{name}{ENDING}", folder / name
         if single.is_file():
@@ -96,7 +96,7 @@ def table_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
 
 
 def seal(files: Sequence[Path]) -> TableFile:
-    """What `run.json` says of a table that lies in these files of this machine."""
+    """Return the entry of `run.json` for a table in local files."""
     digest = hashlib.sha256()
     for file in files:
         _digested(file, digest)
@@ -109,10 +109,10 @@ def seal(files: Sequence[Path]) -> TableFile:
 
 
 def footer(file: Path) -> int:
-    """CRC-32 of a file's footer, which tells where everything in it is; of all of it where it has none.
+    """Return the CRC-32 of a file's footer; of the whole file if it has none.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with file.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -124,7 +124,7 @@ def footer(file: Path) -> int:
 
 
 def sealed(delivered: Iterable[Delivered]) -> dict[str, TableFile]:
-    """What `run.json` says of tables whose files were delivered; of files of one name, the last counts."""
+    """Return the entries of `run.json` for delivered files; the last file of a name counts."""
     tables: dict[str, dict[str, PartFile]] = {}
     for one in delivered:
         tables.setdefault(one.table, {})[one.file.name] = one.file
@@ -151,7 +151,7 @@ def _footers(files: Sequence[PartFile]) -> dict[str, int]:
 
 
 def told_of(table: str, file: Path) -> Delivered:
-    """What is told of a file of this machine that is in place, or goes there."""
+    """Return name, rows, bytes, digest and footer of a local file."""
     digest = hashlib.sha256()
     _digested(file, digest)
     size = file.stat().st_size
@@ -161,7 +161,7 @@ def told_of(table: str, file: Path) -> Delivered:
 
 
 def _rows(file: Path) -> int:
-    import pyarrow.parquet as pq  # who only reads what is told of files does without
+    import pyarrow.parquet as pq  # not needed by readers of `run.json` alone
 
     rows: int = pq.read_metadata(file).num_rows
     return rows
@@ -174,26 +174,26 @@ def _digested(file: Path, digest: hashlib._Hash) -> None:
 
 
 _FOOTERS = 16
-"""Files on object storage whose footers are read at a time."""
+"""Files on object storage whose footers are read concurrently."""
 _NAMED = 5
 _LATEST = (1 << 63) - 1
 
 
 class MisfitError(ValueError):
-    """A file does not have the columns of its table, or not their values."""
+    """A file does not have the columns of its table, or has invalid values."""
 
 
 def opened(
     table: Table, files: Sequence[Place], rows: int | None = None, footers: Mapping[str, int] | None = None
 ) -> ds.FileSystemDataset:
-    """The files of a table, in their order; their footers are read, and no rows.
+    """Open the files of a table and check their footers.
 
     Args:
-        table: Which.
-        files: Its files; one at least, all in one place.
-        rows: How many rows they have together, where that is known.
-        footers: CRC-32 of the footers of files by name, where these are known. Object storage has checksums
-            of its own, so only files of this machine are compared.
+        table: Name of the table.
+        files: Its files, at least one, all in one folder.
+        rows: Expected number of rows, if known.
+        footers: Expected CRC-32 of footers by file name, if known. Object storage has its own checksums, so
+            only local files are compared.
 
     Raises:
         MisfitError: A file has another footer, columns of other types, or lacks one that every row must have;
@@ -201,12 +201,12 @@ def opened(
         OSError: A file is missing or unreadable.
         pyarrow.ArrowException: A file is no Parquet.
     """
-    import pyarrow.dataset as ds  # loads pandas, which an import does not need
+    import pyarrow.dataset as ds  # loads pandas, which imports do not need
 
     _compare(files, footers or {})
     where = files[0].filesystem if isinstance(files[0], storage.RemotePath) else None
     keys = [file.key if isinstance(file, storage.RemotePath) else str(file) for file in files]
-    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # damaged pages are refused
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # detects damaged pages
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     dataset = ds.dataset(keys, format=parquet, schema=table.arrow, filesystem=where)
     held = list(dataset.get_fragments())
@@ -236,14 +236,14 @@ def _check(table: Table, file: ds.ParquetFileFragment) -> None:
 
 
 def sound(table: Table, rows: pa.Table) -> pa.Table:
-    """Rows as they were read, if their values can be those of a run: whoever computes with them relies on it.
+    """Check that values are valid, and return the rows.
 
     Args:
-        table: Whose rows they are.
-        rows: Some columns of it; Arrow itself takes any bytes for text.
+        table: Name of the table.
+        rows: Some of its columns; Arrow accepts any bytes as text.
 
     Raises:
-        MisfitError: A column has nulls, and always has values; or values are beyond what there can be.
+        MisfitError: A column has nulls but is not nullable, or values are out of range.
         pyarrow.ArrowInvalid: A text is not UTF-8.
     """
     import pyarrow as pa
@@ -263,7 +263,7 @@ def sound(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _check_range(column: Column, values: pa.ChunkedArray) -> None:
-    import pyarrow.compute as pc  # takes longer to load than most imports take
+    import pyarrow.compute as pc  # loading it takes longer than most imports
 
     if column.between is None or not len(values):
         return
@@ -274,7 +274,7 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
 
 
 def _check_ends(rows: pa.Table) -> None:
-    """An interval ends at an instant that 64 bits hold: a sum beyond them is less than the start."""
+    """Check that ends fit 64 bits: a sum that overflows is less than the start."""
     import pyarrow.compute as pc
 
     starts = rows[C.START_NS]
@@ -283,7 +283,7 @@ def _check_ends(rows: pa.Table) -> None:
 
 
 def _misfits() -> tuple[type[Exception], ...]:
-    """What is raised of a file that is not there, cut, or changed, or holds what its table cannot."""
+    """Return the errors of missing, truncated, changed or invalid files."""
     from pyarrow import ArrowException
 
     return OSError, ArrowException, UnicodeError, MisfitError
@@ -291,10 +291,10 @@ def _misfits() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def reading(name: str, run_id: str) -> Iterator[None]:
-    """Tell in one line that a table of a run cannot be read, whatever was met while reading it.
+    """Convert errors of reading a table to one line.
 
     Raises:
-        UnusableInputError: A file is missing or unreadable, or is not as its table is.
+        UnusableInputError: A file is missing, unreadable or invalid.
 
     Example:
         >>> import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What builds a C++ program on this machine, if anything does."""
+"""Find programs on this machine: CMake and a C++ compiler, and Nsight Systems."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 _COMPILERS = ("c++", "g++", "clang++")
 _GENERATORS = {"ninja": "Ninja", "make": "Unix Makefiles"}
-"""CMake's name of what drives the compiler, by the program's, best first."""
+"""CMake generators by program, in order of preference."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """What was found; None is missing.
+    """Programs to build C++; None if missing.
 
     Attributes:
         cmake: Path of CMake.
-        compiler: Path of a C++ compiler: `$CXX`, as CMake takes it, or the first on `PATH`.
-        generator: What CMake drives the compiler with, by its name there.
+        compiler: Path of a C++ compiler: `$CXX`, as in CMake, or the first on `PATH`.
+        generator: Name of the CMake generator.
     """
 
     cmake: str | None
@@ -35,7 +35,7 @@ class Toolchain:
     generator: str | None
 
     def missing(self) -> tuple[str, ...]:
-        """What is missing, in words; nothing when a program can be built."""
+        """Return what is missing, empty if programs can be built."""
         wanted = {
             "CMake": self.cmake,
             "C++ compiler": self.compiler,
@@ -45,14 +45,14 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """Look for what builds a C++ program.
+    """Find the programs to build C++.
 
     Example:
         >>> found = find_toolchain()
         >>> bool(found.missing()) == (None in (found.cmake, found.compiler, found.generator))
         True
     """
-    named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may have options of its own
+    named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may contain options
     compilers = named or _COMPILERS
     drivers = (name for driver, name in _GENERATORS.items() if shutil.which(driver))
     return Toolchain(
@@ -73,12 +73,12 @@ PLACES = (
     "/usr/local/cuda*/bin/nsys",
     "/opt/nvidia/nsight-compute/*/host/*/nsys",
 )
-"""Where its installers put it, best first."""
+"""Folders of its installers, in order of preference."""
 _NUMBER = re.compile(r"\d+")
 
 
 def find_nsys() -> str | None:
-    """Path of the `nsys` of `$NSYS_HOME`, else of `PATH`, else the newest of the usual places.
+    """Return the path of `nsys` in `$NSYS_HOME`, else on `PATH`, else the newest of the usual folders.
 
     Example:
         >>> isinstance(find_nsys(), (str, type(None)))
@@ -96,5 +96,5 @@ def _installed() -> Iterator[str]:
 
 
 def _age(path: str) -> list[int]:
-    """Sorts by the version in a path: 2024.10 after 2024.9."""
+    """Return the sort key of the version in a path: 2024.10 after 2024.9."""
     return [int(number) for number in _NUMBER.findall(path)]

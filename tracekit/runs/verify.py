@@ -1,4 +1,4 @@
-"""What is found of a run."""
+"""Verify stored runs: metadata, files, digests, Parquet pages, columns, and order of rows."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ __all__ = ["Damage", "Kind", "Verdict", "verify"]
 
 
 class Kind(StrEnum):
-    """What is wrong; scripts may rely on the words."""
+    """Kinds of damage; the values are stable."""
 
     METADATA = "metadata"
     """`run.json` is missing, unreadable, of another version, or not as it was sealed."""
     MISSING = "missing"
-    """A file that `run.json` names is not there."""
+    """A file named in `run.json` is missing."""
     UNKNOWN = "unknown"
-    """A table that `run.json` does not name, or a link where there should be a file."""
+    """A table is not named in `run.json`, or a link is in place of a file."""
     SIZE = "size"
-    """The files of a table do not have the bytes that were stored."""
+    """The size of a table's files differs."""
     DIGEST = "digest"
-    """The SHA-256 is another one: the content is not what was stored."""
+    """The SHA-256 differs: the content was changed."""
     PARQUET = "parquet"
-    """A file does not open, or a page of it cannot be read."""
+    """A file cannot be opened, or a page cannot be read."""
     ROWS = "rows"
-    """Another number of rows than was stored."""
+    """The number of rows differs."""
     COLUMNS = "columns"
-    """Other columns than the schema has, or another version of it."""
+    """The columns or the schema version differ."""
     ORDER = "order"
     """Rows are not sorted by time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """One thing that is wrong with a run.
+    """One damage of a run.
 
     Attributes:
-        kind: What.
-        table: Of which table; empty where it is of none.
-        told: In a sentence.
+        kind: Kind of damage.
+        table: The table; empty if it concerns the run.
+        told: Description in a sentence.
     """
 
     kind: Kind
@@ -67,14 +67,14 @@ class Damage:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What was found of one run.
+    """Result of verifying a run.
 
     Attributes:
         run: Name of its folder.
-        tables: How many tables were checked.
-        rows: Their rows, as stored.
+        tables: Number of checked tables.
+        rows: Number of their rows according to `run.json`.
         bytes: Bytes of Parquet on disk.
-        damage: What is wrong; empty where the run is whole.
+        damage: Damage; empty if the run is intact.
     """
 
     run: str
@@ -85,13 +85,13 @@ class Verdict:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the run is intact."""
         return not self.damage
 
 
 if TYPE_CHECKING:
     Read = Callable[[int], None]
-    """Told how many more bytes were read."""
+    """Called with the number of further bytes read."""
 
 _BLOCK = 1 << 20
 _LONGEST = 160
@@ -101,14 +101,14 @@ _UNREADABLE = (OSError, pa.ArrowException, ValueError)
 def check(
     table: Table, files: Sequence[Place], stored: TableFile, *, quick: bool, read: Read
 ) -> list[Damage]:
-    """What is wrong with a table.
+    """Yield the damage of a table.
 
     Args:
-        table: Which.
-        files: Its files, in the order in which they were sealed; there is one at least.
-        stored: What `run.json` says.
-        quick: Read no content: sizes, footers and columns only.
-        read: Told of what is read.
+        table: Name of the table.
+        files: Its files, in order, at least one.
+        stored: Its entry in `run.json`.
+        quick: Check sizes, footers and columns only, without reading content.
+        read: Progress callback.
     """
     found = [*_size(files, stored)]
     if not quick:
@@ -124,7 +124,7 @@ def check(
 
 
 def size_of(files: Sequence[Place]) -> int:
-    """Bytes of some files; those that cannot be asked count nothing."""
+    """Return the bytes of files; inaccessible ones count 0."""
     total = 0
     for file in files:
         try:
@@ -151,7 +151,7 @@ def _digest(files: Sequence[Place], stored: TableFile, read: Read) -> Iterator[D
 
 
 def _together(files: Sequence[Place], read: Read) -> str:
-    """The digest of the files, one after the other."""
+    """Return the digest of the concatenated files."""
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:
@@ -162,7 +162,7 @@ def _together(files: Sequence[Place], read: Read) -> str:
 
 
 def _of_parts(files: Sequence[Place], read: Read) -> str:
-    """The digest of the digests of files that were delivered one by one."""
+    """Return the digest of the digests of separately delivered files."""
     told = "".join(f"{_together([file], read)}\n" for file in files)
     return hashlib.sha256(told.encode()).hexdigest()
 
@@ -200,7 +200,7 @@ def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) 
 
 
 def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
-    """Every page is decoded, a row group at a time, and the order of rows is looked at on the way."""
+    """Decode all pages, by row group, and check the order of rows."""
     key = C.START_NS if C.START_NS in table.arrow.names else C.T_NS
     for file in files:
         try:
@@ -239,7 +239,7 @@ def _few(names: Sequence[str]) -> str:
 
 if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
-    """Told the run, the bytes of it that are read, and its size."""
+    """Called with the run, its bytes read so far, and its size."""
 
 
 def _silent(_name: str, _done: int, _size: int) -> None:
@@ -247,13 +247,13 @@ def _silent(_name: str, _done: int, _size: int) -> None:
 
 
 def verify(run: Run, *, quick: bool = False, progress: Progress = _silent) -> Verdict:
-    """What is wrong with a run; it is only read.
+    """Verify a run, without changing it.
 
     Args:
-        run: A run of a store, or a folder that should be one.
-        quick: Read no content: sizes, footers and columns are compared, which finds what is cut, missing or
-            of another version, and not a bit that changed.
-        progress: Told how far it is.
+        run: A run of a store, or a folder that should be a run.
+        quick: Compare sizes, footers and columns only, which finds truncated, missing and outdated files, but
+            not changed bits.
+        progress: Progress callback.
 
     Example:
         >>> verify(tracekit.open("latest")).is_whole  # doctest: +SKIP
@@ -311,7 +311,7 @@ def _table(
 
 
 def files_of(folder: Place, name: str) -> Sequence[Place]:
-    """The files of a table, in the order in which they are sealed; none when there are none."""
+    """Return the files of a table, in order; empty if there are none."""
     single = folder / f"{name}.parquet"
     return [single] if single.is_file() else storage.inside(folder / name, "*.parquet")
 

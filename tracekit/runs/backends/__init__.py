@@ -1,7 +1,7 @@
-"""How runs are kept at a place, so that a listed run is whole: on a disk, and on object storage.
+"""Backends of stores, which add and remove runs atomically: local folders, and object storage.
 
-`keeper` is what a store asks of either, `local` and `remote` are the two, `owner` tells whether who began
-something is still at it, `index` lists remote runs in one request, and `manifests` remembers what they say.
+`local` has the interface, the local backend and the index of remote runs, `remote` the backend for object
+storage, and `owner` identifies the process of a draft.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["TEMPORARY", "Keeper", "Leftover", "discard", "keeper_of"]
 
 
 def keeper_of(path: Place) -> Keeper:
-    """What keeps runs at a place."""
+    """Return the backend of a place."""
     if not isinstance(path, RemotePath):
         return LocalKeeper(path)
-    from tracekit.runs.backends.remote import RemoteKeeper  # which a folder of this machine does not need
+    from tracekit.runs.backends.remote import RemoteKeeper  # not needed by local folders
 
     return RemoteKeeper(path)

@@ -1,8 +1,8 @@
-"""What a store asks of the place that its runs are at.
+"""Interface of backends, the backend of local folders, and the index of remote runs.
 
-An entry is a copy of a run's `run.json`, named `<run id>@<ns since the epoch>.json`: the service's own times
-are of whole seconds, and of two runs within one the later must be known. Entries are written after `run.json`
-and deleted before, so each is of a whole run, except where another tool deleted that.
+An entry of the index is a copy of a run's `run.json`, named `<run id>@<ns since the epoch>.json`, as times of
+object storage have a resolution of seconds. Entries are written after `run.json` and deleted before it, so
+each belongs to a complete run, unless another tool deleted it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """What a writer or remover that did not come to its end left in a store; never listed, never needed.
+    """A temporary folder of a writer or remover, running or aborted.
 
     Attributes:
         place: The folder.
-        age_s: Seconds since something was last written in it.
-        bytes: What it takes up.
-        owner: Who began it, in words.
-        alive: Whether that process still runs; None where that cannot be told from this machine: then only
-            its age says whether it is given up.
+        age_s: Seconds since the last write.
+        bytes: Its size.
+        owner: Description of its process.
+        alive: Whether the process is running; None if unknown on this machine: then only its age indicates
+            whether it is abandoned.
     """
 
     place: Place
@@ -53,66 +53,66 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Open(Protocol):
-    """A draft, as its keeper knows it.
+    """Interface of a draft in a backend.
 
     Attributes:
-        path: A folder of this machine that vanishes with the draft.
-        address: Where files of the run are delivered.
+        path: A local folder, deleted with the draft.
+        address: Place where files of the run are delivered.
     """
 
     @property
     def path(self) -> Path:
-        """A folder of this machine."""
+        """The local folder."""
 
     @property
     def address(self) -> Place:
-        """Where the run's files go."""
+        """The place of the run's files."""
 
 
 class Keeper(Protocol):
-    """Keeps runs at a place; whatever happens to it, a run that it lists is whole.
+    """Interface of a backend; all runs that it lists are complete, whenever it is killed.
 
     Attributes:
-        beside: Folder of this machine for what belongs to the store and is no run.
+        beside: Local folder for other data of the store.
     """
 
     @property
     def beside(self) -> Path:
-        """Where that folder is."""
+        """Path of that folder."""
 
     def listed(self, *, read: bool = False) -> list[Run]:
-        """The whole runs, oldest first.
+        """Return the complete runs, oldest first.
 
         Args:
-            read: Read their metadata, too, where doing so one after the other would take long.
+            read: Read their metadata too, if concurrent reading is faster.
         """
 
     def prepare(self) -> None:
-        """Make the store's own folder on this machine."""
+        """Create the local folder."""
 
     def draft(self, run_id: str | None) -> AbstractContextManager[Open]:
-        """A place to write a run to; what is not committed vanishes."""
+        """Create a draft, which is deleted at exit unless committed."""
 
     def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
-        """Make a draft a run: its tables are put where they stay and told in `run.json`, which comes last."""
+        """Commit a draft: move its tables and write `run.json` as the last file."""
 
     def remove(self, run: Run) -> None:
-        """Delete a run; half deleted, it is not listed."""
+        """Delete a run; a partly deleted run is not listed."""
 
     def leftovers(self) -> list[Leftover]:
-        """What those who did not come to an end left."""
+        """Return the temporary folders."""
 
     def free(self, leftover: Leftover) -> None:
         """Delete a leftover."""
 
 
 TEMPORARY = ".tmp-"
-"""How what is not whole yet, or not any more, is named; the owner's mark follows."""
+"""Prefix of drafts and of runs being deleted; the owner's mark follows."""
 _MARKED = re.compile(re.escape(TEMPORARY) + owners.PATTERN)
 
 
 class LocalDraft(msgspec.Struct, frozen=True):
-    """A hidden folder of the store, to which files are delivered, too."""
+    """Draft in a hidden folder of the store, where files are delivered too."""
 
     path: Path
 
@@ -123,17 +123,17 @@ class LocalDraft(msgspec.Struct, frozen=True):
 
 
 class LocalKeeper(msgspec.Struct, frozen=True):
-    """Runs under one folder, which need not exist yet."""
+    """Backend of a local folder, which need not exist yet."""
 
     path: Path
 
     @property
     def beside(self) -> Path:
-        """The store itself, whose other folders have names that begin with a dot."""
+        """The store itself, where names of other folders start with a dot."""
         return self.path
 
     def listed(self, *, read: bool = False) -> list[Run]:
-        """The whole runs, oldest first; they are read when asked, which takes no time here."""
+        """Return the complete runs, oldest first; metadata is read on demand."""
         if not self.path.is_dir():
             return []
         named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
@@ -142,7 +142,7 @@ class LocalKeeper(msgspec.Struct, frozen=True):
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
-        """A hidden folder to write a run into; it vanishes unless it is committed."""
+        """Create a hidden folder, which is deleted at exit unless committed."""
         directory = self._temporary()
         self.prepare()
         directory.mkdir()
@@ -153,7 +153,7 @@ class LocalKeeper(msgspec.Struct, frozen=True):
             shutil.rmtree(directory, ignore_errors=True)
 
     def prepare(self) -> None:
-        """Make the folder, and free it of what ended processes left."""
+        """Create the folder, and delete abandoned drafts."""
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
@@ -164,14 +164,14 @@ class LocalKeeper(msgspec.Struct, frozen=True):
                 discard(entry)
 
     def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
-        """Seal the tables in `run.json` and rename the folder to the run's id."""
+        """Write the digests of the tables to `run.json`, and rename the folder to the run's id."""
         run_meta.write(draft.path, replace(meta, tables=_sealed(draft.path, delivered)))
         target = self.path / meta.run_id
         draft.path.rename(target)
         return Run(target)
 
     def remove(self, run: Run) -> None:
-        """Delete a run: it is renamed first."""
+        """Rename a run to a temporary name, then delete it."""
         grave = self._temporary()
         Path(str(run.path)).rename(grave)
         if grave.is_symlink():
@@ -180,7 +180,7 @@ class LocalKeeper(msgspec.Struct, frozen=True):
             shutil.rmtree(grave)
 
     def leftovers(self) -> list[Leftover]:
-        """Drafts and graves, those of living processes among them."""
+        """Return drafts and runs being deleted, also those of running processes."""
         found = self.path.iterdir() if self.path.is_dir() else ()
         return [_leftover(entry) for entry in found if _MARKED.fullmatch(entry.name)]
 
@@ -193,7 +193,7 @@ class LocalKeeper(msgspec.Struct, frozen=True):
 
 
 def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile]:
-    """What the tables are; one that was delivered consists of what is told of, and of nothing else."""
+    """Return the entries of tables; delivered tables consist of the delivered files only."""
     if not delivered:
         return {name: seal(files) for name, files in table_files(folder)}
     kept = {(one.table, one.file.name) for one in delivered}
@@ -209,7 +209,7 @@ def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile
 
 
 def _leftover(entry: Path) -> Leftover:
-    """A hidden folder; its name tells the process."""
+    """Return the leftover of a hidden folder, whose name contains the process."""
     newest, size = 0.0, 0
     for file in (entry, *inside(entry, deep=True)):
         with suppress(OSError):
@@ -227,9 +227,9 @@ def _leftover(entry: Path) -> Leftover:
 
 
 def _age(run: Path) -> tuple[str, int, str] | None:
-    """Sorts runs by time; within the second of the run id, by when they were sealed. None for what is none.
+    """Return the sort key of a run: second of the run id, then time of `run.json`; None if it is not a run.
 
-    Asked once: a run may be deleted meanwhile.
+    One system call, as a run may be deleted concurrently.
     """
     try:
         sealed = (run / run_meta.FILE_NAME).stat()
@@ -241,7 +241,7 @@ def _age(run: Path) -> tuple[str, int, str] | None:
 
 
 def discard(path: Path) -> None:
-    """Delete a folder or a file, as far as that goes; of a link, the link alone."""
+    """Delete a folder or a file, ignoring errors; links are not followed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -255,11 +255,11 @@ _NAME = re.compile(r"(.+)@(\d{1,19})\.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What the index has of a run.
+    """Entry of the index.
 
     Attributes:
-        place: The copy of its `run.json`.
-        written_ns: When it was written, ns since the epoch, by the writer's clock.
+        place: The copy of `run.json`.
+        written_ns: Time of writing, ns since the epoch, by the writer's clock.
     """
 
     place: RemotePath
@@ -267,23 +267,23 @@ class Entry:
 
 
 def entries(store: RemotePath) -> dict[str, Entry]:
-    """The entries by run id.
+    """Return the entries by run id.
 
     Raises:
-        OSError: The service refuses.
+        OSError: Access is denied.
     """
     found = ((_NAME.fullmatch(one.name), one) for one in (store / FOLDER).iterdir())
     return {match[1]: Entry(place=place, written_ns=int(match[2])) for match, place in found if match}
 
 
 def add(store: RemotePath, run_id: str, content: bytes) -> int:
-    """Add a run, whose `run.json` has this content; returns the time that it is given."""
+    """Add a run with the content of its `run.json`; return the time of the entry."""
     now = time.time_ns()
     (store / FOLDER / f"{run_id}@{now}.json").write_bytes(content)
     return now
 
 
 def drop(store: RemotePath, run_id: str) -> None:
-    """Delete a run's entry, if it has one."""
+    """Delete a run's entry, if it exists."""
     if entry := entries(store).get(run_id):
         entry.place.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Who is at work on something: a process of a machine, told from a later one of the same number."""
+"""Identity of a process on a machine, distinct from later processes with the same id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cache
 import psutil
 
 _SLACK_S = 2.0
-"""By how much a start time may differ between two looks at one process."""
+"""Tolerance of a process's start time in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +20,9 @@ class Owner:
     """A process.
 
     Attributes:
-        machine: A digest that tells machines apart and says nothing else of them.
-        pid: Its number there.
-        started: When it started, seconds since the epoch.
+        machine: Digest that identifies a machine.
+        pid: Process id.
+        started: Start time, seconds since the epoch.
     """
 
     machine: str
@@ -31,7 +31,7 @@ class Owner:
 
     @property
     def alive(self) -> bool | None:
-        """Whether it still runs; None where this machine cannot tell."""
+        """Return whether it is running; None if it is of another machine."""
         if self.machine != machine():
             return None
         try:
@@ -46,12 +46,12 @@ class Owner:
 
 
 def current() -> Owner:
-    """This process."""
+    """Return this process."""
     return Owner(machine=machine(), pid=os.getpid(), started=psutil.Process().create_time())
 
 
 @cache
 def machine() -> str:
-    """What tells this machine, since it was started, from others."""
+    """Return a digest of this machine and its boot."""
     told = f"{platform.node()} {uuid.getnode():x} {psutil.boot_time():.0f}"
     return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""What `run.json` of remote runs says, read once: a run does not change, so a copy here serves.
+"""Backend of stores on object storage, with local copies of `run.json`.
 
-A run's folder counts when its `run.json` is there. The index tells whole runs, a thousand with one request;
-a folder that is not in it, as of a store that another tool copied, is asked for its `run.json` itself.
+A run is complete when its `run.json` exists. The index lists a thousand complete runs with one request;
+folders that are not in it, as in a copied store, are checked for `run.json`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 
 def manifest_content(source: RemotePath, known: Stat, copy: Path) -> bytes:
-    """The content of a small file: the copy's where that has its size and time, else read and copied.
+    """Return the content of a small file, from a local copy if its size and time match.
 
     Args:
         source: The file.
-        known: Its size and time, as a listing told.
-        copy: The copy, which need not exist, in a folder that may be one that cannot be written.
+        known: Its size and time, from a listing.
+        copy: The local copy, which need not exist, in a folder that may not be writable.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with suppress(OSError):
         stat = copy.stat()
@@ -60,18 +60,18 @@ def manifest_content(source: RemotePath, known: Stat, copy: Path) -> bytes:
 
 
 MARK = "draft.json"
-"""Says in a run's folder, until the run is whole, who writes it."""
+"""File in a run's folder that names its writer until the run is complete."""
 AT_ONCE = 32
-"""Requests under way at a time."""
+"""Number of concurrent requests."""
 
 
 _Age: TypeAlias = tuple[str, int, str]
-"""What runs are sorted by: the second of the id, the time of the manifest, the id."""
+"""Sort key of runs: second of the id, time of `run.json`, id."""
 
 
 @dataclass(frozen=True)
 class RemoteDraft:
-    """A folder of this machine, and the run's own place, where files of it are delivered."""
+    """Draft with a local folder; files are delivered to the run's place."""
 
     path: Path
     address: Place
@@ -79,23 +79,23 @@ class RemoteDraft:
 
 @dataclass(frozen=True)
 class RemoteKeeper:
-    """Runs under an address."""
+    """Backend of an address."""
 
     path: RemotePath
     _seen: dict[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def beside(self) -> Path:
-        """A folder of the user's cache, for this store alone."""
+        """Folder of the user's cache for this store."""
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return root / "tracekit" / "stores" / hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
 
     def prepare(self) -> None:
-        """Make the folder beside."""
+        """Create the local folder."""
         LocalKeeper(self.beside).prepare()
 
     def listed(self, *, read: bool = False) -> list[Run]:
-        """The whole runs, oldest first."""
+        """Return the complete runs, oldest first."""
         folders, entries = self._looked()
         with ThreadPoolExecutor(AT_ONCE) as threads:
             found = list(threads.map(lambda name: self._found(name, entries.get(name), read=read), folders))
@@ -103,7 +103,7 @@ class RemoteKeeper:
         return [run for _, run in ordered]
 
     def _found(self, name: str, entry: Entry | None, *, read: bool) -> tuple[_Age, Run] | None:
-        """A folder's run; None where it is none, which the index saves asking."""
+        """Return the run of a folder; None if it is not a run. The index saves requests."""
         manifest = entry.place if entry else self.path / name / run_meta.FILE_NAME
         try:
             stat = _known(manifest)
@@ -121,12 +121,12 @@ class RemoteKeeper:
             content = manifest_content(manifest, stat, self.beside / "manifests" / f"{name}.json")
             known = Run.known(run.path, run_meta.decode(content, run.path), written_ns)
         except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
-            return run  # says what is wrong when it is asked
+            return run  # raises the error when it is read
         self._seen[name] = known
         return known
 
     def _looked(self) -> tuple[set[str], dict[str, Entry]]:
-        """The folders that may be runs, and what the index has of them."""
+        """Return the folders that may be runs, and the entries of the index."""
         with ThreadPoolExecutor(2) as threads:
             entries = threads.submit(local.entries, self.path)
             here = list(self.path.iterdir())
@@ -135,14 +135,14 @@ class RemoteKeeper:
         return {one.name for one in here if RUN_ID.fullmatch(one.name) and one.is_dir()}, entries.result()
 
     def _check_bucket(self) -> None:
-        """An empty store may be new; a bucket must be there."""
+        """Check that the bucket of an empty store exists."""
         bucket = (self.path, *self.path.parents)[-1]
         if not bucket.is_dir():
             raise RemoteError("the bucket does not exist")
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[RemoteDraft]:
-        """A folder of this machine, and with a run id a place there; both vanish unless committed."""
+        """Create a local folder and, with a run id, a remote place; deleted at exit unless committed."""
         with LocalKeeper(self.beside).draft(None) as local:
             if run_id is None:
                 yield RemoteDraft(local.path, local.path)
@@ -153,7 +153,7 @@ class RemoteKeeper:
 
     @contextmanager
     def _marked(self, address: RemotePath) -> Iterator[None]:
-        """What is written there meanwhile vanishes unless it is a run in the end."""
+        """Mark a remote folder as a draft, and delete it at exit unless committed."""
         mark, whole = address / MARK, address / run_meta.FILE_NAME
         mark.write_bytes(msgspec.json.encode(owner.current()))
         try:
@@ -166,7 +166,7 @@ class RemoteKeeper:
                     address.remove()
 
     def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
-        """Send the tables of the draft's folder, write `run.json`, then the index."""
+        """Upload the tables, then `run.json`, then the entry of the index."""
         target = self.path / meta.run_id
         with nullcontext() if draft.address == target else self._marked(target):
             tables = sealed([*delivered, *deliver(draft.path, target)])
@@ -177,14 +177,14 @@ class RemoteKeeper:
         return Run.known(target, known, written)
 
     def remove(self, run: Run) -> None:
-        """Delete a run: what lists it first."""
+        """Delete a run: first the entry of the index and `run.json`."""
         target = self.path / run.path.name
         local.drop(self.path, target.name)
         (target / run_meta.FILE_NAME).unlink(missing_ok=True)
         target.remove()
 
     def leftovers(self) -> list[Leftover]:
-        """Folders without `run.json`, and what the index has of runs that are gone."""
+        """Return folders without `run.json`, and entries of the index without a run."""
         folders, entries = self._looked()
         whole = {run.path.name for run in self.listed()}
         with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -200,7 +200,7 @@ class RemoteKeeper:
         return _leftover(place, files, _owner(mark) if mark else None)
 
     def free(self, leftover: Leftover) -> None:
-        """Delete a leftover, wherever it is."""
+        """Delete a leftover, local or remote."""
         if not isinstance(leftover.place, RemotePath):
             LocalKeeper(self.beside).free(leftover)
         elif leftover.place.parent.name == local.FOLDER:
