@@ -6,7 +6,7 @@
 
 Simulated is what `tracekit.executors` and `tracekit.ingest.cluster` do: as many tasks handed over as there
 are workers, one at a time by the driver; all ranks decoded, then all written, each on the machine where it is
-parked; one that was parked on a machine that was lost is decoded again; a task whose worker is lost starts
+spooled; one that was spooled on a machine that was lost is decoded again; a task whose worker is lost starts
 anew. Each number is drawn from `random.Random` of the seed: the same arguments print the same table.
 """
 
@@ -64,13 +64,13 @@ class Scene:
     Attributes:
         ranks: Traces of the job.
         workers: Workers of one thread, each with a core of its own.
-        per_machine: Workers that share a machine, and what is parked on it.
+        per_machine: Workers that share a machine, and what is spooled on it.
         storage: Bytes a second that all workers together read of the shared storage.
         spread: Standard deviation of the logarithm of a task's time: how unlike ranks and cores are.
         stragglers: Share of tasks that take `straggling` times as long.
         straggling: How many times.
         deaths_per_hour: Times that one worker is lost in an hour of work.
-        machine_share: Share of these in which its whole machine is lost, with what is parked there.
+        machine_share: Share of these in which its whole machine is lost, with what is spooled there.
     """
 
     ranks: int = 1024
@@ -92,7 +92,7 @@ class Result:
         seconds: From the command to the run.
         attempts: Tasks that were begun.
         lost: Of these, those whose worker was lost.
-        again: Traces that were decoded again, for what was parked was lost.
+        again: Traces that were decoded again, for what was spooled was lost.
         busy: Share of the workers' time in tasks.
     """
 
@@ -139,7 +139,7 @@ class Simulation:
         while waiting:
             at, worker = heapq.heappop(free)
             rank = self._chosen(waiting, worker, decoding=decoding)
-            if rank is None:  # what is left is parked on other machines
+            if rank is None:  # what is left is spooled on other machines
                 continue
             driver = max(driver, at) + self._costs.submit_s
             self._readers = sum(each > driver for each, _ in free) + 1 + len(waiting)
@@ -154,7 +154,7 @@ class Simulation:
         return end
 
     def _chosen(self, waiting: deque[int], worker: int, *, decoding: bool) -> int | None:
-        """The next rank; one that is written must have been parked on the worker's machine."""
+        """The next rank; one that is written must have been spooled on the worker's machine."""
         if decoding:
             return waiting.popleft()
         machine = worker // self._scene.per_machine

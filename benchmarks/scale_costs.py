@@ -25,7 +25,7 @@ from benchmarks.inputs import bases
 from benchmarks.runner.memory import highest
 from tracekit.executors import workers
 from tracekit.ingest import cluster
-from tracekit.ingest.executor import Decoded, TaskPlace
+from tracekit.ingest.executor import Decoded, Destination
 from tracekit.ingest.importer import plan
 from tracekit.ingest.sources import Source
 from tracekit.runs.meta import Collector, PartFile, RunMeta
@@ -86,8 +86,8 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
         found, decoding = _elsewhere(cluster.decode, cluster.Reading(source=source, spool=spool))
         (decoded,) = found
         assert isinstance(decoded, Decoded)  # noqa: S101 (a trace that can be measured)
-        parked = _bytes(decoded.trace.directory)
-        place = TaskPlace(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
+        spooled = _bytes(decoded.trace.directory)
+        place = Destination(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
         task = cluster.Writing(decoded=decoded, place=place, spool=spool)
         written, writing = _elsewhere(cluster.write_parts, task)
         cluster.clear(spool.name)
@@ -95,7 +95,7 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
     found = {
         **{f"decode_{name}": value for name, value in decoding.items()},
         **{f"write_{name}": value for name, value in writing.items()},
-        "parked_bytes": parked,
+        "parked_bytes": spooled,
         "stored_bytes": sum(one.file.bytes for one in written.delivered),
         "rows": sum(one.file.rows for one in written.delivered),
     }

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tracekit.errors import TracekitError
 from tracekit.ingest.decoding import close
 from tracekit.ingest.importer import import_each
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def decodes(read: Callable[[Path], Sequence[Trace]], folder: Path) -> bool:
     Raises:
         DefectError: The message is none that can be shown.
     """
-    place = folder / "parked"
+    place = folder / "spooled"
     place.mkdir()
     held = False
     try:
