@@ -55,11 +55,11 @@ def empty_tasks(count: int, workers_: int) -> dict[str, float]:
         LocalCluster(
             n_workers=workers_, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
-        workers(cluster.scheduler_address) as fleet,
+        workers(cluster.scheduler_address) as executor,
     ):
-        list(fleet.map(nothing, range(100)))
+        list(executor.map(nothing, range(100)))
         begun, cpu = time.perf_counter(), _cpu()
-        assert len(list(fleet.map(nothing, range(count)))) == count  # noqa: S101 (else the time is of less)
+        assert len(list(executor.map(nothing, range(count)))) == count  # noqa: S101 (else the time is of less)
         found = {"submit_s": _cpu() - cpu, "turn_s": (time.perf_counter() - begun) * workers_}
     return {name: seconds / count for name, seconds in found.items()}
 
@@ -106,8 +106,8 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
 
 
 def _elsewhere(function: Callable[[Any], Any], item: Any) -> tuple[Any, dict[str, float]]:
-    with workers(count=1) as fleet:
-        (outcome,) = fleet.map(metered, [(function, item)])
+    with workers(count=1) as executor:
+        (outcome,) = executor.map(metered, [(function, item)])
         return outcome.get()
 
 

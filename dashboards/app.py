@@ -17,7 +17,7 @@ from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask
 
-from tracekit.analysis.cache import Shelf
+from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 
 from . import frame, page, prefetch, security
@@ -70,7 +70,7 @@ def create_app(
         assets_ignore=r"early\.js$",  # loaded by the frame before first paint
         index_string=frame.INDEX,
     )
-    site = Site(app=app, store=store, pages=registered(), results=Results(analyze=Shelf(store).analyze))
+    site = Site(app=app, store=store, pages=registered(), results=Results(analyze=ResultCache(store).analyze))
     app.layout = frame.frame(site.pages)
     frame.connect(site)
     frame.connect_pickers(site)

@@ -2,8 +2,8 @@
 
     just mutants                              every mutant: its listed tests, then the whole default tier
     just mutants --fast                       every mutant, by its listed tests only (under 10 minutes)
-    just mutants link-idle-border shelf-lock  two of them
-    just mutants --tier both shelf-lock       one of them, with the tests of the slow tier as well
+    just mutants link-idle-border result_cache-lock  two of them
+    just mutants --tier both result_cache-lock       one of them, with the tests of the slow tier as well
     just mutants --list                       names, files and changes
 
 A mutant is a small defect: a flipped comparison, a bound that is off by one, swapped columns, a lock that is

@@ -11,7 +11,7 @@ import os
 import sys
 
 from tracekit import storage
-from tracekit.analysis.cache import Shelf
+from tracekit.analysis.cache import ResultCache
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
@@ -29,7 +29,7 @@ def main(store_path: str, run_id: str) -> int:
     loaded = disk.load(folder, seal(run))
     if loaded is None:
         return 1
-    found = causes.of_result(assemble(*loaded), Shelf(store).analyze(run, causes.ANALYSIS).tables)
+    found = causes.of_result(assemble(*loaded), ResultCache(store).analyze(run, causes.ANALYSIS).tables)
     disk.save_causes(folder, found.arrays())
     return 0
 

@@ -12,7 +12,7 @@ from tests.browser.axe import serious
 from tests.browser.serving import served
 from tests.browser.watch import NARROW
 from tests.tiers import thinned
-from tests.unit.sweeping.made import bad, cell, ok, plan
+from tests.unit.experiments.sweep.made import bad, cell, ok, plan
 from tracekit.experiments import sweep_folder
 from tracekit.experiments.suite import plan as suite_plan
 from tracekit.experiments.sweep_model import Outcome

@@ -35,7 +35,7 @@ from samples.simulator.planted.regressions import (
 from tests import tiers
 from tests.runs import START, write_table
 from tests.shared_runs import copy_of
-from tests.unit.checking.gates import commit, state
+from tests.unit.experiments.gate.gates import commit, state
 from tracekit.analysis import analyze
 from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff

@@ -15,7 +15,7 @@ import pytest
 
 from tests.repositories import add_submodule
 from tests.tiers import thinned
-from tests.unit.measuring.test_worktrees import everything
+from tests.unit.experiments.measure.test_worktrees import everything
 from tracekit.cli.main import run
 from tracekit.errors import UnusableInputError
 from tracekit.experiments.ab import commit

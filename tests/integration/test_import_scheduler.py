@@ -97,8 +97,8 @@ def test_a_worker_that_is_killed_costs_no_row(
             killed.append(what)
             victims[len(killed)].kill()
 
-    with workers(three.address) as fleet:
-        (there,) = import_each(store, [folder], progress=kill, workers=fleet)
+    with workers(three.address) as executor:
+        (there,) = import_each(store, [folder], progress=kill, workers=executor)
     assert killed == ["reading", "writing"]
     assert not isinstance(there, TracekitError)
     assert same(here, there)
@@ -153,8 +153,8 @@ def test_a_job_of_which_no_rank_can_be_used_leaves_nothing(
 def test_a_single_trace_is_one_task(three: Cluster, tmp_path: Path, store: Store) -> None:
     trace = kineto.write(busy_program(), tmp_path / "trace.json")
     (here,) = import_traces(store, [trace])
-    with workers(three.address) as fleet:
-        (there,) = import_each(store, [trace], workers=fleet)
+    with workers(three.address) as executor:
+        (there,) = import_each(store, [trace], workers=executor)
     assert not isinstance(there, TracekitError)
     assert same(here, there)
 
@@ -164,8 +164,8 @@ def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store
     folder = job(tmp_path / "job", 6)
     place = tmp_path / "cluster"
     place.mkdir()
-    with cluster(place, fatal="job/rank3.json") as found, workers(found.address) as fleet:
-        run, error = import_each(store, [folder], workers=fleet)
+    with cluster(place, fatal="job/rank3.json") as found, workers(found.address) as executor:
+        run, error = import_each(store, [folder], workers=executor)
     assert not isinstance(run, TracekitError)
     assert str(error).startswith("1 of job's 6 traces could not be imported")
     (left_out, missing) = (note.message for note in run.meta.diagnostics if note.level != "info")
@@ -185,8 +185,8 @@ def test_traces_that_workers_do_not_find_are_told_of(three: Cluster, tmp_path: P
             for trace in folder.iterdir():
                 trace.unlink()
 
-    with workers(three.address) as fleet:
-        (error,) = import_each(store, [folder], progress=take_away, workers=fleet)
+    with workers(three.address) as executor:
+        (error,) = import_each(store, [folder], progress=take_away, workers=executor)
     assert str(error).startswith(f"{folder}/rank0.json is missing on a worker (use traces that all workers")
     assert store.runs() == []
 
@@ -236,8 +236,8 @@ def test_workers_send_to_object_storage_themselves(
     for trace in sorted(folder.iterdir()):
         storage.parse(f"s3://bucket/traces/{trace.name}").write_bytes(trace.read_bytes())
     sent = len(s3.noting.asked)
-    with workers(three.address) as fleet:
-        (there,) = import_each(remote, [storage.parse("s3://bucket/traces")], workers=fleet)
+    with workers(three.address) as executor:
+        (there,) = import_each(remote, [storage.parse("s3://bucket/traces")], workers=executor)
     assert not isinstance(there, TracekitError)
     assert [run.id for run in remote.runs()] == [there.id]
     for name in TABLES:

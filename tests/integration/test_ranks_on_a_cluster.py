@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 class Killing(Workers):
     """Workers, one of which is killed as soon as the first task has ended."""
 
-    def __init__(self, fleet: Workers, found: Cluster) -> None:
-        self._fleet, self._cluster = fleet, found
+    def __init__(self, executor: Workers, found: Cluster) -> None:
+        self._executor, self._cluster = executor, found
         self.killed = 0
 
     @property
     def count(self) -> int:
-        return self._fleet.count
+        return self._executor.count
 
     def map(
         self, function: Callable[[Any], Any], items: Sequence[Any], *, near: Sequence[str] = ()
     ) -> Iterator[Outcome[Any]]:
-        for outcome in self._fleet.map(function, items, near=near):
+        for outcome in self._executor.map(function, items, near=near):
             if not self.killed:
                 worker = self._cluster.workers()[0]
                 worker.kill()
@@ -46,7 +46,7 @@ class Killing(Workers):
             yield outcome
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
-        self._fleet.everywhere(function, *args)
+        self._executor.everywhere(function, *args)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> None:
-    with workers(two.address) as fleet:
-        killing = Killing(fleet, two)
+    with workers(two.address) as executor:
+        killing = Killing(executor, two)
         found = analyze(job, "ranks", workers=killing)
     assert killing.killed
     expected = analyze(job, "ranks")

@@ -18,7 +18,7 @@ import pytest
 from tests.runs import make_meta, make_run, step_rows, write_table
 from tests.traces import kernels_text
 from tracekit import analysis, storage
-from tracekit.analysis.cache import Shelf
+from tracekit.analysis.cache import ResultCache
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
 from tracekit.ingest.importer import import_traces
@@ -281,9 +281,9 @@ def kernels(count: int) -> pa.Table:
 
 def test_results_are_kept_here(remote: Store, trace: Path, s3: Server) -> None:
     (run,) = import_traces(remote, [trace])
-    first = Shelf(remote).analyze(run, "gpu_breakdown")
+    first = ResultCache(remote).analyze(run, "gpu_breakdown")
     with s3.counting() as asked:
-        again = Shelf(remote).analyze(run, "gpu_breakdown")
+        again = ResultCache(remote).analyze(run, "gpu_breakdown")
     assert not any("parquet" in one.path for one in asked)
     assert again.tables["total"].equals(first.tables["total"]) if "total" in first.tables else again.tables
     assert list(remote.beside.glob(".results/*/*.zip"))

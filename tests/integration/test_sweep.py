@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAIN = "from tracekit.cli.main import main; main()"
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); " + MAIN
 ADDRESSES = 12 << 30
-PATIENCE_S = 240
+TIMEOUT_S = 240
 SWEEP = ["sweep", "--workload", "lennard_jones", "--steps", "1", "--warmup", "0", "--threads", "1"]
 
 
@@ -46,7 +46,7 @@ def kept(store: Store) -> dict[Path, float]:
 
 def wait_for_a_cell(store: Store, child: subprocess.Popen[str]) -> None:
     """Wait until the first measurement is on disk; the sweep is then at the second."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not kept(store):
         assert child.poll() is None, child.communicate()[1]
         assert time.monotonic() < until
@@ -80,7 +80,7 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     assert pending == len(sizes) - len(before)
 
     second = started(store, *words)
-    _, told = second.communicate(timeout=PATIENCE_S)
+    _, told = second.communicate(timeout=TIMEOUT_S)
     assert second.returncode == 0
     assert "resuming lennard_jones-" in told
     done = rows(store, capsys)
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_a_row_and_larger_sizes_are_skipped(
 ) -> None:
     words = ["--workload", "mnist_cnn", "--mode", "infer", "--batch-size", "2,400000,800000"]
     child = started(store, *words, program=LIMITED.format(ADDRESSES))
-    _, told = child.communicate(timeout=PATIENCE_S)
+    _, told = child.communicate(timeout=TIMEOUT_S)
     assert child.returncode == 0, told
     done = rows(store, capsys)
     assert [row["outcome"] for row in done] == ["ok", "out of memory", "skipped"]

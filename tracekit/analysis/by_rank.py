@@ -1,4 +1,4 @@
-"""Analyses of runs of many ranks: each rank alone where the analysis can, else no more than memory holds."""
+"""Analyze runs of many ranks: rank by rank if the analysis supports it, else as many ranks as fit memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 ROWS_AT_ONCE = 12_000_000
-"""Rows of a run that an analysis reads at once: about 2 GB for the one that takes most."""
+"""Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
-"""From this many rows on, starting worker processes costs less than it saves."""
+"""Rows from which worker processes save more time than their start takes."""
 PIECES_EACH = 4
-"""Pieces for each worker at least, so that all end at about the same time."""
+"""Least pieces per worker, so that all finish at about the same time."""
 MOST_PROCESSES = 8
-"""On one machine, unless a cluster is named: they share its memory."""
+"""Limit of processes on one machine, as they share its memory."""
 LOST = "{ranks} left out: {why}"
 SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
@@ -36,11 +36,11 @@ _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 
 
 def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
-    """How an analysis is computed of a run, whatever its number of ranks.
+    """Return the function that computes an analysis of a run with any number of ranks.
 
     Args:
         analysis: The analysis.
-        workers: What reads the ranks; this process by default.
+        workers: Executor for the ranks; this process by default.
     """
     if analysis.by_rank is None:
         return partial(_at_once, analysis)
@@ -48,7 +48,7 @@ def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[R
 
 
 def _at_once(analysis: Analysis, run: Run) -> Result:
-    """All ranks together, or those there is room for."""
+    """Compute all ranks together, or a sample of those that fit memory."""
     from dataclasses import replace
 
     chosen = sample(run)
@@ -66,11 +66,11 @@ def _at_once(analysis: Analysis, run: Run) -> Result:
 
 
 def sample(run: Run, at_once: int | None = None) -> list[int] | None:
-    """The ranks there is room for, as far apart as they can be; None where all can be read at once.
+    """Return evenly spaced ranks that fit memory; None if all do.
 
     Args:
         run: The run.
-        at_once: Rows there is room for; `ROWS_AT_ONCE` by default.
+        at_once: Rows that fit memory; `ROWS_AT_ONCE` by default.
     """
     room = ROWS_AT_ONCE if at_once is None else at_once
     rows = _rows(run)
@@ -82,9 +82,9 @@ def sample(run: Run, at_once: int | None = None) -> list[int] | None:
 
 
 def processes(run: Run) -> int:
-    """How many processes of this machine should read the ranks of a run; 0 where this one alone should.
+    """Return the number of processes on this machine for the ranks of a run; 0 for this process alone.
 
-    Each has the libraries and one rank in memory.
+    Each process has the libraries and one rank in memory.
     """
     cores = len(os.sched_getaffinity(0))
     spread = _limited(run) and _rows(run) >= SPREAD_ROWS and cores > 1
@@ -92,7 +92,7 @@ def processes(run: Run) -> int:
 
 
 def _limited(run: Run) -> bool:
-    """Whether nobody chose the ranks, and there are several."""
+    """Return whether a run has several ranks, none of which was selected."""
     return not isinstance(run, rank_view.RankView) and len(run.ranks) > 1
 
 
@@ -101,17 +101,17 @@ def _rows(run: Run) -> int:
 
 
 def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
-    """Every piece of the run alone, then what was kept of them together."""
+    """Compute partial results of the pieces of a run, then combine them."""
     from dataclasses import replace
 
-    from tracekit.executors.local import Here
+    from tracekit.executors.local import InProcess
 
     assert analysis.by_rank  # noqa: S101 (asked before)
-    fleet = workers or Here()
-    pieces = rank_view.pieces(run, least=1 if fleet.count < 2 else PIECES_EACH * fleet.count)
+    executor = workers or InProcess()
+    pieces = rank_view.pieces(run, least=1 if executor.count < 2 else PIECES_EACH * executor.count)
     if len(pieces) < 2 and len(run.ranks) < 2:
         return analysis.compute(run)
-    parts = sorted(_parts(analysis, fleet, pieces), key=lambda part: part[0])
+    parts = sorted(_parts(analysis, executor, pieces), key=lambda part: part[0])
     lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
     if len(lost) == len(run.ranks):
         raise _failed(analysis, lost[0][1])
@@ -120,37 +120,37 @@ def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
 
 
 def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
-    """Why an analysis has nothing: what every rank met, named as the analysis's where it is a defect."""
+    """Return the error of an analysis that failed on all ranks."""
     if type(error) is not TracekitError:
         return error
     return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
 
 
-def _parts(analysis: Analysis, fleet: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
-    """What is kept of each piece; of one that fails, each rank is tried alone, to have the others."""
+def _parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
+    """Yield the partial results of pieces; retry the ranks of a failed piece one by one."""
     alone: list[Run] = []
     outcome: Outcome[Any]
-    for outcome in fleet.map(partial(_kept, analysis.name), pieces):
+    for outcome in executor.map(partial(_kept, analysis.name), pieces):
         piece = pieces[outcome.index]
         if outcome.error is None or len(piece.ranks) < 2:
             yield piece.ranks, outcome.value, outcome.error
         else:
             alone += [piece.of_ranks(rank) for rank in piece.ranks]
-    for outcome in fleet.map(partial(_kept, analysis.name), alone) if alone else ():
+    for outcome in executor.map(partial(_kept, analysis.name), alone) if alone else ():
         yield alone[outcome.index].ranks, outcome.value, outcome.error
 
 
 def _kept(name: str, run: Run) -> Any:
-    """What an analysis keeps of some ranks; runs where the workers are."""
+    """Compute the partial result of some ranks, in a worker."""
     from tracekit.analysis import get
 
     halves = get(name).by_rank
     assert halves  # noqa: S101 (the same program everywhere)
-    return halves.map(run.of_ranks(*run.ranks))  # a view of its own, so that what it opens goes with it
+    return halves.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
 
 
 def _lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
-    """A note for each reason that ranks are left out for."""
+    """Return a note for each error by which ranks are missing."""
     reasons: dict[str, list[int]] = {}
     for rank, error in lost:
         reasons.setdefault(error.message, []).append(rank)

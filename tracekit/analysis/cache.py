@@ -1,17 +1,12 @@
 """Cache of results on disk, by run, analysis and code.
 
-A number that people raise by hand is forgotten when a helper changes; a kept number would then be wrong.
+The key of a result is a digest of the run's content, of the analysis's code with all that it imports, and of
+the versions of the libraries; version numbers raised by hand would be forgotten when a helper changes.
 
-The archive's checksums tell damage; nothing in it is ever run. A result is only kept when it reads back the
-same, column types and missing values included.
-
-A file is written beside and renamed into place, so it is whole or absent. It holds the key of what it is the
-result of; another key's result takes its place, so there is one file an analysis however often code and runs
-change. Who asks while another process computes the same waits for it.
-
-`shelf` finds, computes and keeps; `codec` is the form of a kept file; `code` is what tells that the program
-which computed it is still the same. Nothing here is ever needed: whatever is missing, damaged or of something
-else is computed again.
+Each analysis of a run has one file: a ZIP archive of Parquet tables and JSON, written atomically, that also
+contains the key. Its checksums detect damage, and reading it runs no code. A result is cached only if it
+reads back unchanged, including column types and missing values. Missing, damaged and outdated files are
+computed again. Processes that request the same result at the same time wait for the first one.
 """
 
 from __future__ import annotations
@@ -52,15 +47,15 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
-__all__ = ["FOLDER", "Shelf"]
+__all__ = ["FOLDER", "ResultCache"]
 
 
 _PARTS = {".py", ".json"}
-"""Endings of files that decide what an analysis gives: its code and its tables of devices."""
+"""Suffixes of files that affect results: code and tables of devices."""
 
 
 def code_version(analysis: Analysis) -> str | None:
-    """What changes whenever the analysis may give something else; None where its code is in no file.
+    """Return a digest of the code of an analysis; None if its code is not in files.
 
     Example:
         >>> from tracekit.analysis import get
@@ -75,7 +70,7 @@ def code_version(analysis: Analysis) -> str | None:
 
 
 def _surroundings() -> list[str]:
-    """The schema of runs, and the versions of what analyses compute with."""
+    """Return the schema version, and the versions of the libraries."""
     libraries = [library.__version__ for library in (np, pd, pa)]
     schema = f"schema {SCHEMA_VERSION}"
     return [schema, tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
@@ -86,7 +81,7 @@ def _core() -> Path:
 
 
 def _folders(module: str) -> list[Path]:
-    """The folders of the packages a module is in; the module's own file where it is in none."""
+    """Return the folders of a module's packages, or the module's file if it is in none."""
     names = module.split(".")
     packages = [sys.modules.get(".".join(names[:end])) for end in range(1, len(names))]
     folders = [Path(place) for package in packages for place in getattr(package, "__path__", ())]
@@ -96,7 +91,7 @@ def _folders(module: str) -> list[Path]:
 
 @cache
 def _digest(place: Path) -> str:
-    """The digest of a file, or of what a folder has in it."""
+    """Return the digest of a file, or of the content of a folder."""
     digest = hashlib.sha256()
     found = [place] if place.is_file() else sorted(one for one in place.rglob("*") if one.suffix in _PARTS)
     for file in found:
@@ -116,13 +111,13 @@ UNREADABLE = (
     pa.ArrowException,
     msgspec.MsgspecError,
 )
-"""What may be raised where a file is damaged, or a result is of a kind that cannot be kept."""
+"""Errors of reading a damaged file, and of writing a result that cannot be cached."""
 _HEAD = "result.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """A table of a result: its name and those of its columns that are of Python objects."""
+    """A table of a result: name, and names of its columns of Python objects."""
 
     name: str
     objects: list[str]
@@ -136,10 +131,10 @@ class _Note:
 
 @dataclass(frozen=True, kw_only=True)
 class _Head:
-    """What a kept file has beside its tables.
+    """Content of a file beside its tables.
 
     Attributes:
-        key: What it is the result of.
+        key: Key of the result.
     """
 
     key: str
@@ -149,15 +144,15 @@ class _Head:
 
 
 def write(path: Path, key: str, result: Result) -> bool:
-    """Write a result; returns whether it reads back the same.
+    """Write a result; return whether it reads back unchanged.
 
     Args:
         path: The file, which is replaced.
-        key: What it is the result of; only who knows it can read it.
-        result: What to keep.
+        key: Key of the result, required for reading.
+        result: The result.
 
     Raises:
-        OSError: It cannot be written. The other `UNREADABLE`: it is of a kind that cannot be kept.
+        OSError: The file cannot be written. The other `UNREADABLE`: the result cannot be cached.
     """
     tables = [_Table(name=name, objects=_objects(frame)) for name, frame in result.tables.items()]
     notes = [_Note(text=str(note), remark=isinstance(note, Remark)) for note in result.notes]
@@ -172,10 +167,10 @@ def write(path: Path, key: str, result: Result) -> bool:
 
 
 def read(path: Path, key: str) -> Result | None:
-    """The result that a file keeps; None when it is of another key.
+    """Read a result; None if the file has another key.
 
     Raises:
-        UNREADABLE: There is no such file, or it is damaged.
+        UNREADABLE: The file is missing or damaged.
     """
     with zipfile.ZipFile(path) as archive:
         head = msgspec.json.decode(archive.read(_HEAD), type=_Head)
@@ -190,7 +185,7 @@ def read(path: Path, key: str) -> Result | None:
 
 
 def same(one: Result, other: Result) -> bool:
-    """Whether two results are the same in all: tables with their types, findings, notes and their kinds."""
+    """Return whether two results are equal: tables with their types, findings, notes and their kinds."""
     notes = [(type(note), note) for note in one.notes] == [(type(note), note) for note in other.notes]
     plain = notes and one.findings == other.findings and list(one.tables) == list(other.tables)
     return plain and all(_same(frame, other.tables[name]) for name, frame in one.tables.items())
@@ -213,7 +208,7 @@ def _write_table(stream: Any, frame: pd.DataFrame) -> None:
     columns = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in table.columns]
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(stream, table.schema, options=options) as writer:
-        # A batch even where there are no rows: it brings the categories.
+        # a batch even without rows, for its categories
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=table.schema))
 
 
@@ -221,13 +216,13 @@ def _read_table(data: bytes, objects: list[str]) -> pd.DataFrame:
     with pa.ipc.open_stream(data) as reader:
         table = reader.read_all()
     frame: pd.DataFrame = table.to_pandas()
-    for name in objects:  # text comes back as pandas' own kind of it
+    for name in objects:  # text is read as pandas' string type
         frame[name] = pd.Series(table[name].to_pylist(), index=frame.index, dtype=object)
     return frame
 
 
 def _number(value: Any) -> Any:
-    """A number of numpy as Python's."""
+    """Convert a NumPy number to Python's."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be kept")
@@ -235,27 +230,27 @@ def _number(value: Any) -> Any:
 
 FOLDER = ".results"
 LARGEST = 128 << 20
-"""Bytes of one file at most; a larger result is computed each time."""
+"""Limit of the bytes of a file; larger results are not cached."""
 ROOM = 2 << 30
-"""Bytes of all files at most; the oldest go first."""
+"""Limit of the bytes of all files; the oldest are deleted."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Results of the analyses of a store's runs; other runs are computed each time.
+class ResultCache:
+    """Cache of the results of a store's runs; results of other runs are not cached.
 
     Attributes:
-        store: The store, which may be read-only: then nothing new is kept.
-        largest: Bytes of one file at most.
-        room: Bytes of all files at most.
-        fresh: Compute each time, and keep that instead of what was kept before.
-        workers: What reads the ranks of a run; this process by default.
+        store: The store; if it is read-only, the cache is too.
+        largest: Limit of the bytes of a file.
+        room: Limit of the bytes of all files.
+        fresh: Compute each time, and replace cached results.
+        workers: Executor for the ranks of a run; this process by default.
 
     Example:
-        >>> shelf = Shelf(Store(locate()))  # doctest: +SKIP
-        >>> shelf.analyze(run, "steps")  # computed and kept; read the next time  # doctest: +SKIP
+        >>> result_cache = ResultCache(Store(locate()))  # doctest: +SKIP
+        >>> result_cache.analyze(run, "steps")  # computed and kept; read the next time  # doctest: +SKIP
     """
 
     store: Store
@@ -265,10 +260,10 @@ class Shelf:
     workers: Workers | None = None
 
     def analyze(self, run: Run, name: str) -> Result:
-        """The result of an analysis: as `tracekit.analysis.analyze` gives it, kept or computed now.
+        """Return the result of `tracekit.analysis.analyze`, cached or computed.
 
         Raises:
-            PluginError: The analysis is unknown or failed; that is not kept.
+            PluginError: The analysis is unknown or failed; failures are not cached.
         """
         key = self._key(run, name)
         if key is None:
@@ -280,9 +275,9 @@ class Shelf:
         return None if self.fresh else _kept(path, key)
 
     def _key(self, run: Run, name: str) -> str | None:
-        """What a result depends on: the run's content and the program; None where it cannot be kept."""
+        """Return the key of a result; None if it cannot be cached."""
         if isinstance(run, RankView):
-            return None  # of a part of the run
+            return None  # a view of some ranks
         if not _NAME.fullmatch(name) or run.path.parent.resolve() != self.store.path.resolve():
             return None
         version = code_version(analysis.get(name))
@@ -293,7 +288,7 @@ class Shelf:
         if not self._prepared(path.parent):
             return self._now(run, name)
         with _in_turn(path.with_suffix(".lock")):
-            found = self._found(path, key)  # by who had the turn before
+            found = self._found(path, key)  # by the previous holder of the lock
             if found is None:
                 found = self._now(run, name)
                 if self._keep(path, key, found):
@@ -314,7 +309,7 @@ class Shelf:
         return True
 
     def _keep(self, path: Path, key: str, result: Result) -> bool:
-        """Keep a result if it can be kept exactly and is not too large; a failure is no loss."""
+        """Cache a result if it reads back unchanged and is not too large; errors are ignored."""
         if result.passing:
             return False
         temporary = path.with_name(f".tmp-{owners.mark()}")
@@ -330,7 +325,7 @@ class Shelf:
         return True
 
     def _make_room(self) -> None:
-        """Delete the oldest files beyond the room there is, and what no living run has."""
+        """Delete the oldest files above the limit, and those of deleted runs."""
         files = sorted(_files(self.store.beside / FOLDER), reverse=True)
         left = self.room
         for _, size, path in files:
@@ -348,9 +343,9 @@ def _kept(path: Path, key: str) -> Result | None:
 
 
 def _content(run: Run) -> str | None:
-    """What tells a run's content: its metadata, which has the digests of its tables, and what its files are.
+    """Return a digest of a run's content: metadata with the digests of tables, and sizes and times of files.
 
-    A file that was changed without its digest is told by its size or time.
+    Sizes and times detect files that were changed without their digest.
     """
     try:
         digest = hashlib.sha256(run_meta.encode(run.meta))
@@ -366,7 +361,7 @@ def _content(run: Run) -> str | None:
 
 @contextmanager
 def _in_turn(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, waiting for it; without one where none can be had."""
+    """Hold a lock that ends with the process; do nothing without support for locks."""
     try:
         stream = path.open("a")
     except OSError:
@@ -379,7 +374,7 @@ def _in_turn(path: Path) -> Iterator[None]:
 
 
 def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Time, size and place of each kept file."""
+    """Return time, size and path of each file."""
     for path in storage.inside(folder, f"*/*{_ENDING}"):
         with suppress(OSError):
             stat = path.stat()

@@ -81,7 +81,7 @@ def command(
 
         click.echo(listing(available(), output_format), nl=False)
         return
-    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.cache import ResultCache
     from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
@@ -89,7 +89,7 @@ def command(
     head = narrowed(resolve(place, run), ranks)
     base = narrowed(resolve(place, against), ranks) if against else None
     with reading(head, scheduler) as workers:
-        by = Shelf(place, fresh=fresh, workers=workers).analyze
+        by = ResultCache(place, fresh=fresh, workers=workers).analyze
         results = _compared(base, head, names) if base else _results(head, names, by)
         verdict = _verdict(head, results, by) if output_format in _WITH_INTEGRITY else ""
     shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")

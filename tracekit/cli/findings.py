@@ -61,7 +61,7 @@ def command(
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
     """
-    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import advise
     from tracekit.cli.analyze import chosen
     from tracekit.cli.progress import analysis_progress
@@ -71,7 +71,7 @@ def command(
     place = open_store(store)
     opened = narrowed(resolve(place, run), ranks)
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
-        by = Shelf(place, fresh=fresh, workers=workers).analyze
+        by = ResultCache(place, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)
     shown = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
     click.echo(_rendered(opened.id, shown[: limit or None], advice, output_format), nl=False)

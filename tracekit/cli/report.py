@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import Advice
     from tracekit.runs.run import Run
 
@@ -70,7 +70,7 @@ def command(
     tracekit report latest -o report.html
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
-    from tracekit.analysis.cache import Shelf
+    from tracekit.analysis.cache import ResultCache
     from tracekit.export.tables import whole
     from tracekit.ingest.references import resolve
 
@@ -79,7 +79,7 @@ def command(
     found = resolve(place, run)
     path = Path(output or ".").expanduser()
     path = path / f"{found.id}.html" if path.is_dir() else path
-    text = _text(found, names, Shelf(place, fresh=fresh), title=title, limit=limit)
+    text = _text(found, names, ResultCache(place, fresh=fresh), title=title, limit=limit)
     with whole(path, overwrite=True) as beside:
         beside.write_text(text, encoding="utf-8")
     click.echo(str(path))
@@ -103,8 +103,10 @@ def _names(analyses: str | None) -> tuple[str, ...]:
     return chosen("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
 
 
-def _text(run: Run, names: tuple[str, ...], shelf: Shelf, *, title: str | None, limit: int) -> str:
-    shown, advice = _analyzed(run, {*names, "integrity"}, shelf)
+def _text(
+    run: Run, names: tuple[str, ...], result_cache: ResultCache, *, title: str | None, limit: int
+) -> str:
+    shown, advice = _analyzed(run, {*names, "integrity"}, result_cache)
     text: str = _reports().report(
         run,
         title=title or _title(run),
@@ -126,7 +128,9 @@ def _title(run: Run) -> str:
     return run.meta.label or what or run.id.partition("-")[2].rpartition("-")[0] or run.id
 
 
-def _analyzed(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
+def _analyzed(
+    run: Run, names: set[str], result_cache: ResultCache
+) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
     from tracekit.analysis.findings import gather
@@ -135,7 +139,7 @@ def _analyzed(run: Run, names: set[str], shelf: Shelf) -> tuple[dict[str, tuple[
     shown: dict[str, tuple[Analysis, Result]] = {}
 
     def each() -> Any:
-        for one, result in analysis.analyze_each(run, (), progress=progress, by=shelf.analyze):
+        for one, result in analysis.analyze_each(run, (), progress=progress, by=result_cache.analyze):
             if one.name in names:
                 shown[one.name] = one, result
             yield one, result

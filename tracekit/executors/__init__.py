@@ -1,4 +1,4 @@
-"""Workers for tasks that do not need one another: processes of this machine, or those of a Dask cluster."""
+"""Executors of independent tasks: processes of this machine, or workers of a Dask cluster."""
 
 from tracekit.executors.cluster import workers
 from tracekit.executors.model import Outcome, Workers, scratch

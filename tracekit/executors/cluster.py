@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster."""
+"""Executor on the workers of a Dask cluster, and the choice between it and local processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tracekit.errors import MissingDependencyError, TracekitError, UnusableInputError
-from tracekit.executors.local import Here, LocalWorkers
+from tracekit.executors.local import InProcess, LocalWorkers
 from tracekit.executors.model import Item, Outcome, Value, Workers
-from tracekit.executors.scheduling import Flight, Visit, host_of
+from tracekit.executors.scheduling import Submission, Visit, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-PATIENCE_S = 300.0
-"""Seconds without any worker, or without the scheduler, until the tasks that are left have failed."""
-LOOK_S = 0.25
-"""Seconds between two looks at which workers are there."""
+TIMEOUT_S = 300.0
+"""Seconds without workers or scheduler until the remaining tasks fail."""
+POLL_S = 0.25
+"""Seconds between two queries of the workers."""
 SETTLED_S = 5.0
-"""Seconds that a worker that comes later must have been there before it is given a task; see `flight`."""
+"""Age in seconds from which a new worker is given tasks; see `scheduling`."""
 
 
 class ClusterWorkers(Workers):
-    """Workers of a Dask cluster."""
+    """Executor on the workers of a Dask cluster, and the choice between it and local processes."""
 
-    def __init__(self, client: Client, address: str, *, patience_s: float = PATIENCE_S) -> None:
-        """Use a client that is connected.
+    def __init__(self, client: Client, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Use a connected client.
 
         Args:
-            client: The connection.
-            address: The scheduler's, for errors.
-            patience_s: See `PATIENCE_S`.
+            client: The client.
+            address: Address of the scheduler, for errors.
+            timeout_s: See `TIMEOUT_S`.
         """
-        self._client, self._address, self._patience = client, address, patience_s
-        self._flights: set[Flight[Any, Any]] = set()
+        self._client, self._address, self._patience = client, address, timeout_s
+        self._submissions: set[Submission[Any, Any]] = set()
 
     @property
     def count(self) -> int:
-        """Threads of all workers that are there now."""
-        return sum((self._look() or {}).values())
+        """Number of threads of the current workers."""
+        return sum((self._threads() or {}).values())
 
-    def _look(self) -> dict[str, int] | None:
-        """Threads of each worker that is there now, by its address; None when nobody can tell."""
+    def _threads(self) -> dict[str, int] | None:
+        """Return the threads of the current workers, by address; None if unknown."""
         if self._client.status != "running":
             return None
         try:
             found: dict[str, int] = self._client.nthreads()
-        except (OSError, TimeoutError):  # the scheduler is gone, which the client does not know yet
+        except (OSError, TimeoutError):  # the client has not noticed yet that the scheduler is gone
             return None
         return found
 
@@ -63,32 +63,32 @@ class ClusterWorkers(Workers):
         self, function: Callable[[Item], Value], items: Sequence[Item], *, near: Sequence[str] = ()
     ) -> Iterator[Outcome[Value]]:
         """See `Workers.map`."""
-        flight = Flight(self._client, function, items, near)
-        self._flights.add(flight)
+        submission = Submission(self._client, function, items, near)
+        self._submissions.add(submission)
         try:
-            yield from self._landings(flight)
+            yield from self._outcomes(submission)
         finally:
-            flight.cancel()
-            self._flights.discard(flight)
+            submission.cancel()
+            self._submissions.discard(submission)
 
-    def _landings(self, flight: Flight[Item, Value]) -> Iterator[Outcome[Value]]:
-        there = self._look() or {}
+    def _outcomes(self, submission: Submission[Item, Value]) -> Iterator[Outcome[Value]]:
+        there = self._threads() or {}
         looked = seen = time.monotonic()
         since = dict.fromkeys(there, looked - SETTLED_S)
-        while flight.left:
-            flight.start({one: there[one] for one in there if since[one] + SETTLED_S <= looked})
-            landed = list(flight.landed(LOOK_S))
-            yield from landed
+        while submission.left:
+            submission.start({one: there[one] for one in there if since[one] + SETTLED_S <= looked})
+            outcomes = list(submission.outcomes(POLL_S))
+            yield from outcomes
             now = time.monotonic()
-            if now - looked < LOOK_S:
+            if now - looked < POLL_S:
                 continue
-            found, looked = self._look(), now
+            found, looked = self._threads(), now
             if found is not None:
                 there, since = found, {one: since.get(one, now) for one in found}
-                yield from flight.lose(there)
-            seen = now if found or landed else seen
+                yield from submission.lose(there)
+            seen = now if found or outcomes else seen
             if now - seen > self._patience:
-                yield from flight.give_up(self._nobody())
+                yield from submission.give_up(self._nobody())
 
     def _nobody(self) -> TracekitError:
         what = "has no workers" if self._client.status == "running" else "is no longer reachable"
@@ -98,28 +98,28 @@ class ClusterWorkers(Workers):
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
         """See `Workers.everywhere`."""
-        hosts = {host_of(address): address for address in self._look() or ()}
+        hosts = {host_of(address): address for address in self._threads() or ()}
         if hosts:
             self._client.run(Visit(function, args), workers=list(hosts.values()), on_error="ignore")
 
     def cancel(self) -> None:
-        """Drop what has not begun."""
-        for flight in self._flights:
-            flight.cancel()
+        """Cancel the tasks that have not started."""
+        for submission in self._submissions:
+            submission.cancel()
 
 
 CONNECT_S = 10
-"""Seconds until a scheduler that does not answer is not there."""
+"""Timeout of the connection to a scheduler."""
 _SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
 _DISTRIBUTION = "tracekit-torch"
 
 
 @contextmanager
 def connected(scheduler: str) -> Iterator[ClusterWorkers]:
-    """The workers of a cluster, as long as the context lasts.
+    """Connect to the workers of a cluster during the context.
 
     Args:
-        scheduler: Its scheduler's address, such as `tcp://host:8786` or `tls://host:8786`.
+        scheduler: Address of the scheduler, such as `tcp://host:8786` or `tls://host:8786`.
 
     Raises:
         MissingDependencyError: Dask is not installed.
@@ -134,7 +134,7 @@ def connected(scheduler: str) -> Iterator[ClusterWorkers]:
         finally:
             workers.cancel()
     finally:
-        with suppress(TimeoutError, OSError):  # a scheduler that is gone needs no farewell
+        with suppress(TimeoutError, OSError):  # the scheduler may be gone
             client.close()
 
 
@@ -151,7 +151,7 @@ def _client(scheduler: str) -> Client:
             "--scheduler needs Dask, which is not installed",
             hint="pip install 'tracekit-torch[scale]', also on every worker",
         ) from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told as outcomes
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are reported as outcomes
     try:
         return Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError, ImportError) as error:
@@ -170,9 +170,9 @@ def _is_address(text: str) -> bool:
 
 
 def _check(client: Client, scheduler: str) -> None:
-    """Raise unless every worker that is there now has this program's versions of Python and tracekit.
+    """Check that all workers have the same versions of Python and tracekit as this program.
 
-    What is asked for is the standard library's: a worker without tracekit must be able to answer, too.
+    The query uses the standard library only, as a worker may lack tracekit.
     """
     pythons = client.run(platform.python_version, on_error="return")
     tracekits = client.run(importlib.metadata.version, _DISTRIBUTION, on_error="return")
@@ -191,7 +191,7 @@ def _ours() -> str:
 
 
 def _minor(version: object) -> str:
-    """What decides whether one Python reads what another one pickled."""
+    """Return the part of a version that decides on compatibility of pickles."""
     return ".".join(str(version).split(".")[:2])
 
 
@@ -201,26 +201,27 @@ def _tracekit(version: object) -> str:
 
 @contextmanager
 def workers(scheduler: str | None = None, *, count: int | None = None) -> Iterator[Workers]:
-    """Workers, as long as the context lasts.
+    """Return workers for the duration of the context.
 
     Args:
         scheduler: Address of a Dask scheduler, such as `tcp://host:8786`; None for processes of this machine.
-        count: Processes on this machine, by default one for each core it may use; 0 runs tasks in this one.
+        count: Number of processes on this machine, by default one per usable core; 0 runs tasks in this
+            process.
 
     Raises:
         MissingDependencyError: A scheduler is named, and Dask is not installed.
         UnusableInputError: There is no scheduler at that address, or its workers differ from this program.
 
     Example:
-        >>> with workers(count=0) as fleet:
-        ...     sorted(outcome.get() for outcome in fleet.map(abs, [3, -4]))
+        >>> with workers(count=0) as executor:
+        ...     sorted(outcome.get() for outcome in executor.map(abs, [3, -4]))
         [3, 4]
     """
     if scheduler is not None:
         with connected(scheduler) as remote:
             yield remote
     elif count == 0:
-        yield Here()
+        yield InProcess()
     else:
         with _local(count or len(os.sched_getaffinity(0))) as local:
             yield local

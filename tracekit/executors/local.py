@@ -1,7 +1,7 @@
-"""Worker processes of this machine, one for each thread that asks.
+"""Executor on processes of this machine.
 
-The standard library's pools import the main script again in every worker, which breaks a script that opens a
-trace at its top level; these workers import nothing but what they run, and end when their input does.
+The standard library's pools import the main script in every worker, which breaks scripts that open a trace at
+their top level. These workers import only the functions that they run, and end when their input is closed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ serve()
 
 
 class LostWorkerError(TracekitError):
-    """A worker process ended in the middle of its task."""
+    """A worker process ended during its task."""
 
 
 class Processes:
-    """Worker processes, one for each thread that asks; a lost one is replaced when its thread asks again."""
+    """Worker processes, one per calling thread; a lost one is replaced at the next call."""
 
     def __init__(self) -> None:
         self._mine = threading.local()
@@ -46,10 +46,10 @@ class Processes:
         self._killed = False
 
     def ask(self, function: Callable[[Any], Any], task: Any) -> Any:
-        """Have this thread's worker run a function of a module on a task.
+        """Run a function of a module in this thread's worker.
 
         Raises:
-            LostWorkerError: The worker ended instead.
+            LostWorkerError: The worker ended.
         """
         worker = self._worker()
         assert worker.stdin  # noqa: S101 (a pipe)
@@ -81,19 +81,19 @@ class Processes:
                 [sys.executable, "-c", BOOTSTRAP, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is the parent's to handle, from the first moment on
+                start_new_session=True,  # only the parent handles Ctrl-C
             )
             self._all.append(worker)
         return worker
 
     def dismiss(self) -> None:
-        """Let all workers end."""
+        """Close the input of all workers, so that they end."""
         for worker in self._all:
-            with suppress(BrokenPipeError):  # it has ended by itself
+            with suppress(BrokenPipeError):  # it has already ended
                 worker.communicate()
 
     def kill(self) -> None:
-        """End all workers, whatever they do; there will be no others."""
+        """Kill all workers and start no others."""
         with self._starting:
             self._killed = True
             for worker in self._all:
@@ -101,35 +101,35 @@ class Processes:
 
 
 def serve() -> None:
-    """Run what comes on standard input until it ends, as it does when the parent is gone."""
+    """Run the tasks from standard input until it is closed, also by the end of the parent."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a library that prints must not reach the answers
-    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed, or is gone
+    os.dup2(2, 1)  # output of libraries must not mix with the results
+    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed it or ended
         while True:
             function, task = pickle.load(sys.stdin.buffer)  # noqa: S301 (from our own parent)
             pickle.dump(_done(function, task), answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
-    os._exit(0)  # buffers that nobody reads any more must not raise at exit
+    os._exit(0)  # flushing unread buffers must not raise at exit
 
 
 def _done(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
-    """Whether the function failed, and its answer or error."""
+    """Return whether the function failed, and its result or error."""
     try:
         return False, function(task)
-    except Exception as error:  # the parent raises it where the answer is awaited
+    except Exception as error:  # the parent raises it
         return True, error
 
 
 ATTEMPTS = 2
-"""Times that a task runs before the loss of its worker is its own failure."""
+"""Attempts of a task until the loss of its worker is a failure."""
 
 
-class Here(Workers):
-    """No workers: tasks run one behind the other in this process."""
+class InProcess(Workers):
+    """Executor without workers: runs tasks in order in this process."""
 
     @property
     def count(self) -> int:
-        """Always one."""
+        """One."""
         return 1
 
     def map(
@@ -145,7 +145,7 @@ class Here(Workers):
 
 
 class LocalWorkers(Workers):
-    """Worker processes, each fed by a thread; both stay from one map to the next."""
+    """Executor on worker processes, each with a thread; both are reused."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -157,7 +157,7 @@ class LocalWorkers(Workers):
 
     @property
     def count(self) -> int:
-        """So many processes at the most."""
+        """Limit of processes."""
         return self._count
 
     def map(
@@ -171,7 +171,7 @@ class LocalWorkers(Workers):
         try:
             for future in as_completed(futures):
                 yield future.result()
-        except BaseException:  # Ctrl-C, or nobody wants the rest
+        except BaseException:  # Ctrl-C, or the iterator was closed
             self.stop()
             self._start()
             raise
@@ -181,13 +181,13 @@ class LocalWorkers(Workers):
         function(*args)
 
     def stop(self) -> None:
-        """End all workers, whatever they do."""
+        """Kill all workers."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._processes.kill()
         self._processes.dismiss()
 
     def dismiss(self) -> None:
-        """Let all workers end."""
+        """Close the input of all workers, so that they end."""
         self._threads.shutdown(wait=True)
         self._processes.dismiss()
 

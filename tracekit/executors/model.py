@@ -1,4 +1,4 @@
-"""What workers are to those who give them tasks."""
+"""Interface of executors: workers, outcomes of tasks, and scratch folders."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[Value]):
-    """How one task ended.
+    """Result or error of a task.
 
     Attributes:
-        index: Place of its item.
-        value: What it gave; None when it failed.
-        error: Why it failed; None when it did not.
-        host: The machine that did it, to be named as `near` for a task that wants what this one left there.
+        index: Index of its item.
+        value: Its result; None if it failed.
+        error: Its error; None if it succeeded.
+        host: Its machine, to be passed as `near` for tasks that use its files.
     """
 
     index: int
@@ -38,10 +38,10 @@ class Outcome(Generic[Value]):
     host: str = ""
 
     def get(self) -> Value:
-        """What the task gave.
+        """Return the result.
 
         Raises:
-            TracekitError: It failed.
+            TracekitError: The task failed.
         """
         if self.error is not None:
             raise self.error
@@ -49,10 +49,9 @@ class Outcome(Generic[Value]):
 
 
 class Workers(ABC):
-    """Runs tasks beside one another; one that fails, or loses its worker, takes no other one with it.
+    """Runs tasks concurrently and independently of failures of others.
 
-    Functions, items and values travel between processes: functions are those of modules that the workers can
-    import, and items and values can be pickled.
+    Functions must be importable in the workers; items and results must be picklable.
     """
 
     @abstractmethod
@@ -61,40 +60,40 @@ class Workers(ABC):
     ) -> Iterator[Outcome[Value]]:
         """Run a function on each item.
 
-        A task whose worker is lost runs again on another one: it must be able to run twice, and its first
-        run may even go on somewhere. Closing the iterator drops what has not begun.
+        A task whose worker is lost runs again, possibly while its first run continues. Closing the iterator
+        cancels the tasks that have not started.
 
         Args:
             function: A function of a module.
-            items: What it is called with.
-            near: For each item the host it should rather run on, "" where it does not matter.
+            items: Its arguments.
+            near: Preferred host of each item, "" for any.
 
         Yields:
-            One outcome for each item, in the order in which they end.
+            An outcome for each item, in the order of completion.
         """
 
     @abstractmethod
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
-        """Run a function once on every host with workers, to clear up; who cannot is passed over."""
+        """Run a function once on every host with workers, for cleanup; errors are ignored."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """Tasks that run at a time, as far as is known now."""
+        """Number of concurrent tasks, as currently known."""
 
 
 class Attempt(Generic[Item, Value]):
-    """A function that gives the value of another one, or the error that keeps it from one."""
+    """Callable that returns the result of a function, or its error."""
 
     def __init__(self, function: Callable[[Item], Value]) -> None:
-        """Wrap a function of a module, so that the wrapped one can be pickled too."""
+        """Wrap a function of a module; the wrapper is picklable."""
         self.function = function
 
     def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None]:
         """Call it.
 
         Raises:
-            OSError: The machine failed it; another attempt may succeed.
+            OSError: The machine failed; another attempt may succeed.
             MemoryError: As above.
         """
         try:
@@ -108,7 +107,7 @@ class Attempt(Generic[Item, Value]):
 
 
 def unexpected(error: BaseException) -> TracekitError:
-    """An error that nobody foresaw, in one line; its traceback goes along as a note.
+    """Convert an unexpected error to one line, with its traceback as a note.
 
     Example:
         >>> str(unexpected(ValueError("no such colour")))
@@ -130,16 +129,16 @@ _FOLDER: ContextVar[Path | None] = ContextVar("scratch", default=None)
 
 
 def scratch() -> Path:
-    """The folder for files between tasks: what a worker of a cluster was started with, else the system's.
+    """Return the folder for files of tasks: the worker's local directory, else the temporary folder.
 
-    Nobody empties it but those who fill it; a later task finds its files only on the same host.
+    It is not emptied automatically; later tasks find the files only on the same host.
     """
     return _FOLDER.get() or Path(tempfile.gettempdir())
 
 
 @contextmanager
 def scratch_at(folder: Path) -> Iterator[None]:
-    """Have `scratch` name this folder."""
+    """Set the folder of `scratch`."""
     token = _FOLDER.set(folder)
     try:
         yield

@@ -1,9 +1,8 @@
-"""Tasks that no worker has yet, by the host that each should rather run on.
+"""Assign tasks to the workers of a Dask cluster, and retry those of lost workers.
 
-The tasks are placed here, not by the scheduler, each on one worker: then it is known what was on a worker
-that is lost, a task is not handed on to one worker after the other before anybody can say stop, and a worker
-that has just begun is left alone until whoever watches it knows it (a nanny does not start a worker anew that
-ends while it is starting).
+Tasks are assigned here instead of by Dask's scheduler: then the tasks of a lost worker are known, a task that
+kills its workers is stopped after a few of them, and new workers get tasks only after a while (a nanny does
+not restart a worker that ends while it is starting).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """Numbers of tasks.
+    """Queue of task numbers, by preferred host.
 
     Example:
         >>> waiting = Waiting(["a", "b", "", "gone"])
@@ -38,10 +37,10 @@ class Waiting:
     """
 
     def __init__(self, near: Sequence[str]) -> None:
-        """All tasks wait.
+        """Queue all tasks.
 
         Args:
-            near: For each task its host, "" for any.
+            near: Preferred host of each task, "" for any.
         """
         self._near = near
         self._crowd: dict[str, deque[int]] = {}
@@ -53,31 +52,31 @@ class Waiting:
         return bool(self._crowd or self._single)
 
     def indices(self) -> list[int]:
-        """All that wait."""
+        """Return the queued tasks."""
         return [index for queues in (self._crowd, self._single) for each in queues.values() for index in each]
 
     def clear(self) -> None:
-        """Let nothing wait."""
+        """Empty the queue."""
         self._crowd.clear()
         self._single.clear()
 
     def put_back(self, index: int, *, alone: bool) -> None:
-        """Have a task wait, behind the others.
+        """Append a task to the queue.
 
         Args:
-            index: Its number.
-            alone: Whether it must have a worker to itself.
+            index: Number of the task.
+            alone: Whether it requires a worker without other tasks.
         """
         queues = self._single if alone else self._crowd
         queues.setdefault(self._near[index], deque()).append(index)
 
     def take(self, host: str, hosts: Collection[str], *, alone: bool) -> int | None:
-        """The next task for a worker.
+        """Return the next task for a worker.
 
         Args:
             host: The worker's host.
-            hosts: Those of all workers; who should run elsewhere, where nobody is, may run here.
-            alone: Whether the worker has nothing else to do.
+            hosts: Hosts of all workers; tasks that prefer another host may run here.
+            alone: Whether the worker has no other task.
         """
         for queues in (self._crowd, self._single) if alone else (self._crowd,):
             for near in (host, "", *(other for other in queues if other not in hosts)):
@@ -94,7 +93,7 @@ def _taken(queues: dict[str, deque[int]], near: str) -> int:
 
 
 def host_of(address: str) -> str:
-    """The machine of a worker's address.
+    """Return the host of a worker's address.
 
     Example:
         >>> host_of("tcp://10.0.0.3:4567")
@@ -104,19 +103,19 @@ def host_of(address: str) -> str:
 
 
 def _scratch(worker: Worker) -> Path:
-    """Where all workers of the host may put files: next to the folder of this one, which ends with it."""
+    """Return the folder shared by the workers of a host, next to this worker's own folder."""
     return Path(worker.local_directory).parent
 
 
 class Task(Generic[Item, Value]):
-    """A function as a task of a cluster: gives its value or its error, and the host that it ran on."""
+    """Task of a cluster: returns the result or error of a function, and its host."""
 
     def __init__(self, function: Callable[[Item], Value]) -> None:
         """Wrap a function of a module."""
         self._attempt = Attempt(function)
 
     def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None, str]:
-        """Run it; see `Attempt` for what it raises."""
+        """Run the function; raises the errors of `Attempt`."""
         from distributed import get_worker
 
         worker = get_worker()
@@ -126,12 +125,12 @@ class Task(Generic[Item, Value]):
 
 
 class Visit:
-    """A function that is called once on a host, beside its tasks."""
+    """Function that is called once per host."""
 
     def __init__(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Wrap a function of a module."""
         self._function, self._args = function, args
-        self.__name__ = "visit"  # the cluster's log asks for one
+        self.__name__ = "visit"  # used by the cluster's log
 
     def __call__(self, dask_worker: Worker) -> None:
         """Call it."""
@@ -144,24 +143,24 @@ if TYPE_CHECKING:
     Running = tuple[int, str, Future]
 
 LOSSES = 3
-"""Workers that a task may take along until that is its own failure; from the second on it is alone there."""
+"""Lost workers of a task until it fails; after the first it runs alone on a worker."""
 FAILURES = 2
-"""Times that a task runs when its machine fails it: no space, no memory, a file system away."""
+"""Attempts of a task whose machine fails: no space, no memory, a missing file system."""
 
 
-class Flight(Generic[Item, Value]):
-    """Hands tasks over, and takes what becomes of them."""
+class Submission(Generic[Item, Value]):
+    """Submits tasks to workers and collects their outcomes."""
 
     def __init__(
         self, client: Client, function: Callable[[Item], Value], items: Sequence[Item], near: Sequence[str]
     ) -> None:
-        """Hand over nothing yet.
+        """Create without submitting tasks.
 
         Args:
-            client: The connection.
+            client: The client.
             function: A function of a module.
-            items: What it is called with.
-            near: The host that each task should rather run on; may be shorter.
+            items: Its arguments.
+            near: Preferred host of each task; may be shorter.
         """
         self._client, self._task, self._items = client, Task(function), items
         self._name = f"tracekit-{secrets.token_hex(8)}"
@@ -169,18 +168,18 @@ class Flight(Generic[Item, Value]):
         self._running: dict[str, Running] = {}
         self._losses: Counter[int] = Counter()
         self._failures: Counter[int] = Counter()
-        self._landed: SimpleQueue[Landing] = SimpleQueue()
+        self._results: SimpleQueue[Landing] = SimpleQueue()
 
     @property
     def left(self) -> bool:
-        """Whether some task has no outcome yet."""
+        """Whether tasks have no outcome yet."""
         return bool(self._waiting or self._running)
 
     def start(self, threads: Mapping[str, int]) -> None:
-        """Hand tasks over until every thread has one.
+        """Submit tasks until every thread has one.
 
         Args:
-            threads: Threads of each worker that may be used.
+            threads: Usable threads of each worker.
         """
         used = self._used(threads)
         hosts = {host_of(address) for address in threads}
@@ -193,7 +192,7 @@ class Flight(Generic[Item, Value]):
                 self._submit(index, address)
 
     def _used(self, threads: Mapping[str, int]) -> Counter[str]:
-        """Threads of each worker that are taken; a task that has lost a worker takes all."""
+        """Return the used threads of each worker; a task that has lost a worker uses all of one."""
         used: Counter[str] = Counter()
         for index, address, _ in self._running.values():
             used[address] += threads.get(address, 1) if self._losses[index] else 1
@@ -206,24 +205,24 @@ class Flight(Generic[Item, Value]):
             self._task, self._items[index], key=key, pure=False, workers=[address], retries=0
         )
         self._running[key] = index, address, future
-        future.add_done_callback(self._land)
+        future.add_done_callback(self._start_fetch)
 
-    def _land(self, future: Future) -> None:
-        """Have what a task gave fetched, in a thread of its own.
+    def _start_fetch(self, future: Future) -> None:
+        """Fetch the result of a task in a separate thread.
 
-        A worker may end before it has told, and then who waits for it may wait forever; the client itself has
-        one thread for all that has ended.
+        A worker may end before it has sent the result, and waiting would then block; the client has only one
+        thread for all callbacks.
         """
-        Thread(target=self._fetch, args=(future,), name="tracekit-landing", daemon=True).start()
+        Thread(target=self._fetch, args=(future,), name="tracekit-fetch", daemon=True).start()
 
     def _fetch(self, future: Future) -> None:
         try:
-            self._landed.put((future.key, future.result(), None))
+            self._results.put((future.key, future.result(), None))
         except BaseException as error:
-            self._landed.put((future.key, None, error))
+            self._results.put((future.key, None, error))
 
     def lose(self, there: Mapping[str, int]) -> Iterator[Outcome[Value]]:
-        """Take the tasks back whose worker is not there any more; those that have lost too many fail."""
+        """Requeue the tasks of lost workers; those that have lost too many fail."""
         lost = [key for key, (_, address, _) in self._running.items() if address not in there]
         for key in lost:
             index, _, future = self._running.pop(key)
@@ -237,18 +236,18 @@ class Flight(Generic[Item, Value]):
         else:
             self._waiting.put_back(index, alone=True)
 
-    def landed(self, timeout_s: float) -> Iterator[Outcome[Value]]:
-        """The outcomes of tasks that have ended; waits so long for a first one."""
+    def outcomes(self, timeout_s: float) -> Iterator[Outcome[Value]]:
+        """Return the outcomes of finished tasks; waits for the first one with a timeout."""
         try:
-            landing = self._landed.get(timeout=timeout_s)
+            landing = self._results.get(timeout=timeout_s)
             while True:
                 yield from self._outcome(*landing)
-                landing = self._landed.get_nowait()
+                landing = self._results.get_nowait()
         except Empty:
             return
 
     def _outcome(self, key: str, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
-        if key not in self._running:  # it was taken back meanwhile
+        if key not in self._running:  # it was requeued
             return
         index, _, _ = self._running.pop(key)
         if error is None:
@@ -263,14 +262,14 @@ class Flight(Generic[Item, Value]):
             yield Outcome(index=index, error=_explained(error))
 
     def give_up(self, error: TracekitError) -> Iterator[Outcome[Value]]:
-        """Let all tasks that are left have failed."""
+        """Fail all remaining tasks."""
         indices = [*(index for index, _, _ in self._running.values()), *self._waiting.indices()]
         self.cancel()
         for index in sorted(indices):
             yield Outcome(index=index, error=error)
 
     def cancel(self) -> None:
-        """Drop what has not ended; a task that runs comes to its end, and nobody asks for it."""
+        """Cancel the remaining tasks; running ones finish, and their results are ignored."""
         futures = [future for _, _, future in self._running.values()]
         self._running.clear()
         self._waiting.clear()

@@ -37,14 +37,14 @@ def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
     if workers < 2:
         yield Pool(None, None, 0)
         return
-    fleet = _processes() if processes else None
+    executor = _processes() if processes else None
     threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
-        yield Pool(threads, fleet, workers)
+        yield Pool(threads, executor, workers)
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
-        if fleet:
-            fleet.dismiss()
+        if executor:
+            executor.dismiss()
 
 
 def _processes() -> Processes:
@@ -56,8 +56,8 @@ def _processes() -> Processes:
 class Pool:
     """Runs tasks on threads, which may use a worker process each."""
 
-    def __init__(self, threads: ThreadPoolExecutor | None, fleet: Processes | None, workers: int) -> None:
-        self._threads, self._fleet = threads, fleet
+    def __init__(self, threads: ThreadPoolExecutor | None, executor: Processes | None, workers: int) -> None:
+        self._threads, self._executor = threads, executor
         self._in_flight = workers + 1
 
     def ordered(
@@ -82,9 +82,9 @@ class Pool:
 
         For tasks that hold Python's global interpreter lock; compiled ones run in the thread.
         """
-        if self._fleet is None:
+        if self._executor is None:
             return function(task)
-        answer: Answer = self._fleet.ask(function, task)
+        answer: Answer = self._executor.ask(function, task)
         return answer
 
 

@@ -42,7 +42,7 @@ _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
 
 def locate(option: str | None = None) -> Place:
-    """Return the place of the store: the option, `$TRACEKIT_STORE`, or `.tracekit/` in the repository or here.
+    """Return the place of the store: an option, `$TRACEKIT_STORE`, or `.tracekit/` in the repository or here.
 
     Raises:
         UnusableInputError: The address is invalid.

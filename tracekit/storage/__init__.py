@@ -1,9 +1,4 @@
-"""Where runs and traces lie: a path of this machine, or an address on object storage that answers as one.
-
-`address` reads and spells what people type, `remote` is the path on object storage, `filesystems` connects,
-`failures` says in a line why that did not work, `kinds` tells what is there, `whole` puts a file in place so
-that nobody sees half of it, and brings one here.
-"""
+"""Local paths and object storage under one interface: addresses, file systems, atomic writes, owners."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Addresses as people type them: `s3://bucket/prefix?region=eu-west-1`, `gs://…`, `file:///path`, or a path.
+"""Parse addresses: `s3://bucket/prefix?region=eu-west-1`, `gs://…`, `file:///path`, or a path.
 
-The part before the `?` is percent-decoded; spaces and other letters may also stand there as they are. Options
-follow the `?`, as in `pyarrow.fs.FileSystem.from_uri`. Credentials have no place in an address.
+The part before the `?` is percent-decoded; other characters may also be unescaped. Options follow the `?`, as
+in `pyarrow.fs.FileSystem.from_uri`. Addresses with credentials are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KNOWN = "an address is s3://bucket/prefix, gs://bucket/prefix, file:///path, or
 
 
 def is_address(text: str) -> bool:
-    """Whether a text has the form of an address rather than that of a path.
+    """Return whether a text is an address rather than a path.
 
     Example:
         >>> is_address("s3://bucket/runs"), is_address("runs/one")
@@ -40,10 +40,10 @@ def is_address(text: str) -> bool:
 
 
 def parse(text: str) -> Place:
-    """The place that a text names; nothing is asked of it yet.
+    """Parse a path or an address, without accessing it.
 
     Raises:
-        UnusableInputError: It is an address of another kind, or has options that are unknown or secret.
+        UnusableInputError: The address is of another kind, or has unknown or secret options.
 
     Example:
         >>> parse("s3://bucket/my%20runs/one").name, parse("file:///data/runs").name
@@ -104,12 +104,12 @@ def _short(scheme: str, where: str) -> str:
 
 
 def expand(text: str) -> list[Place]:
-    """The places that a text with `*`, `**` or `[abc]` names, in order of their names; one without is itself.
+    """Return the places that match an address with `*`, `**` or `[abc]`, sorted by name.
 
-    Only addresses are expanded: a shell has done so for paths.
+    Paths are not expanded, as the shell does so.
 
     Raises:
-        UnusableInputError: It is no address, nothing matches, or the folder cannot be listed.
+        UnusableInputError: The text is not an address, nothing matches, or the folder cannot be listed.
     """
     place = parse(text)
     if isinstance(place, Path) and not is_address(text):
@@ -146,7 +146,7 @@ def _matching(folder: Place, pattern: list[str]) -> Iterator[Place]:
 
 
 def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:
-    """Whether the last names are those of a pattern."""
+    """Return whether the last names match a pattern."""
     last = names[-len(pattern) :]
     return len(last) == len(pattern) and all(map(fnmatchcase, last, pattern))
 
@@ -155,20 +155,20 @@ STDIN = Path("-")
 
 
 class Kind(Enum):
-    """What a path names."""
+    """Kind of a path."""
 
     NOTHING = auto()
     FOLDER = auto()
     FILE = auto()
     STREAM = auto()
-    """Standard input, a pipe or a device: it can be read once, from front to back."""
+    """Standard input, a pipe or a device, which can be read only once."""
 
 
 def kind(path: Place) -> Kind:
-    """What a path names; nothing, too, when the system refuses to look.
+    """Return the kind of a path; `NOTHING` if it does not exist or access is denied.
 
     Raises:
-        UnusableInputError: Object storage refuses to look, and would refuse again.
+        UnusableInputError: Object storage denies access.
     """
     if path == STDIN:
         return Kind.STREAM

@@ -1,4 +1,4 @@
-"""Connections to object storage: one for each kind and options, made when first asked for."""
+"""Paths on object storage with the methods of `pathlib.Path`, and connections to it, created on first use."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ OPTIONS = {
     ),
     "gs": ("anonymous", "endpoint_override", "project_id", "scheme"),
 }
-"""What an address may say behind its `?`, by kind."""
+"""Options of addresses, by scheme."""
 _SWITCHES = {"anonymous", "force_virtual_addressing"}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 4.0
-"""How long nothing at all may come; a slow answer is waited for."""
+"""Timeout without any data."""
 ATTEMPTS = 3
 RETRY_SECONDS = 4.0
-"""How long Google's client tries again what failed."""
+"""Duration of retries in Google's client."""
 
 
 def filesystem(scheme: str, bucket: str, options: tuple[tuple[str, str], ...]) -> pafs.FileSystem:
-    """The file system of an address; the credentials are those of the usual places.
+    """Return the file system of an address, with credentials from the environment.
 
     Raises:
-        UnusableInputError: An option has a value that it cannot have.
-        OSError: It cannot be set up.
+        UnusableInputError: An option has an invalid value.
+        OSError: It cannot be created.
     """
     if scheme == "gs":
         return _gs(options)
@@ -71,7 +71,7 @@ def _s3(bucket: str, options: tuple[tuple[str, str], ...], endpoint: str, region
     if "region" not in known and not region and not known.get("endpoint_override"):
         known |= _region_of(bucket)
     return pafs.S3FileSystem(
-        allow_delayed_open=True,  # a small file is one request then, not three
+        allow_delayed_open=True,  # one request for a small file instead of three
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
@@ -80,7 +80,7 @@ def _s3(bucket: str, options: tuple[tuple[str, str], ...], endpoint: str, region
 
 
 def _region_of(bucket: str) -> dict[str, str]:
-    """Where a bucket is, as Amazon says; nothing where it does not, and the client's own default is taken."""
+    """Return the region of a bucket; nothing, for the client's default, if unknown."""
     from pyarrow import fs as pafs
 
     try:
@@ -112,7 +112,7 @@ def _switch(name: str, value: str) -> bool:
 
 
 def _endpoint(url: str) -> dict[str, str]:
-    """An endpoint with or without its scheme, as the file system wants it.
+    """Return the options of the file system for an endpoint with or without scheme.
 
     Example:
         >>> _endpoint("http://127.0.0.1:9000/")
@@ -141,12 +141,12 @@ _SAID = {
     "SLOW_DOWN": "the service asks to slow down",
     "PermanentRedirect": "the bucket is in another region; name it, as in ?region=eu-west-1",
 }
-"""What the services call a failure, and what that means."""
+"""Error codes of the services, and their meaning."""
 _LONGEST = 200
 
 
 def reason(error: BaseException) -> str:
-    """What a file system said, in one line; where a service's word for it is known, what that means.
+    """Return the reason of an error in one line, with the meaning of known error codes.
 
     Example:
         >>> reason(OSError("AWS Error NETWORK_CONNECTION during ListObjectsV2 operation: curlCode: 7"))
@@ -158,11 +158,11 @@ def reason(error: BaseException) -> str:
 
 
 _PLAIN = "/ !\"#$&'()*+,-.:;<=>@[\\]^_`{|}~"
-"""What stands in an address as it is; all letters do, too."""
+"""Characters beside letters that are not escaped in addresses."""
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What is known of a file or folder, by the names of `os.stat_result`."""
+    """Size and time of a file or folder, with the names of `os.stat_result`."""
 
     st_mode: int
     st_size: int
@@ -171,10 +171,10 @@ class Stat(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """A file or folder on object storage. Cheap to make, to compare and to send to another process.
+    """A file or folder on object storage; hashable and picklable.
 
-    Every method that asks the service raises `OSError` (`FileNotFoundError` where nothing is there) with one
-    line for people. What a listing told of a path is kept with it and not asked again.
+    Methods that access the service raise `OSError` (`FileNotFoundError` if it does not exist) with a message
+    of one line. Paths from a listing contain its size and time, and do not request them again.
 
     Attributes:
         scheme: `s3` or `gs`.
@@ -193,7 +193,7 @@ class RemotePath:
     known: Stat | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The address, from which `parse` makes the same place."""
+        """Return the address, which `parse` parses to an equal path."""
         query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in self.options)
         return f"{self.scheme}://{_spelled(self.key)}" + (f"?{query}" if query else "")
 
@@ -205,12 +205,12 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """Last part."""
         return self.key.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The ending of the name with its dot."""
+        """Suffix of the name with its dot."""
         return PurePosixPath(self.name).suffix
 
     @property
@@ -220,41 +220,41 @@ class RemotePath:
 
     @property
     def parent(self) -> RemotePath:
-        """The folder it is in; a bucket is in itself."""
+        """Parent folder; that of a bucket is itself."""
         return self._at(self.key.rpartition("/")[0] or self.key)
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
-        """The folders it is in, the innermost first."""
+        """Parent folders, the innermost first."""
         parts = self.parts
         return tuple(self._at("/".join(parts[:end])) for end in range(len(parts) - 1, 0, -1))
 
     def with_name(self, name: str) -> RemotePath:
-        """The file of that name beside it."""
+        """Return the path with another name."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> RemotePath:
-        """The file beside it with another ending."""
+        """Return the path with another suffix."""
         return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
 
     def relative_to(self, folder: RemotePath) -> PurePosixPath:
-        """Where it is in a folder."""
+        """Return the path relative to a folder."""
         return PurePosixPath(self.key).relative_to(folder.key)
 
     def resolve(self) -> RemotePath:
-        """Itself: there are no links."""
+        """Return the path itself: there are no links."""
         return self
 
     @property
     def filesystem(self) -> pafs.FileSystem:
-        """The connection; `key` is the path in it."""
+        """The file system, where `key` is the path."""
         return filesystem(self.scheme, self.parts[0], self.options)
 
     def stat(self) -> Stat:
-        """What is there.
+        """Return size and time.
 
         Raises:
-            OSError: Nothing, or the service refuses.
+            OSError: It does not exist, or access is denied.
         """
         if self.known:
             return self.known
@@ -265,22 +265,22 @@ class RemotePath:
         return found
 
     def looked(self) -> RemotePath:
-        """The same path with what is there at this moment, so that it is not asked again."""
+        """Return the path with its current size and time, which are not requested again."""
         try:
             return replace(self, known=self.stat())
         except OSError:
             return self
 
     def is_file(self) -> bool:
-        """Whether a file is there."""
+        """Return whether it is a file."""
         return modes.S_ISREG(self._mode())
 
     def is_dir(self) -> bool:
-        """Whether a folder is there: on object storage, a prefix of names."""
+        """Return whether it is a folder: a prefix of names."""
         return modes.S_ISDIR(self._mode())
 
     def is_symlink(self) -> bool:
-        """Never: there are no links."""
+        """Return False: there are no links."""
         return False
 
     def _mode(self) -> int:
@@ -290,15 +290,15 @@ class RemotePath:
             return 0
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What is in the folder; nothing where there is none."""
+        """Yield the content of the folder; nothing if it does not exist."""
         return self._listed(deep=False)
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """What is in the folder, however deep, and has a name like this."""
+        """Yield the matching names in the folder and its subfolders."""
         return (one for one in self._listed(deep=True) if fnmatchcase(one.name, pattern))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """What is in the folder and has a name like this."""
+        """Yield the matching names in the folder."""
         return (one for one in self.iterdir() if fnmatchcase(one.name, pattern))
 
     def _listed(self, *, deep: bool) -> Iterator[RemotePath]:
@@ -311,10 +311,10 @@ class RemotePath:
             yield replace(self, key=info.path.rstrip("/"), known=_stat(info))
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """Open the file for reading; a block is asked for at a time.
+        """Open the file for reading in blocks.
 
         Raises:
-            OSError: It is not there, or the service refuses.
+            OSError: It does not exist, or access is denied.
         """
         from tracekit.storage.transfer import ROOM, RemoteFile
 
@@ -324,13 +324,13 @@ class RemotePath:
             return io.BufferedReader(RemoteFile(self), ROOM)
 
     def read_bytes(self) -> bytes:
-        """The whole content of a small file."""
+        """Return the content of a small file."""
         with self._asking(), self.filesystem.open_input_stream(self.key) as stream:
             content: bytes = stream.read()
         return content
 
     def write_bytes(self, content: bytes) -> int:
-        """Put a small file in place; it is there as a whole or not at all."""
+        """Write a small file atomically."""
         with self._asking(), self.filesystem.open_output_stream(self.key) as stream:
             return int(stream.write(content))
 
@@ -344,14 +344,14 @@ class RemotePath:
                 raise
 
     def remove(self) -> None:
-        """Delete the folder with all that is in it; nothing happens where there is none."""
+        """Delete the folder and its content, if it exists."""
         with self._asking():
             self.filesystem.delete_dir_contents(self.key, missing_dir_ok=True)
             self.filesystem.delete_dir(self.key)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turns what a file system says into one line that has no secrets in it."""
+        """Convert errors of a file system to one line without secrets."""
         try:
             yield
         except FileNotFoundError as error:
@@ -361,18 +361,18 @@ class RemotePath:
 
 
 class RemoteError(OSError):
-    """Object storage refused, or could not be reached."""
+    """Object storage denied access or is unreachable."""
 
 
 Place: TypeAlias = Path | RemotePath
-"""A path of this machine or one on object storage."""
+"""A local path, or a path on object storage."""
 _Folder = TypeVar("_Folder", bound=Place)
 
 
 def inside(folder: _Folder, pattern: str = "*", *, deep: bool = False) -> list[_Folder]:
-    """What is in a folder, or however deep in it, and has a name like this, in order.
+    """Return the matching names in a folder, or recursively, sorted.
 
-    Nothing is in a folder that is not there, even if it was deleted only while it was being looked through.
+    Empty if the folder does not exist or is deleted concurrently.
     """
     try:
         found = cast("list[_Folder]", [*(folder.rglob(pattern) if deep else folder.glob(pattern))])
@@ -391,5 +391,5 @@ def _stat(info: Any) -> Stat | None:
 
 
 def _spelled(key: str) -> str:
-    """A key as it stands in an address: readable, and without what would end or break it."""
+    """Escape a key for an address."""
     return "".join(one if one.isalnum() or one in _PLAIN else quote(one, safe="") for one in key)

@@ -1,8 +1,8 @@
-"""Whose a temporary file or folder is: its name tells the process that made it.
+"""Encode the owning process in names of temporary files and folders, and lock folders.
 
-A name holds the process's id and when that process began, so that another one which got the same id later is
-not taken for it. A folder can be held by a lock besides, which ends with the process however it ends: by it,
-one of another container or machine, whose ids mean nothing here, is known to live.
+Names contain the process id and the start time of the process, as ids are reused. A lock on a folder ends
+with its process; it shows that a process of another container or machine, whose id is meaningless here, is
+running.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATTERN = r"(\d+)(?:\.(\d+))?-[0-9a-f]+"
-"""What `mark` gives; the time is missing in what older versions made."""
+"""Form of marks; those of older versions have no time."""
 _MARK = re.compile(PATTERN)
 
 
 def mark() -> str:
-    """A name for something of this process, new each time: `<process>.<began>-<random>`.
+    """Return a unique mark of this process: `<process>.<start>-<random>`.
 
     Example:
         >>> is_dead(mark()), is_dead("no mark"), is_dead(f"{os.getpid()}.1-0a")
@@ -34,7 +34,7 @@ def mark() -> str:
 
 
 def is_dead(name: str) -> bool:
-    """Whether the process that a mark names has ended; what is no mark names none."""
+    """Return whether the process of a mark has ended; False for other names."""
     told = _MARK.fullmatch(name)
     if told is None:
         return False
@@ -42,19 +42,19 @@ def is_dead(name: str) -> bool:
     now = _began(pid)
     if began and now:
         return now != began
-    import psutil  # for what an older version left, and where the kernel does not tell
+    import psutil  # for marks of older versions, and unknown start times
 
     return now == _ENDED or not psutil.pid_exists(pid)
 
 
 def is_abandoned(path: Path, name: str) -> bool:
-    """Whether a folder whose mark is `name` was left behind: its process has ended and nobody holds it."""
+    """Return whether a folder with the mark `name` is abandoned: process ended, and not locked."""
     return is_dead(name) and not _is_held(path)
 
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """Hold a folder until the end, under whatever name it has then; without a lock where there is none."""
+    """Lock a folder during the context, also if it is renamed; does nothing without support for locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _locked(descriptor)
@@ -67,7 +67,7 @@ _ENDED = -1
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in the kernel's ticks since the machine did; None where that is not told."""
+    """Return the start time of a process in clock ticks since boot; None if unknown."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -88,11 +88,11 @@ def _is_held(path: Path) -> bool:
 
 
 def _locked(descriptor: int) -> bool:
-    """Take the lock; False where another process has it."""
+    """Acquire the lock; return False if another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # the file system does not support locks
         return True
     return True

@@ -1,4 +1,4 @@
-"""Putting a file in place so that nobody ever sees half of it, on a disk as on object storage."""
+"""Atomic writes to local and object storage, downloads, and buffered reading of remote files."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _BLOCK = 8 << 20
 
 @contextmanager
 def put(place: Place) -> Iterator[Path]:
-    """A file of this machine to write, which is put in place when it is written without an error.
+    """Write a file atomically: yields a temporary file, which is moved to its place at exit without an error.
 
-    On a disk it is renamed from beside; on object storage it is sent as one object from the temporary folder.
-    Writing the same place twice, even at once from two processes, leaves one of the two, whole.
+    A local file is renamed from the same folder; on object storage it is uploaded as one object. Of
+    concurrent writes to the same place, one wins.
 
     Args:
-        place: Where it goes; the folder is made.
+        place: Destination; its folder is created.
 
     Raises:
-        OSError: It cannot be written or sent.
+        OSError: The file cannot be written or uploaded.
 
     Example:
         >>> with put(Path("/tmp/tracekit-example.txt")) as file:  # doctest: +SKIP
@@ -65,22 +65,22 @@ def _beside(place: Path) -> Iterator[Path]:
 
 
 def send(file: Path, place: RemotePath) -> None:
-    """Send a file of this machine to object storage, where it is seen when all of it is there.
+    """Upload a local file to object storage atomically.
 
     Raises:
-        OSError: It cannot be read or sent.
+        OSError: The file cannot be read or uploaded.
     """
     from pyarrow import fs as pafs
 
-    # One call that nothing interrupts: a stream that is closed half-way would be seen.
+    # One uninterruptible call: closing a stream early would publish a partial object.
     _copy(str(file), pafs.LocalFileSystem(), place.key, place.filesystem)
 
 
 def move(file: Path, place: Place) -> None:
-    """Put a file of this machine in place, which is renamed on the same disk and sent elsewhere.
+    """Move a local file: rename it on the same disk, else upload it.
 
     Raises:
-        OSError: It cannot be.
+        OSError: The file cannot be moved.
     """
     if isinstance(place, Path):
         file.rename(place)
@@ -90,14 +90,14 @@ def move(file: Path, place: Place) -> None:
 
 
 def fetch(place: Place, folder: Path) -> Path:
-    """A place on this machine, where it may be read by what reads only such: itself, or a copy of it.
+    """Return a local path with the content of a place: itself, or a copy.
 
     Args:
         place: A file, or a folder of files.
-        folder: An existing folder, which takes the copy of what lies on object storage.
+        folder: Existing folder for copies from object storage.
 
     Raises:
-        OSError: It cannot be read, or not be written here.
+        OSError: It cannot be read or copied.
     """
     if isinstance(place, Path):
         return place
@@ -134,20 +134,20 @@ def _copy(source: str, here: pafs.FileSystem, target: str, there: pafs.FileSyste
 
 
 ROOM = 256 << 10
-"""Bytes of a request while it is not known whether reading goes on."""
+"""Bytes of the first requests."""
 BLOCK = 1 << 20
-"""Bytes of a request once it does."""
+"""Bytes of a request during sequential reading."""
 AHEAD = 8
-"""Requests under way then, at most, which bounds what is held; they grow in number as reading goes on."""
+"""Limit of concurrent requests during sequential reading."""
 _LOOKING = 4
-"""Reads that follow each other before reading is taken to go on."""
+"""Consecutive reads from which reading counts as sequential."""
 
 
 class RemoteFile(io.RawIOBase):
-    """A file on object storage as Python reads files.
+    """File object of a file on object storage.
 
-    A look at a head or a tail brings just that; reading on from there has the next blocks asked for in
-    advance, each by a request of its own, whatever the size of the file.
+    Reading the start or the end requests only these bytes; sequential reading prefetches the next blocks with
+    concurrent requests.
     """
 
     def __init__(self, path: RemotePath) -> None:
@@ -160,28 +160,28 @@ class RemoteFile(io.RawIOBase):
         self._threads = ThreadPoolExecutor(AHEAD, "tracekit-read")
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where reading goes on."""
+        """Return the position."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go on reading elsewhere."""
+        """Set the position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def readinto(self, room: Any, /) -> int:
-        """Read up to as much as there is room for; 0 only at the end.
+        """Fill a buffer; return the number of bytes, 0 only at the end.
 
         Raises:
-            OSError: The service refuses, or stopped answering.
+            OSError: Access is denied, or the service does not respond.
         """
         if self._at >= self._size:
             return 0
@@ -226,7 +226,7 @@ class RemoteFile(io.RawIOBase):
             self._blocks.pop().cancel()
 
     def close(self) -> None:
-        """Let the blocks go and close the file."""
+        """Free the blocks and close the file."""
         if not self.closed:
             self._forget()
             self._threads.shutdown(wait=True)

@@ -10,7 +10,7 @@ from tracekit.dashboards.page import View, content
 from tracekit.dashboards.site import Site, registered
 
 from tests.runs import make_run
-from tests.unit.sweeping.made import bad, cell, ok, plan
+from tests.unit.experiments.sweep.made import bad, cell, ok, plan
 from tracekit.experiments import sweep_folder
 from tracekit.experiments.suite import plan as suite_plan
 from tracekit.experiments.sweep_model import Outcome

@@ -11,7 +11,7 @@ from samples.simulator import kineto
 from tests.traces import busy_program
 from tracekit.errors import TracekitError
 from tracekit.executors import Outcome, Workers, scratch, workers
-from tracekit.executors.local import Here
+from tracekit.executors.local import InProcess
 from tracekit.executors.model import scratch_at
 from tracekit.ingest.cluster import PREFIX
 from tracekit.ingest.importer import import_each, import_traces
@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-class Between(Here):
+class Between(InProcess):
     """This process as workers, to whom something happens before they write."""
 
     def __init__(self, happening: Callable[[], object], *, lost: int | None = None) -> None:
@@ -59,8 +59,8 @@ def job(folder: Path, ranks: int = 3) -> Path:
     return folder
 
 
-def imported(store: Store, folder: Path, fleet: Workers) -> tuple[Run, list[TracekitError]]:
-    run, *errors = import_each(store, [folder], workers=fleet)
+def imported(store: Store, folder: Path, executor: Workers) -> tuple[Run, list[TracekitError]]:
+    run, *errors = import_each(store, [folder], workers=executor)
     assert not isinstance(run, TracekitError)
     return run, [error for error in errors if isinstance(error, TracekitError)]
 
@@ -72,8 +72,8 @@ def rows(run: Run) -> dict[str, list[dict[str, object]]]:
 def test_processes_here_give_the_same_run(store: Store, tmp_path: Path, place: Path) -> None:
     folder = job(tmp_path / "job")
     (here,) = import_traces(store, [folder])
-    with workers(count=0) as fleet:
-        there, errors = imported(store, folder, fleet)
+    with workers(count=0) as executor:
+        there, errors = imported(store, folder, executor)
     assert (rows(there), errors) == (rows(here), [])
     assert there.meta.diagnostics == here.meta.diagnostics
     assert there.meta.collector == here.meta.collector
@@ -88,9 +88,9 @@ def test_what_is_not_parked_any_more_is_decoded_again(store: Store, tmp_path: Pa
         for spool in place.iterdir():
             shutil.rmtree(spool)
 
-    fleet = Between(lose)
-    there, errors = imported(store, folder, fleet)
-    assert fleet.maps == 2
+    executor = Between(lose)
+    there, errors = imported(store, folder, executor)
+    assert executor.maps == 2
     assert (rows(there), errors) == (rows(here), [])
 
 
@@ -134,9 +134,9 @@ def test_what_a_killed_import_parked_is_deleted_by_a_later_one(
     left = place / f"{PREFIX}left"
     left.mkdir()
     folder = job(tmp_path / "job", 1)
-    imported(store, folder, Here())
+    imported(store, folder, InProcess())
     assert left.is_dir()
     monkeypatch.setattr("tracekit.ingest.cluster.ABANDONED_S", -1)
-    imported(store, folder, Here())
+    imported(store, folder, InProcess())
     assert not left.exists()
     assert scratch() == place

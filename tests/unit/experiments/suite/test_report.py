@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.sweeping.made import bad, ok
+from tests.unit.experiments.sweep.made import bad, ok
 from tracekit import registry
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.experiments import sweep_folder

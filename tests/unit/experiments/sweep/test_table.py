@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.sweeping.made import bad, cell, done, ok, plan
+from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.experiments import sweep_folder, sweep_table
 from tracekit.experiments.sweep import rows
 from tracekit.experiments.sweep_model import Outcome

@@ -17,7 +17,7 @@ from tests.environment import normalize_variables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NORMALIZED = """
 import subprocess, sys
 from tests import environment

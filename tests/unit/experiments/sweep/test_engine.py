@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs import make_run
-from tests.unit.sweeping.made import bad, cell, done, ok, plan
+from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments import sweep, sweep_folder, sweep_model
 from tracekit.experiments.sweep import Watcher, find, finish, listed, rows

@@ -78,7 +78,7 @@ def test_a_process_killed_while_writing_leaves_no_run(store: Store) -> None:
         [sys.executable, "-c", textwrap.dedent(script)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         text=True,
     ) as writer:
         assert writer.stdout is not None

@@ -19,7 +19,7 @@ from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache
-from tracekit.analysis.cache import FOLDER, Shelf
+from tracekit.analysis.cache import FOLDER, ResultCache
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.run import Run
@@ -35,7 +35,7 @@ NAME = "gpu_breakdown"
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("shelf")
+    folder = tmp_path_factory.mktemp("result_cache")
     (run,) = import_traces(Store(folder / "store"), [write(busy_program(), folder / "trace.json")])
     return run
 
@@ -46,8 +46,8 @@ def run(imported: Run, tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def shelf(run: Run) -> Shelf:
-    return Shelf(Store(run.path.parent))
+def result_cache(run: Run) -> ResultCache:
+    return ResultCache(Store(run.path.parent))
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def odd() -> Result:
 
 @pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
 def test_every_analysis_reads_back_as_it_was_computed(
-    name: str, run: Run, shelf: Shelf, counted: list[str]
+    name: str, run: Run, result_cache: ResultCache, counted: list[str]
 ) -> None:
-    first = shelf.analyze(run, name)
+    first = result_cache.analyze(run, name)
     assert file(run, name).is_file()
-    kept = Shelf(shelf.store).analyze(run, name)
+    kept = ResultCache(result_cache.store).analyze(run, name)
     assert counted == [name]
     assert cache.same(kept, first)
     assert cache.same(kept, analyze(run, name))
@@ -125,51 +125,57 @@ def test_what_does_not_read_back_the_same_is_not_kept(tmp_path: Path, value: lis
         assert [type(one) for one in read.tables["t"]["x"]] == [type(one) for one in value]
 
 
-def test_a_run_written_again_is_computed_again(run: Run, shelf: Shelf, counted: list[str]) -> None:
-    shelf.analyze(run, NAME)
+def test_a_run_written_again_is_computed_again(
+    run: Run, result_cache: ResultCache, counted: list[str]
+) -> None:
+    result_cache.analyze(run, NAME)
     sealed = run.path / "run.json"
     sealed.write_text(sealed.read_text().replace('"label": null', '"label": "other"', 1) + "\n")
-    shelf.analyze(Run(run.path), NAME)
-    shelf.analyze(Run(run.path), NAME)
+    result_cache.analyze(Run(run.path), NAME)
+    result_cache.analyze(Run(run.path), NAME)
     assert counted == [NAME, NAME]
     assert len(list(file(run).parent.glob("*.zip"))) == 1
 
 
 def test_other_code_is_computed_again(
-    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     monkeypatch.setattr("tracekit.analysis.cache._digest", lambda place: f"changed {place}")
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
 @pytest.mark.parametrize("surrounding", [np, pd, pa, tracekit])
 def test_another_version_of_a_library_is_computed_again(
-    surrounding: ModuleType, run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    surrounding: ModuleType,
+    run: Run,
+    result_cache: ResultCache,
+    counted: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     monkeypatch.setattr(surrounding, "__version__", "0.0.0")
     for _ in range(2):
-        shelf.analyze(run, NAME)
+        result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
 def test_another_version_of_the_statistics_is_computed_again(
-    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     monkeypatch.setattr("tracekit.analysis.cache.metadata.version", lambda name: f"{name} 0.0.0")
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
 def test_another_version_of_the_schema_is_computed_again(
-    run: Run, shelf: Shelf, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     monkeypatch.setattr("tracekit.analysis.cache.SCHEMA_VERSION", SCHEMA_VERSION + 1)
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
@@ -185,84 +191,92 @@ def test_a_file_of_the_code_that_changes_is_computed_again(tmp_path: Path) -> No
     assert cache._digest.__wrapped__(package) != before
 
 
-def test_each_analysis_is_kept_apart(run: Run, shelf: Shelf, counted: list[str]) -> None:
+def test_each_analysis_is_kept_apart(run: Run, result_cache: ResultCache, counted: list[str]) -> None:
     for name in ("steps", "kernels", "steps", "kernels"):
-        shelf.analyze(run, name)
+        result_cache.analyze(run, name)
     assert counted == ["steps", "kernels"]
 
 
-def test_a_table_that_changed_in_place_is_computed_again(run: Run, shelf: Shelf, counted: list[str]) -> None:
-    shelf.analyze(run, NAME)
+def test_a_table_that_changed_in_place_is_computed_again(
+    run: Run, result_cache: ResultCache, counted: list[str]
+) -> None:
+    result_cache.analyze(run, NAME)
     table = next(run.path.glob("device_intervals*"))
     os.utime(table, ns=(7, 7))
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
-def test_asked_to_compute_anew_it_does_and_keeps_that(run: Run, shelf: Shelf, counted: list[str]) -> None:
-    right = shelf.analyze(run, NAME)
+def test_asked_to_compute_anew_it_does_and_keeps_that(
+    run: Run, result_cache: ResultCache, counted: list[str]
+) -> None:
+    right = result_cache.analyze(run, NAME)
     before = file(run).stat().st_ino
-    again = Shelf(shelf.store, fresh=True).analyze(run, NAME)
+    again = ResultCache(result_cache.store, fresh=True).analyze(run, NAME)
     assert counted == [NAME, NAME]
     assert cache.same(again, right)
     assert file(run).stat().st_ino != before
-    shelf.analyze(run, NAME)
+    result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
 
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("part", [0, 0.3, 0.9])
 def test_a_damaged_file_is_computed_again_and_replaced(
-    part: float, ends: bool, run: Run, shelf: Shelf, counted: list[str]
+    part: float, ends: bool, run: Run, result_cache: ResultCache, counted: list[str]
 ) -> None:
-    right = shelf.analyze(run, NAME)
+    right = result_cache.analyze(run, NAME)
     whole = file(run).read_bytes()
     at = int(part * len(whole))
     file(run).write_bytes(whole[:at] + (b"" if ends else bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]))
-    assert cache.same(shelf.analyze(run, NAME), right)
-    assert cache.same(shelf.analyze(run, NAME), right)
+    assert cache.same(result_cache.analyze(run, NAME), right)
+    assert cache.same(result_cache.analyze(run, NAME), right)
     assert counted == [NAME, NAME]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_store_is_read_and_nothing_is_lost(run: Run, shelf: Shelf, counted: list[str]) -> None:
-    shelf.store.path.chmod(0o500)
+def test_a_read_only_store_is_read_and_nothing_is_lost(
+    run: Run, result_cache: ResultCache, counted: list[str]
+) -> None:
+    result_cache.store.path.chmod(0o500)
     try:
-        found = shelf.analyze(run, NAME)
+        found = result_cache.analyze(run, NAME)
     finally:
-        shelf.store.path.chmod(0o700)
+        result_cache.store.path.chmod(0o700)
     assert cache.same(found, analyze(run, NAME))
-    assert not (shelf.store.path / FOLDER).exists()
+    assert not (result_cache.store.path / FOLDER).exists()
 
 
-def test_where_nothing_can_be_kept_it_is_computed(run: Run, shelf: Shelf, counted: list[str]) -> None:
-    (shelf.store.path / FOLDER).write_text("in the way")
-    assert cache.same(shelf.analyze(run, NAME), analyze(run, NAME))
+def test_where_nothing_can_be_kept_it_is_computed(
+    run: Run, result_cache: ResultCache, counted: list[str]
+) -> None:
+    (result_cache.store.path / FOLDER).write_text("in the way")
+    assert cache.same(result_cache.analyze(run, NAME), analyze(run, NAME))
     assert counted == [NAME, NAME]
 
 
 def test_a_run_of_elsewhere_is_not_kept(run: Run, tmp_path: Path, counted: list[str]) -> None:
-    Shelf(Store(tmp_path / "other")).analyze(run, NAME)
+    ResultCache(Store(tmp_path / "other")).analyze(run, NAME)
     assert not (tmp_path / "other").exists()
     assert not (run.path.parent / FOLDER).exists()
 
 
-def test_what_is_too_large_is_not_kept(run: Run, shelf: Shelf) -> None:
-    Shelf(shelf.store, largest=10).analyze(run, NAME)
+def test_what_is_too_large_is_not_kept(run: Run, result_cache: ResultCache) -> None:
+    ResultCache(result_cache.store, largest=10).analyze(run, NAME)
     assert [one.suffix for one in file(run).parent.iterdir()] == [".lock"]
 
 
-def test_the_oldest_go_when_room_runs_out(run: Run, shelf: Shelf) -> None:
+def test_the_oldest_go_when_room_runs_out(run: Run, result_cache: ResultCache) -> None:
     for age, name in enumerate(("steps", "kernels")):
-        shelf.analyze(run, name)
+        result_cache.analyze(run, name)
         os.utime(file(run, name), ns=(age, age))
-    Shelf(shelf.store, room=sum(file(run, name).stat().st_size for name in ("kernels",)) + 1).analyze(
-        run, NAME
-    )
+    ResultCache(
+        result_cache.store, room=sum(file(run, name).stat().st_size for name in ("kernels",)) + 1
+    ).analyze(run, NAME)
     assert not file(run, "steps").exists()
 
 
-def test_a_failure_is_not_kept(run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_not_kept(run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Run) -> Result:
         raise ZeroDivisionError
 
@@ -270,21 +284,21 @@ def test_a_failure_is_not_kept(run: Run, shelf: Shelf, monkeypatch: pytest.Monke
     monkeypatch.setattr(registry, "load", lambda *_: bad)
     for _ in range(2):
         with pytest.raises(PluginError, match="'bad' failed"):
-            shelf.analyze(run, "bad")
+            result_cache.analyze(run, "bad")
     assert not file(run, "bad").exists()
 
 
-def test_deleting_the_run_deletes_what_is_kept_of_it(run: Run, shelf: Shelf) -> None:
-    shelf.analyze(run, NAME)
-    shelf.store.remove(run)
-    assert shelf.store.runs() == []
-    assert list((shelf.store.path / FOLDER).iterdir()) == []
+def test_deleting_the_run_deletes_what_is_kept_of_it(run: Run, result_cache: ResultCache) -> None:
+    result_cache.analyze(run, NAME)
+    result_cache.store.remove(run)
+    assert result_cache.store.runs() == []
+    assert list((result_cache.store.path / FOLDER).iterdir()) == []
 
 
-def test_what_is_kept_is_no_table_and_no_run(run: Run, shelf: Shelf) -> None:
+def test_what_is_kept_is_no_table_and_no_run(run: Run, result_cache: ResultCache) -> None:
     tables = dict(run.meta.tables)
-    shelf.analyze(run, NAME)
-    assert shelf.store.runs() == [run]
+    result_cache.analyze(run, NAME)
+    assert result_cache.store.runs() == [run]
     assert Run(run.path).meta.tables == tables
 
 
@@ -292,7 +306,7 @@ _TWO = """
 import sys
 from pathlib import Path
 from tracekit import analysis
-from tracekit.analysis.cache import Shelf
+from tracekit.analysis.cache import ResultCache
 from tracekit.runs.store import Store
 store = Store(Path(sys.argv[1]))
 real = analysis.analyze
@@ -301,7 +315,7 @@ def told(run, name):
     return real(run, name)
 analysis.analyze = told
 sys.stdin.readline()
-print(len(Shelf(store).analyze(store.runs()[0], sys.argv[2]).tables))
+print(len(ResultCache(store).analyze(store.runs()[0], sys.argv[2]).tables))
 """
 
 

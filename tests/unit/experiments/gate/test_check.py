@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.checking.gates import commit, record
+from tests.unit.experiments.gate.gates import commit, record
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments import gate as gate_module
 from tracekit.experiments.gate import Options, check

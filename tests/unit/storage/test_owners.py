@@ -10,7 +10,7 @@ import psutil
 
 from tracekit.storage import owners
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOLD = """
 import sys
 from pathlib import Path

@@ -18,10 +18,10 @@ from samples.simulator.large import Shape
 from tests.jobs import imported
 from tests.tiers import examples
 from tracekit.analysis import Result, analyze, available, by_rank
-from tracekit.analysis.cache import Shelf
+from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 from tracekit.executors import workers
-from tracekit.executors.local import Here
+from tracekit.executors.local import InProcess
 from tracekit.runs import rank_view
 from tracekit.runs.store import Store
 
@@ -41,7 +41,7 @@ def same(one: Result, other: Result) -> None:
     assert one.notes == other.notes
 
 
-class Counting(Here):
+class Counting(InProcess):
     """No workers that count as so many, so that a run comes in as many pieces and more."""
 
     def __init__(self, count: int) -> None:
@@ -83,9 +83,9 @@ def job(folder: Path, ranks: int, *, layers: int = 8) -> Run:
 
 def test_processes_say_what_this_one_says(tmp_path: Path) -> None:
     run = job(tmp_path, 4)
-    with workers(count=2) as fleet:
+    with workers(count=2) as executor:
         for name in SPREAD:
-            same(analyze(run, name, workers=fleet), analyze(run, name))
+            same(analyze(run, name, workers=executor), analyze(run, name))
 
 
 @pytest.mark.parametrize("name", SPREAD)
@@ -101,10 +101,10 @@ def test_a_rank_that_cannot_be_read_is_named_and_left_out(tmp_path: Path, name: 
     assert {key: table.to_dict() for key, table in found.tables.items()} == {
         key: table.to_dict() for key, table in sound.tables.items()
     }
-    shelf = Shelf(Store(tmp_path / "store"))
-    assert shelf.analyze(run, name).passing
+    result_cache = ResultCache(Store(tmp_path / "store"))
+    assert result_cache.analyze(run, name).passing
     part.write_bytes(text)
-    assert not shelf.analyze(run, name).passing
+    assert not result_cache.analyze(run, name).passing
 
 
 def test_where_no_rank_can_be_read_the_reason_is_the_error(tmp_path: Path) -> None:

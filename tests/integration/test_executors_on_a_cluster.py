@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import cluster
-from tests.unit.fleet import deeds
+from tests.unit.executors import deeds
 from tracekit.errors import UnusableInputError
 from tracekit.executors import cluster as connection
 from tracekit.executors import workers
@@ -32,9 +32,9 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_each_item_has_one_outcome(four: Cluster) -> None:
-    with workers(four.address) as fleet:
-        assert fleet.count == 4
-        outcomes = list(fleet.map(deeds.doubled_but_three, range(50)))
+    with workers(four.address) as executor:
+        assert executor.count == 4
+        outcomes = list(executor.map(deeds.doubled_but_three, range(50)))
     assert len({outcome.index for outcome in outcomes}) == len(outcomes) == 50
     failed = [outcome for outcome in outcomes if outcome.error]
     assert [(outcome.index, str(outcome.error)) for outcome in failed] == [
@@ -45,28 +45,28 @@ def test_each_item_has_one_outcome(four: Cluster) -> None:
 
 
 def test_a_task_whose_worker_is_lost_runs_again(four: Cluster, tmp_path: Path) -> None:
-    with workers(four.address) as fleet:
-        (outcome,) = fleet.map(deeds.fatal_once, [(4, str(tmp_path))])
+    with workers(four.address) as executor:
+        (outcome,) = executor.map(deeds.fatal_once, [(4, str(tmp_path))])
     assert outcome.get() == 8
 
 
 def test_a_task_that_its_machine_failed_runs_again(four: Cluster, tmp_path: Path) -> None:
-    with workers(four.address) as fleet:
-        (outcome,) = fleet.map(deeds.full_once, [(4, str(tmp_path))])
+    with workers(four.address) as executor:
+        (outcome,) = executor.map(deeds.full_once, [(4, str(tmp_path))])
     assert outcome.get() == 8
 
 
 def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
-    with workers(four.address) as fleet:
-        outcomes = sorted(fleet.map(deeds.fatal_three, range(12)), key=lambda outcome: outcome.index)
+    with workers(four.address) as executor:
+        outcomes = sorted(executor.map(deeds.fatal_three, range(12)), key=lambda outcome: outcome.index)
     assert [outcome.value for outcome in outcomes] == [None if n == 3 else 2 * n for n in range(12)]
     assert "each of the 3 workers that ran it ended" in str(outcomes[3].error)
 
 
 def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Cluster) -> None:
     """So it is with one whose worker has ended before it told."""
-    with workers(four.address) as fleet:
-        outcomes = fleet.map(deeds.stuck_three, range(12))
+    with workers(four.address) as executor:
+        outcomes = executor.map(deeds.stuck_three, range(12))
         values = [next(outcomes).value for _ in range(11)]
         deeds.RELEASED.set()
         assert sorted(values) == [0, 1, 2, *range(4, 12)]
@@ -76,30 +76,30 @@ def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Clust
 @pytest.mark.slow
 def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
     """All share one worker, so that all are there whenever it ends."""
-    with cluster(tmp_path, workers=1, threads=4) as one, workers(one.address) as fleet:
-        outcomes = sorted(fleet.map(deeds.fatal_three, range(5)), key=lambda outcome: outcome.index)
+    with cluster(tmp_path, workers=1, threads=4) as one, workers(one.address) as executor:
+        outcomes = sorted(executor.map(deeds.fatal_three, range(5)), key=lambda outcome: outcome.index)
     assert [outcome.value for outcome in outcomes] == [0, 2, 4, None, 8]
 
 
 def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluster) -> None:
-    with workers(four.address) as fleet:
-        (left,) = fleet.map(deeds.leave, ["left"])
+    with workers(four.address) as executor:
+        (left,) = executor.map(deeds.leave, ["left"])
         with open(left.get()) as stream:  # noqa: PTH123 (this host is theirs, too)
             assert stream.read() == "here"
-        assert [outcome.get() for outcome in fleet.map(deeds.double, [1, 2], near=[left.host, left.host])]
-        fleet.everywhere(deeds.clear, "left")
+        assert [outcome.get() for outcome in executor.map(deeds.double, [1, 2], near=[left.host, left.host])]
+        executor.everywhere(deeds.clear, "left")
         assert not os.path.exists(left.get())  # noqa: PTH110
-        fleet.everywhere(deeds.clear, "left")  # who cannot is passed over
+        executor.everywhere(deeds.clear, "left")  # who cannot is passed over
 
 
 def test_who_wants_no_more_outcomes_leaves_nothing_to_do(four: Cluster) -> None:
     from distributed import Client
 
-    with workers(four.address) as fleet:
-        outcomes = fleet.map(deeds.double, range(1000))
+    with workers(four.address) as executor:
+        outcomes = executor.map(deeds.double, range(1000))
         assert next(outcomes).get() in range(2000)
         outcomes.close()  # type: ignore[attr-defined]  # a generator
-        assert len(list(fleet.map(deeds.double, range(3)))) == 3
+        assert len(list(executor.map(deeds.double, range(3)))) == 3
     with Client(four.address, set_as_default=False) as client:
         assert client.run_on_scheduler(_tasks) == 0
 
@@ -147,8 +147,8 @@ def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pyte
 def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path) as found, connection.connected(found.address) as fleet:
-        patient = ClusterWorkers(fleet._client, found.address, patience_s=3)
+    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+        patient = ClusterWorkers(executor._client, found.address, timeout_s=3)
         outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
         found.kill()
@@ -158,9 +158,9 @@ def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:
-    with cluster(tmp_path, workers=0) as found, connection.connected(found.address) as fleet:
-        assert fleet.count == 0
-        patient = ClusterWorkers(fleet._client, found.address, patience_s=1)
+    with cluster(tmp_path, workers=0) as found, connection.connected(found.address) as executor:
+        assert executor.count == 0
+        patient = ClusterWorkers(executor._client, found.address, timeout_s=1)
         outcomes = list(patient.map(deeds.double, [1, 2]))
     assert [outcome.index for outcome in outcomes] == [0, 1]
     assert all("has no worker" in str(outcome.error) for outcome in outcomes)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders import host
 from tests.runs import make_run, step_rows
-from tests.unit.checking.gates import FINGERPRINT, commit, record, state
+from tests.unit.experiments.gate.gates import FINGERPRINT, commit, record, state
 from tracekit.cli.main import run
 from tracekit.experiments.gate import Options, check
 from tracekit.render.check_ci import code
@@ -113,7 +113,7 @@ def test_a_hostile_name_stays_a_name(
 def test_markdown_of_long_commands_stays_below_what_a_comment_holds(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.unit.checking import gates
+    from tests.unit.experiments.gate import gates
 
     made = gates.make_run
 
