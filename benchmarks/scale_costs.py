@@ -24,7 +24,7 @@ from benchmarks.inputs import simulated_trace
 from benchmarks.runner import peak_memory
 from tracekit.executors import workers
 from tracekit.ingest import cluster
-from tracekit.ingest.executor import Decoded, TaskPlace
+from tracekit.ingest.executor import Decoded, Destination
 from tracekit.ingest.importer import plan
 from tracekit.ingest.sources import Source
 from tracekit.runs.meta import Collector, PartFile, RunMeta
@@ -86,7 +86,7 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
         (decoded,) = found
         assert isinstance(decoded, Decoded)  # noqa: S101 (the trace is valid)
         spooled = _bytes(decoded.trace.directory)
-        place = TaskPlace(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
+        place = Destination(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
         task = cluster.Writing(decoded=decoded, place=place, spool=spool)
         written, writing = _in_worker(cluster.write_parts, task)
         cluster.clear(spool.name)

@@ -7,16 +7,17 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from tracekit.experiments.checkouts import undisturbed
 
 from . import guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     Stream = int | IO[bytes] | None
 
@@ -53,24 +54,52 @@ def child(
         ...     process.wait()
         0
     """
+    options: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "errors": "replace"}
+    with guarded(
+        guard.__file__, command, environment=environment, start_new_session=True, **options
+    ) as process:
+        yield process
+
+
+@contextmanager
+def guarded(
+    script: str,
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None,
+    while_running: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    inherit_files: bool = False,
+    **options: Any,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a guard script with the read end of a lifeline and further arguments; end it after the block.
+
+    Args:
+        script: Path of the guard.
+        arguments: Arguments after the lifeline.
+        environment: All environment variables; None for those of this process.
+        while_running: Makes a context for the block from the write end of the lifeline.
+        inherit_files: Whether the guard inherits all open files.
+        options: Further options of `subprocess.Popen`.
+    """
     receive, send = os.pipe()
+    if inherit_files:
+        os.set_inheritable(receive, True)  # noqa: FBT003 (has no keyword)
+        options["close_fds"] = False
+    else:
+        options["pass_fds"] = (receive,)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
-        process = subprocess.Popen(  # noqa: S603 (the collector's command)
-            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(receive), *command],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+        process = subprocess.Popen(  # noqa: S603 (the command of the collector or the user)
+            [sys.executable, "-I", "-S", str(Path(script)), str(receive), *arguments],
             env=None if environment is None else dict(environment),
-            pass_fds=(receive,),
             text=True,
-            errors="replace",
-            start_new_session=True,
+            **options,
         )
         try:
-            # from here on, `finally` handles interrupts
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            yield process
+            with while_running(send):
+                # from here on, `finally` handles interrupts
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                yield process
         finally:
             with undisturbed():
                 end(process)

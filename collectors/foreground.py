@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.experiments.checkouts import undisturbed
-
 from . import foreground_guard
-from .children import end
+from .children import guarded
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping, Sequence
-
-_UNWINDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    from pathlib import Path
 
 
 @contextmanager
@@ -39,28 +34,14 @@ def foreground(
     Yields:
         The process; its `returncode` is the program's.
     """
-    receive, send = os.pipe()
-    os.set_inheritable(receive, True)  # noqa: FBT003 (has no keyword)
-    script = str(Path(foreground_guard.__file__))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _UNWINDING)
-    try:
-        process = subprocess.Popen(  # noqa: S603 (the user's command)
-            [sys.executable, "-I", "-S", script, str(receive), str(scratch), *command],
-            env=dict(environment),
-            close_fds=False,  # the shell may have opened files for the program
-            text=True,
-        )
-        try:
-            with _forwarding(send):
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                yield process
-        finally:
-            with undisturbed():
-                end(process)
-    finally:
-        for number in (receive, send):
-            os.close(number)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with guarded(
+        foreground_guard.__file__,
+        [str(scratch), *command],
+        environment=environment,
+        while_running=_forwarding,
+        inherit_files=True,  # the shell may have opened files for the program
+    ) as process:
+        yield process
 
 
 @contextmanager

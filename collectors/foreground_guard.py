@@ -44,7 +44,7 @@ class ForegroundGuard(guard.Guard):
         super().__init__(lifeline, command)
 
     def watch(self) -> None:
-        """Wait until the program has ended; if this guard was asked to end it, with its descendants."""
+        """Wait until the program has ended; on request, end it and its descendants."""
         while self._program is not None and not self._end_requested:
             self._wait(None)
             self._reap()

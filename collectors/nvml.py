@@ -245,8 +245,8 @@ def _by_uuid(library: Any, uuid: str) -> Any:
     matches = []
     for index in range(_count(library)):
         handle = library.nvmlDeviceGetHandleByIndex(index)
-        known = _text(library.nvmlDeviceGetUUID(handle)).removeprefix("GPU-").lower()
-        if wanted and known.startswith(wanted):
+        found = _text(library.nvmlDeviceGetUUID(handle)).removeprefix("GPU-").lower()
+        if wanted and found.startswith(wanted):
             matches.append(handle)
     return matches[0] if len(matches) == 1 else None
 

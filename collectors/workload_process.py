@@ -6,12 +6,12 @@ import re
 import resource
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.recording.agent.recorder import resident_peak
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE
@@ -192,7 +192,8 @@ def _reset_peaks(device: str) -> None:
 def _peak_memory(device: str) -> list[Sample]:
     """Return peak memory of this process and of its devices so far."""
     now = time.time_ns()
-    samples = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(_host_peak()))]
+    resident = resident_peak() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    samples = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(resident))]
     if device == "cuda":
         import torch
 
@@ -204,13 +205,3 @@ def _peak_memory(device: str) -> list[Sample]:
                 Sample(now, "torch", index, "device_peak_reserved_bytes", "bytes", float(reserved)),
             ]
     return samples
-
-
-def _host_peak() -> int:
-    """Return peak resident bytes of this process; `ru_maxrss` would include the parent that started it."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(line.split()[1]) * 1024

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tracekit.errors import TracekitError
 from tracekit.ingest.decoding import close
 from tracekit.ingest.importer import import_each
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""Record the sample traces of this machine with tracekit itself, each with its provenance.
+"""Record the sample traces with tracekit, each with its provenance.
 
     python -m samples.record            # every recipe, on the GPU where there is one
     python -m samples.record mnist_cnn-train --device cpu
 
-Anyone with a GPU can run this to add theirs. A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at
-most 2 MB, and `provenance.json` beside it: the command, the commit, the machine and the versions.
+A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at most 2 MB, with `provenance.json`: the command,
+the commit, the machine and the versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 RECORDED = Path(__file__).parent / "recorded"
-LIMIT_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 RECIPES = {
     "mnist_cnn-train": Request(workload="mnist_cnn", mode="train", steps=3, threads=1),
@@ -49,23 +49,23 @@ RECIPES = {
     ),
     "lennard_jones-train": Request(workload="lennard_jones", size="test", steps=3, threads=1),
 }
-"""Small enough to keep: one at least of each domain, what the studies ask about, and one of C++."""
+"""Small recordings: at least one per domain, those that the studies need, and one of C++."""
 
 
 def record(name: str, *, device: str = "auto") -> Path:
     """Record one recipe.
 
     Returns:
-        The sample's folder.
+        Folder of the sample.
 
     Raises:
-        ValueError: The trace is too large to keep.
+        ValueError: The trace is larger than `MAX_BYTES`.
     """
     with tempfile.TemporaryDirectory() as scratch:
         run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device, keep_trace=True))
         packed = gzip.compress(gzip.decompress((run.path / RAW_TRACE).read_bytes()), 9, mtime=0)
-        if len(packed) > LIMIT_BYTES:
-            raise ValueError(f"{name}: {len(packed)} bytes are more than {LIMIT_BYTES}; take fewer steps")
+        if len(packed) > MAX_BYTES:
+            raise ValueError(f"{name}: {len(packed)} bytes are more than {MAX_BYTES}; take fewer steps")
         folder = RECORDED / f"{name}-{(run.meta.workload or {})['device']}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "trace.json.gz").write_bytes(packed)
@@ -75,7 +75,7 @@ def record(name: str, *, device: str = "auto") -> Path:
 
 
 def provenance(run: Run, packed: bytes) -> dict[str, Any]:
-    """Where a sample comes from: enough to record it again, and nothing that names a person or a host."""
+    """Return what is needed to record a sample again, without names of persons or hosts."""
     meta = run.meta
     return {
         "recorded_by": "samples/record.py",
@@ -93,7 +93,7 @@ def provenance(run: Run, packed: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record what the command line names."""
+    """Record the samples named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)}; all by default")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))

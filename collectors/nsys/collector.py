@@ -62,7 +62,7 @@ def record_program(program: Program, directory: Path, *, progress: Progress) -> 
     progress("export", 1, 1)
     first = ranks[0].facts
     check_not_empty(trace, device=first["device"])
-    ignored = stacks_ignored(asked=program.stacks)
+    ignored = stacks_ignored(requested=program.stacks)
     problems = program_report.diagnostics(ranks, code)
     return Recording(
         traces=(trace,),
@@ -123,7 +123,7 @@ class NsysCollector:
         trace = export_report(nsys, done.report)
         progress("export", 1, 1)
         check_not_empty(trace, device=decided.device)
-        notes = (*result["notes"], *stacks_ignored(asked=request.stacks))
+        notes = (*result["notes"], *stacks_ignored(requested=request.stacks))
         return Recording(
             traces=(trace,),
             device=decided.device,

@@ -177,9 +177,9 @@ def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iter
         yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")
 
 
-def stacks_ignored(*, asked: bool) -> list[tuple[str, str]]:
+def stacks_ignored(*, requested: bool) -> list[tuple[str, str]]:
     """Return a note if Python call stacks were requested."""
-    return [("stacks_ignored", "--stacks was left out: nsys does not record Python call stacks here")] * asked
+    return [("stacks_ignored", "--stacks was left out: not supported with --collector nsys")] * requested
 
 
 def sampling_diagnostics(result: dict[str, Any]) -> list[Diagnostic]:

@@ -16,7 +16,7 @@ import pytest
 from tests.traces import imported, kernel_event, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import texts
+from tracekit.ingest import text_columns
 from tracekit.ingest.kineto.columns import nanoseconds
 from tracekit.ingest.kineto.events import top_level
 from tracekit.runs.meta import Diagnostic, Level
@@ -124,7 +124,7 @@ def test_the_farthest_times_of_one_trace_leave_every_difference_whole(store: Sto
 def test_more_different_texts_than_memory_may_hold_are_refused(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
+    monkeypatch.setattr(text_columns, "MAX_TEXT_BYTES", 1000)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([kernel_event(n, name=f"{n}" * 100) for n in range(50)]))
     with pytest.raises(UnusableInputError, match="distinct strings in one column"):

@@ -171,7 +171,7 @@ def test_a_file_size_limit_is_one_line_and_leaves_nothing(store: Store, tmp_path
 
 
 @pytest.mark.parametrize(
-    "place", ["tracekit.ingest.kineto.reader.spool.park", "tracekit.ingest.importer.write"]
+    "place", ["tracekit.ingest.kineto.reader.spool.write_batches", "tracekit.ingest.importer.write"]
 )
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, place: str

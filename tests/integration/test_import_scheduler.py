@@ -66,7 +66,7 @@ def same(one: Run, other: Run) -> bool:
 
 
 def scratch(found: Cluster) -> list[Path]:
-    """What imports have parked on the workers' machine."""
+    """What imports have spooled on the workers' machine."""
     return list(found.folder.rglob("tracekit-spool-*"))
 
 

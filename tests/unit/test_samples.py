@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.record import LIMIT_BYTES, RECIPES
+from samples.record import MAX_BYTES, RECIPES
 from samples.simulator import trace
 from samples.simulator.examples import training
 from tests import tiers
@@ -78,7 +78,7 @@ def test_every_domain_has_a_sample(domain: str) -> None:
 @every_sample
 def test_a_recorded_sample_has_its_provenance(folder: Path) -> None:
     told, data = provenance(folder), (folder / "trace.json.gz").read_bytes()
-    assert len(data) == told["bytes"] < LIMIT_BYTES
+    assert len(data) == told["bytes"] < MAX_BYTES
     assert hashlib.sha256(data).hexdigest() == told["sha256"]
     assert re.fullmatch("[0-9a-f]{40}", told["commit"])
     assert told["dirty"] is False

@@ -1,4 +1,4 @@
-"""What traces say about where they come from, for what the collector did not know."""
+"""Assemble a run of one or more traces: metadata that the traces contain, order of ranks, and diagnostics."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import notes, ranks, sources
-from tracekit.ingest.executor import Decoded, Failed, TaskPlace, Written
+from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.write import write_samples
 from tracekit.runs.meta import Diagnostic, Level, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.ingest.executor import Crew, Size
+    from tracekit.ingest.executor import Executor, Size
     from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
     from tracekit.ingest.sources import Source
     from tracekit.ingest.write import Sample
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
-    """Fill in the GPUs, CUDA's version and the fingerprint from what the traces say about themselves.
+    """Fill in the GPUs, the CUDA version and the fingerprint from the traces' top level.
 
     Args:
-        meta: What is known already; it stands.
+        meta: Known metadata, which takes precedence.
         tops: The top level of each rank's trace.
         has_device: Whether anything ran on a device.
     """
@@ -41,7 +41,7 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     environment.setdefault("cuda", _version(top.cuda_runtime))
     if top.driver and not environment.get("driver"):
         environment["driver"] = top.driver
-    options = {**meta.collector.options, **_told(top)}
+    options = {**meta.collector.options, **_own_metadata(top)}
     return replace(
         meta,
         environment=environment,
@@ -50,10 +50,10 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     )
 
 
-def _told(top: TopLevel) -> dict[str, Any]:
-    """What the trace says of how it came to be."""
-    told = {"simulated": top.simulated or None, "tool": top.tool}
-    return {name: value for name, value in told.items() if value is not None}
+def _own_metadata(top: TopLevel) -> dict[str, Any]:
+    """Return the trace's own metadata."""
+    found = {"simulated": top.simulated or None, "tool": top.tool}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _fingerprint(
@@ -73,14 +73,14 @@ def _fingerprint(
 
 
 def _flag(value: int | None) -> bool | None:
-    """Kineto writes 1 for an option that is on, and nothing for one that is off or unknown."""
+    """Return an option of the profiler: Kineto writes 1 if it is on, and nothing if it is off or unknown."""
     return None if value is None else bool(value)
 
 
 def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
-    """The GPUs the collector knew, with what only the trace says of them; else the trace's own."""
-    told = {device.index: _gpu(device) for device in traced}
-    return [{**told.get(gpu["index"], {}), **gpu} for gpu in known] or list(told.values())
+    """Return the GPUs known to the collector, completed from the trace; else those of the trace."""
+    by_index = {device.index: _gpu(device) for device in traced}
+    return [{**by_index.get(gpu["index"], {}), **gpu} for gpu in known] or list(by_index.values())
 
 
 def _gpu(device: DeviceProperties) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
 
 
 def _version(number: int | None) -> str | None:
-    """CUDA's version as people write it: 12040 is 12.4."""
+    """Format a CUDA version: 12040 is 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
@@ -109,29 +109,29 @@ LEFT_OUT = "left_out"
 
 def assemble(
     draft: Draft,
-    crew: Crew,
+    executor: Executor,
     outcomes: Sequence[Decoded | Failed],
     meta: RunMeta,
     *,
     samples: Sequence[Sample] = (),
-    told: bool = False,
+    with_sources: bool = False,
 ) -> Run:
-    """Have the traces that could be decoded written as one run; the others are named in it.
+    """Write the decoded traces of a job as one run, with a diagnostic for each trace that failed.
 
     Args:
         draft: The run.
-        crew: Who writes.
-        outcomes: What became of decoding.
-        meta: What is known about the run.
-        samples: Rows of `counters` taken beside the traces.
-        told: Whether the run says which files it was made of.
+        executor: Executor that writes the tables.
+        outcomes: Decoded traces, or why decoding failed.
+        meta: Known metadata of the run.
+        samples: Rows of `counters` sampled by the collector.
+        with_sources: Whether to record the source files in the run.
 
     Raises:
         TracekitError: No trace of the job can be used; the first one's error.
     """
     decoded, failed = _parted(outcomes)
     decoded = _ordered(decoded)
-    written, lost = _written(draft, crew, decoded)
+    written, lost = _written(draft, executor, decoded)
     failed += lost
     there = [one for one in decoded if id(one) in written]
     if not there:
@@ -141,7 +141,7 @@ def assemble(
     write_samples(draft.path, samples, zero)
     tops = [one.trace.top for one in there]
     known = completed(meta, tops, has_device=any(each.linked.device for each in done))
-    if told:
+    if with_sources:
         known = _with_sources(known, outcomes)
     found = [*meta.diagnostics, *map(_left_out, failed), *_noticed(there, done)]
     files_of_it = [file for each in done for file in each.delivered]
@@ -154,7 +154,7 @@ def _parted(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[F
 
 
 def _ordered(decoded: list[Decoded]) -> list[Decoded]:
-    """By rank, each with the source that its trace settles."""
+    """Return the traces sorted by rank, with the ranks that they declare."""
     if not decoded:
         return []
     by_trace = {id(one.trace): one for one in decoded}
@@ -162,13 +162,15 @@ def _ordered(decoded: list[Decoded]) -> list[Decoded]:
     return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
 
 
-def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int, Written], list[Failed]]:
-    """Have traces written until all that are left are; those behind one that cannot be move up.
+def _written(
+    draft: Draft, executor: Executor, decoded: list[Decoded]
+) -> tuple[dict[int, Written], list[Failed]]:
+    """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
 
     Returns:
-        What became of each that is written, by the identity of its `Decoded`, and the others.
+        Results by `id` of the `Decoded`, and the failures.
     """
-    done: dict[int, tuple[TaskPlace, Written]] = {}
+    done: dict[int, tuple[Destination, Written]] = {}
     failed: list[Failed] = []
     left = decoded
     while True:
@@ -178,7 +180,7 @@ def _written(draft: Draft, crew: Crew, decoded: list[Decoded]) -> tuple[dict[int
             for one, place in zip(left, places, strict=True)
             if id(one) not in done or done[id(one)][0] != place
         ]
-        outcomes = crew.write(todo)
+        outcomes = executor.write(todo)
         for (one, place), outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Failed):
                 failed.append(outcome)
@@ -193,14 +195,14 @@ def _zero(decoded: Sequence[Decoded]) -> int:
     return min(one.size.first_ns for one in decoded)
 
 
-def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[TaskPlace]:
+def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
     if not decoded:
         return []
     zero = _zero(decoded)
     host = accumulate((one.size.host for one in decoded), initial=0)
     device = accumulate((one.size.device for one in decoded), initial=0)
     return [
-        TaskPlace(
+        Destination(
             directory=draft.path,
             part=number if len(decoded) > 1 else None,
             rank=one.source.rank or 0,
@@ -231,11 +233,11 @@ def _left_out(failed: Failed) -> Diagnostic:
 
 
 def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMeta:
-    """The run with what tells its files apart: a file of several ranks stands once."""
-    told: dict[int, dict[str, Any]] = {}
+    """Add the identities of the source files; a file of several ranks is listed once."""
+    identities: dict[int, dict[str, Any]] = {}
     for one in outcomes:
-        told[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
-    options = {"sources": list(told.values()), **meta.collector.options}
+        identities[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
+    options = {"sources": list(identities.values()), **meta.collector.options}
     return replace(meta, collector=replace(meta.collector, options=options))
 
 

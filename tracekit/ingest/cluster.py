@@ -1,8 +1,7 @@
-"""Workers as the crew: each trace is a task, decoded and parked on a worker, then written from there.
+"""Import the traces of a job on workers: one task decodes and spools a trace, a second one writes its tables.
 
-Between the two stands what only the whole job tells: the run's zero, and the numbers of each trace's rows.
-A trace that is not found parked when it is to be written, because its worker's machine is gone, is decoded
-again.
+In between, the importing process computes what depends on the whole job: the run's zero and the row ids of
+each trace. A trace whose spool is gone, because its worker's machine is, is decoded again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tracekit.executors import Outcome, Workers
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.sources import Source
     from tracekit.runs.store import Draft
     from tracekit.storage import Place as Address
@@ -38,48 +37,48 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
 
 PREFIX = "tracekit-spool-"
-"""Begins the name of the folder in which the traces of one import are parked on a worker's machine."""
-FORGOTTEN_S = 24 * 3600
-"""Seconds after which what is parked is of an import that was killed; else it will be decoded again."""
+"""Prefix of the spool folders of imports on a worker's machine."""
+ABANDONED_S = 24 * 3600
+"""Age in seconds from which a spool is taken for that of a killed import, and deleted."""
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the traces of one import are parked on every machine, and where its files go.
+    """Spool folder of an import on each machine, and destination of its files.
 
     Attributes:
-        name: The folder in the machine's scratch folder.
-        address: The draft.
+        name: Name of the folder in the machine's scratch folder.
+        address: Address of the draft run.
     """
 
     name: str
     address: Address
 
     def make(self) -> Path:
-        """A new folder in it: an attempt never meets what another one left."""
+        """Create a new folder in the spool for one attempt."""
         folder = scratch() / self.name / secrets.token_hex(8)
         folder.mkdir(parents=True)
         return folder
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of decoding one source."""
+    """Task: decode one source."""
 
     source: Source
     spool: Spool
 
 
 class Writing(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of writing one decoded trace."""
+    """Task: write the tables of one decoded trace."""
 
     decoded: Decoded
-    place: TaskPlace
+    place: Destination
     spool: Spool
 
 
 def decode(task: Reading) -> list[Decoded | Failed]:
-    """Decode a source, where it runs."""
+    """Decode a source, in the worker."""
     _check(task)
-    _forget()
+    _delete_abandoned()
     path, size = task.source.path, task.source.text_bytes
     with open_pool(1) as pool, scanners(size) as fast, reading(path):
         traces = read(path, task.spool.make(), (pool, fast), lambda _done: None)
@@ -87,7 +86,7 @@ def decode(task: Reading) -> list[Decoded | Failed]:
 
 
 def _check(task: Reading) -> None:
-    """Raise where the machine does not see what the others see."""
+    """Check that this machine sees the same file as the importing process."""
     path, address = task.source.path, task.spool.address
     if storage.kind(path) is storage.Kind.NOTHING:
         raise UnusableInputError(
@@ -100,30 +99,30 @@ def _check(task: Reading) -> None:
         )
 
 
-def _forget() -> None:
-    """Delete what imports that were killed left on this machine."""
+def _delete_abandoned() -> None:
+    """Delete the spools of killed imports on this machine."""
     for folder in scratch().glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > FORGOTTEN_S:
+            if time.time() - folder.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_parts(task: Writing) -> Written:
-    """Write a decoded trace, where it runs."""
-    trace = _parked(task).trace
+    """Write the tables of a decoded trace, in the worker."""
+    trace = _spooled(task).trace
     folder = task.spool.make()
     linked = write(trace, structs.replace(task.place, directory=folder))
     if task.place.part is not None:
-        for part in folder.glob("*/*.parquet"):  # what another attempt delivers must not take its place
+        for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
             part.rename(part.with_stem(f"{part.stem}-{folder.name}"))
     return Written(linked=linked, delivered=deliver(folder, task.spool.address))
 
 
-def _parked(task: Writing) -> Decoded:
-    """The decoded trace, decoded again where it is not parked on this machine.
+def _spooled(task: Writing) -> Decoded:
+    """Return the decoded trace; decode it again if its spool is not on this machine.
 
     Raises:
-        TracekitError: The file is not what it was any more.
+        TracekitError: The file has changed.
     """
     if task.decoded.trace.directory.is_dir():
         return task.decoded
@@ -138,35 +137,35 @@ def _parked(task: Writing) -> Decoded:
 
 
 def clear(name: str) -> None:
-    """Delete what an import has parked on this machine."""
+    """Delete the spool of an import on this machine."""
     shutil.rmtree(scratch() / name, ignore_errors=True)
 
 
 @contextmanager
-def afar(workers: Workers, draft: Draft, progress: Progress) -> Iterator[Afar]:
-    """Workers as the crew of one job; what they parked is deleted in the end.
+def on_workers(workers: Workers, draft: Draft, progress: Progress) -> Iterator[WorkerExecutor]:
+    """Return an executor that uses workers; their spools are deleted at exit.
 
     Args:
-        workers: Who does the work.
-        draft: The run; its address must be one that all of them reach.
-        progress: Told what is done, how many traces are through it, and of how many.
+        workers: Workers that run the tasks.
+        draft: The draft run, at an address that all workers reach.
+        progress: Called with the stage, the number of finished traces and their total.
     """
     spool = Spool(name=f"{PREFIX}{secrets.token_hex(8)}", address=draft.address)
     try:
-        yield Afar(workers, spool, progress)
+        yield WorkerExecutor(workers, spool, progress)
     finally:
         workers.everywhere(clear, spool.name)
 
 
-class Afar:
-    """Workers as the crew of one job."""
+class WorkerExecutor:
+    """Executor that decodes and writes traces on workers."""
 
     def __init__(self, workers: Workers, spool: Spool, progress: Progress) -> None:
         self._workers, self._spool, self._progress = workers, spool, progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Crew.decode`."""
-        tasks = [Reading(source=_afar(source), spool=self._spool) for source in sources]
+        """See `Executor.decode`."""
+        tasks = [Reading(source=_absolute(source), spool=self._spool) for source in sources]
         found = self._done("reading", decode, tasks, [])
         return [
             answer
@@ -174,10 +173,12 @@ class Afar:
             for answer in _answers(source, outcome)
         ]
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
-        """See `Crew.write`."""
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
+        """See `Executor.write`."""
         sent = [
-            Writing(decoded=structs.replace(one, source=_afar(one.source)), place=place, spool=self._spool)
+            Writing(
+                decoded=structs.replace(one, source=_absolute(one.source)), place=place, spool=self._spool
+            )
             for one, place in tasks
         ]
         found = self._done("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
@@ -189,7 +190,7 @@ class Afar:
     def _done(
         self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
-        """What became of each task."""
+        """Return the result of each task."""
         found: dict[int, Outcome[Any]] = {}
         self._told(what, 0, len(tasks))
         for outcome in self._workers.map(function, tasks, near=near):
@@ -202,8 +203,8 @@ class Afar:
         self._progress(f"{what} on {count} worker{'s' * (count != 1)}", done, total)
 
 
-def _afar(source: Source) -> Source:
-    """A source as the workers must name it: they do not stand where this process does."""
+def _absolute(source: Source) -> Source:
+    """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
     return structs.replace(source, path=path.absolute()) if isinstance(path, Path) else source
 

@@ -1,4 +1,4 @@
-"""From one closed trace to the tables of one rank."""
+"""Decode a trace of any format to its spool, complete it with idle intervals, and write its tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.ingest.link.steps import PHASES, Host, find_steps
 from tracekit.ingest.outline import outlined, windows
 from tracekit.ingest.rows import compact, counter_order, device_order, numbers
 from tracekit.ingest.spool import Index
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.kineto.scan.loader import Scanners
     from tracekit.ingest.link.steps import HostWindow, Steps
     from tracekit.ingest.nesting import Trace
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.pool import Pool
     from tracekit.ingest.rows import Rows
     from tracekit.ingest.sources import Source
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
     from tracekit.schema import Table
     from tracekit.storage import Place
 
@@ -47,24 +47,24 @@ _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.co
 _PHASES = [phase.encode() for phase in PHASES]
 
 
-def write(trace: Trace, place: TaskPlace) -> Linked:
-    """Link a closed trace and write its tables."""
+def write(trace: Trace, place: Destination) -> Linked:
+    """Link a completed trace and write its tables."""
     return _Writer(trace, place).write()
 
 
 class _Writer:
-    """Writes one trace: windows are linked in this thread, and encoded in others."""
+    """Write one trace: link windows in this thread, encode tables in others."""
 
-    def __init__(self, trace: Trace, place: TaskPlace) -> None:
+    def __init__(self, trace: Trace, place: Destination) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
-        self._parked = spool.Index(trace.directory)
+        self._spooled = spool.Index(trace.directory)
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
         host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
         steps = find_steps(host)
-        scoped = C.PID in device.parked.names
-        launchers = Launchers(self._directory, host.parked.distinct(C.PID) if scoped else None)
+        scoped = C.PID in device.spooled.names
+        launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
         self._write_counters()
         with ExitStack() as files:  # one is still encoded while the next is linked
@@ -75,7 +75,7 @@ class _Writer:
             return linked
 
     def _outlined(self, table: Table) -> Outline:
-        return outlined(self._parked.table(table.name))
+        return outlined(self._spooled.table(table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}
@@ -145,7 +145,7 @@ class _Writer:
         counters = self._outlined(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
             for window in windows([counters]):
-                rows = counters.read(window.spans[0], counters.parked.names)
+                rows = counters.read(window.spans[0], counters.spooled.names)
                 file.add(rows.take(counter_order(rows)), {})
 
 
@@ -156,14 +156,14 @@ def _ordered(device: Outline) -> Iterator[Rows]:
 
 
 _IDLE_PART = 900_000
-"""Number of the first part that idle rows are parked as: behind every decoded one."""
+"""Number of the first spool part of idle rows, larger than that of any decoded part."""
 
 
 def close(trace: Trace) -> Size | None:
-    """Complete a decoded trace with its idle intervals, and measure it; None when it holds no interval."""
+    """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
     decoded = Index(trace.directory)
     for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
-        spool.park(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+        spool.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
     host = decoded.table(HOST_INTERVALS.name).heads
     work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
     if not host and not work:
@@ -175,19 +175,19 @@ def close(trace: Trace) -> Size | None:
 
 if TYPE_CHECKING:
     Decoders = tuple[Pool, Scanners]
-    """Where chunks are decoded, and what decodes them once it is ready."""
+    """Pool that decodes chunks, and loader of the compiled scanner."""
 
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""What the file system says only to one who writes."""
+"""Errors of the file system that only writing raises."""
 
 
 @contextmanager
 def reading(path: Place) -> Iterator[None]:
-    """Turns an error of the file system into one that names the file, unless it speaks of what is written.
+    """Convert an error of the file system to one that names the file, unless writing the spool raised it.
 
     Raises:
         UnusableInputError: The file cannot be read.
-        OSError: What is decoded cannot be parked.
+        OSError: The spool cannot be written.
     """
     try:
         yield
@@ -199,19 +199,19 @@ def reading(path: Place) -> Iterator[None]:
 
 
 def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
-    """Decode a file and park what is in it.
+    """Decode a file to the spool.
 
     Args:
         path: The file.
         directory: An existing folder for the batches.
-        decoders: What decodes text.
-        progress: Told the bytes of the file consumed so far.
+        decoders: Pool and scanner.
+        progress: Called with the bytes of the file read so far.
 
     Returns:
         One trace, or one for each rank that the file holds.
 
     Raises:
-        UnusableInputError: It is no trace.
+        UnusableInputError: The file is not a trace.
     """
     if nsys.is_nsys(path):
         from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
@@ -222,7 +222,7 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
 
 
 def closed(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
-    """Complete the traces of a source; one without an interval fails."""
+    """Add the idle intervals to the traces of a source; a trace without intervals fails."""
     found: list[Decoded | Failed] = []
     for number, trace in enumerate(traces):
         size = close(trace)

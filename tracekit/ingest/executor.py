@@ -1,4 +1,4 @@
-"""Who decodes the traces of a job and writes their tables: this process, or the workers of a cluster."""
+"""Interface of what decodes the traces of a job and writes their tables: this process, or workers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tracekit.schema import Table
 
 
-class TaskPlace(msgspec.Struct, frozen=True):
-    """Where a trace's rows go.
+class Destination(msgspec.Struct, frozen=True):
+    """Destination of a trace's rows.
 
     Attributes:
         directory: The run being written.
-        part: Number of the part files; None when the trace is the whole run.
+        part: Number of the part files; None if the run consists of this trace only.
         rank: Its rank.
         host_row: Row id of its first host row.
         device_row: Row id of its first device row.
@@ -37,19 +37,19 @@ class TaskPlace(msgspec.Struct, frozen=True):
     zero_ns: int
 
     def path(self, table: Table) -> Path:
-        """The file that takes the trace's rows of a table."""
+        """Return the path of the trace's file of a table."""
         if self.part is None:
             return self.directory / f"{table.name}.parquet"
         return self.directory / table.name / f"part-{self.part:05d}.parquet"
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """How much of a trace could be joined.
+    """Counts of linked rows of a trace.
 
     Attributes:
-        device: Device rows that a host should have launched (idle ones left out).
-        unlinked: Those of them without a launching call.
-        launches: Calls of the host that may have put work on a device.
+        device: Device rows other than idle ones.
+        unlinked: Device rows without a launching call.
+        launches: Host calls that can launch device work.
     """
 
     device: int
@@ -58,15 +58,15 @@ class Linked(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace that is decoded, parked where it was decoded, and complete.
+    """A decoded and completed trace, spooled on the machine that decoded it.
 
     Attributes:
-        source: Where it came from; one that holds several ranks stands once for each of them.
+        source: Its source; the traces of a file of several ranks share it.
         trace: The trace.
-        size: What it holds.
-        identity: What tells the file apart.
-        number: Place of the trace among those of its source.
-        host: The machine where it is parked; "" for this one.
+        size: Its size.
+        identity: Identity of the file: name, size and digest.
+        number: Index of the trace among those of its source.
+        host: Machine of its spool; "" for this one.
     """
 
     source: Source
@@ -78,11 +78,11 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace that will not be in the run.
+    """A trace that failed and is left out of the run.
 
     Attributes:
-        source: Where it came from.
-        error: Why.
+        source: Its source.
+        error: The error.
     """
 
     source: Source
@@ -90,19 +90,19 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace whose tables are written.
+    """Result of writing a trace's tables.
 
     Attributes:
-        linked: How much of it could be joined.
-        delivered: The files, where they do not lie in the draft's own folder.
+        linked: Counts of linked rows.
+        delivered: The files, if they are not in the draft's folder.
     """
 
     linked: Linked
     delivered: tuple[Delivered, ...] = ()
 
 
-class Crew(Protocol):
-    """Does the work on each trace; what a trace is in its job is for others to say."""
+class Executor(Protocol):
+    """Decodes and writes the traces of a job."""
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """Decode traces.
@@ -111,22 +111,22 @@ class Crew(Protocol):
             The traces of each source, in the order of the sources.
         """
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """Link traces and write their tables.
 
         Returns:
-            What became of each, in their order.
+            The result for each trace, in their order.
         """
 
 
 class Size(msgspec.Struct, frozen=True):
-    """What a decoded trace holds.
+    """Size of a decoded trace.
 
     Attributes:
-        host: Rows it will have in `host_intervals`.
-        device: Rows it will have in `device_intervals`, idle ones included.
-        first_ns: Its first instant, ns since the epoch.
-        last_ns: Its last instant.
+        host: Number of rows in `host_intervals`.
+        device: Number of rows in `device_intervals`, idle ones included.
+        first_ns: Time of its first event, ns since the epoch.
+        last_ns: End of its last event, ns since the epoch.
     """
 
     host: int

@@ -16,7 +16,7 @@ shape without its first dimension) = (input channels per group)·Π(kernel size)
 These are the definitions of `torch.utils.flop_counter`, but for the weight gradient of a grouped convolution:
 there torch counts the channels of all groups, which is too much by the number of groups.
 
-What the file does not say is unknown, never guessed: without `Concrete Inputs` (which PyTorch 2 records with
+Missing data is unknown, never guessed: without `Concrete Inputs` (which PyTorch 2 records with
 `record_shapes=True`) strides are unknown, and so is the work of a convolution.
 """
 
@@ -41,7 +41,7 @@ _SPATIAL = 2
 
 
 def count(name: str, dims: bytes, concrete: bytes) -> int | None:
-    """Operations of a call; None for an op that is not counted and where the inputs do not tell.
+    """Return the floating point operations of a call; None if the op or its inputs are unknown.
 
     Args:
         name: The op.
@@ -65,18 +65,18 @@ def _counted(name: str, dims: bytes, concrete: bytes) -> int | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        return None  # shapes that do not fit the op
+        return None  # shapes that are invalid for the op
     return found if type(found) is int and 0 <= found < _LIMIT else None
 
 
 def _shape(entry: Any) -> Shape:
-    """A shape; empty for what is none, such as a list of tensors."""
+    """Return a shape; empty for other values, such as a list of tensors."""
     is_shape = isinstance(entry, list) and all(type(size) is int and size >= 0 for size in entry)
     return entry if is_shape else []
 
 
 def _value(text: Any) -> Any:
-    """A concrete input as Python writes it: `[1, 1]`, `True`; None for a tensor."""
+    """Parse a concrete input, in Python syntax: `[1, 1]`, `True`; None for a tensor."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -86,7 +86,7 @@ def _value(text: Any) -> Any:
 
 
 def _product(left: Shape, right: Shape) -> int:
-    """A matrix times a matrix, or a stack of them times a stack."""
+    """Count a product of matrices, or of batches of matrices."""
     *stack, m, k = left
     *other, inner, n = right
     if inner != k or other != stack:
@@ -95,7 +95,7 @@ def _product(left: Shape, right: Shape) -> int:
 
 
 def _products(first: int) -> Callable[[Shapes, Values], int]:
-    """Formula of an op whose inputs `first` and the next are multiplied."""
+    """Return the formula of an op that multiplies inputs `first` and `first + 1`."""
 
     def formula(shapes: Shapes, _values: Values) -> int:
         return _product(shapes[first], shapes[first + 1])
@@ -104,7 +104,7 @@ def _products(first: int) -> Callable[[Shapes, Values], int]:
 
 
 def _vector(first: int) -> Callable[[Shapes, Values], int]:
-    """Formula of a matrix (or a vector) times a vector."""
+    """Return the formula of a matrix (or a vector) times a vector."""
 
     def formula(shapes: Shapes, _values: Values) -> int:
         left, right = shapes[first], shapes[first + 1]
@@ -140,14 +140,14 @@ def _convolution(shapes: Shapes, values: Values) -> int:
 
 
 def _per_element(shape: Shape, weight: Shape) -> int:
-    """A dot product as long as one output channel of the weight, for each element."""
+    """Count one dot product of the length of an output channel of the weight per element."""
     if len(shape) != len(weight) or len(shape) <= _SPATIAL:
         raise ValueError
     return 2 * prod(shape) * prod(weight[1:])
 
 
 def _of(numbers: list[int], axis: int) -> int:
-    """The number of an axis; a list of one stands for all of them."""
+    """Return the value of an axis; a list of one value applies to all axes."""
     return numbers[axis] if len(numbers) > 1 else numbers[0]
 
 
@@ -165,12 +165,12 @@ def _convolution_backward(shapes: Shapes, values: Values) -> int:
 
 
 def _attention(first: int, *, matmuls: tuple[int, int], heads: int = 1) -> Callable[[Shapes, Values], int]:
-    """Formula of fused attention.
+    """Return the formula of fused attention.
 
     Args:
-        first: Which input the queries are.
-        matmuls: How many products run over d and over d_v.
-        heads: Dimension of the heads; the positions are the other one of 1 and 2.
+        first: Index of the input with the queries.
+        matmuls: Number of products over d and over d_v.
+        heads: Dimension of the heads, 1 or 2; the other one is that of the positions.
     """
 
     def formula(shapes: Shapes, _values: Values) -> int:
@@ -228,4 +228,4 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], int]] = {
     **_fused_attention(),
 }
 COUNTED = frozenset(_FORMULAS)
-"""Ops whose work is counted where their inputs tell it."""
+"""Ops that are counted if their inputs are known."""

@@ -1,4 +1,4 @@
-"""The jobs of a folder, whether a job's ranks lie in one folder or each in its own."""
+"""Find the jobs of a folder: the ranks of a job may be in one folder, or each in its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.nsys import report
-from tracekit.ingest.ranks import Found, look_each, named
+from tracekit.ingest.ranks import Peeked, from_name, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles, name, reading
 from tracekit.runs.meta import Diagnostic, Level
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20
-"""Bytes of another program's JSON that are read to tell it from a damaged trace."""
+"""Most bytes of a JSON file that are read to distinguish it from a damaged trace."""
 
 Key = TypeVar("Key")
 
 
 def jobs_in(root: Place) -> list[Job]:
-    """The jobs of a folder's traces, however deep they lie, in the order of their first trace.
+    """Return the jobs of the traces in a folder and its subfolders, in the order of their first trace.
 
     Raises:
-        UnusableInputError: It holds no trace.
+        UnusableInputError: The folder has no trace.
     """
     found, skipped = _look_through(root)
     if not found:
@@ -42,13 +42,13 @@ def jobs_in(root: Place) -> list[Job]:
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, found = _parted(found)
-    jobs = [*_of_groups(root, found), *_single(found), *_silent(root, found), *_exports(exports)]
-    return _noted(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
+    exports, found = _split_exports(found)
+    jobs = [*_of_groups(root, found), *_single(found), *_undeclared(root, found), *_exports(exports)]
+    return _with_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
-def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
-    """The jobs, each with what is said of the files that were left out nearest to its own."""
+def _with_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
+    """Attach the notes on skipped files to the jobs with the nearest files."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
         nearness = [max(_nearness(path, source.path) for source in job.sources) for job in jobs]
@@ -59,18 +59,18 @@ def _noted(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
 
 
 def _nearness(one: Place, other: Place) -> tuple[int, bool]:
-    """How many folders two files share, and whether they lie in one."""
+    """Return the number of folders that two files have in common, and whether both are in the same one."""
     shared = set(one.parents) & set(other.parents)
     return len(shared), one.parent == other.parent
 
 
-def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
-    found: list[Found] = []
+def _look_through(root: Place) -> tuple[list[Peeked], dict[Place, Diagnostic]]:
+    found: list[Peeked] = []
     skipped: dict[Place, Diagnostic] = {}
     with reading(root):
         paths = _candidates(root)
-    for path, seen in zip(paths, look_each(paths), strict=True):
-        if isinstance(seen, Found):
+    for path, seen in zip(paths, peek_each(paths), strict=True):
+        if isinstance(seen, Peeked):
             found.append(seen)
         elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
             said = printable(seen.message.replace(str(path), path.name))
@@ -79,14 +79,14 @@ def _look_through(root: Place) -> tuple[list[Found], dict[Place, Diagnostic]]:
 
 
 def _candidates(root: Place) -> list[Place]:
-    """Files that may be traces, and folders of an export's tables, which stand for the files in them.
+    """Return the files that may be traces, and the folders of exported tables.
 
-    A report and its export beside it are one recording; a database that is no export is of another program.
+    A report with an export beside it is one recording. SQLite databases that are not exports are skipped.
     """
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
-    twice = {report.spare(path) for path in rest if report.is_report(path)}
+    twice = {report.redundant(path) for path in rest if report.is_report(path)}
     return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
 
 
@@ -96,20 +96,20 @@ def _is_other_database(path: Place) -> bool:
             return False
     except UnusableInputError:
         return False
-    from tracekit.ingest.nsys.reader import is_export  # SQLite's reader, for where there is such a file
+    from tracekit.ingest.nsys.reader import is_export  # loads sqlite3, which most folders do not need
 
     return not is_export(path)
 
 
-def _parted(found: list[Found]) -> tuple[list[Found], list[Found]]:
-    """Exports of Nsight Systems, and the other traces."""
+def _split_exports(found: list[Peeked]) -> tuple[list[Peeked], list[Peeked]]:
+    """Separate exports of Nsight Systems from other traces."""
     return [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
 
 
-def _exports(found: list[Found]) -> Iterator[Job]:
-    """Jobs of exports: those of a folder are one job's ranks only where every name tells another."""
+def _exports(found: list[Peeked]) -> Iterator[Job]:
+    """Return the jobs of exports: one job per folder if each file name contains a different rank."""
     for folder, exports in _by(found, _folder).items():
-        ranks = [named(one.path.name) for one in exports]
+        ranks = [from_name(one.path.name) for one in exports]
         if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
             sources = [Source(one.path, rank) for one, rank in zip(exports, ranks, strict=True)]
             yield from cycles(folder.resolve().name, sources)
@@ -118,7 +118,7 @@ def _exports(found: list[Found]) -> Iterator[Job]:
 
 
 def _is_other_json(path: Place) -> bool:
-    """Whether a file that is not a trace is whole JSON, so that nothing is lost with it."""
+    """Return whether a file is valid JSON but not a trace, so that it can be skipped."""
     try:
         with reading(path), open_trace(path) as stream:
             msgspec.json.decode(stream.read(_OTHER_LIMIT).removeprefix(b"\xef\xbb\xbf"))
@@ -127,22 +127,22 @@ def _is_other_json(path: Place) -> bool:
     return True
 
 
-def _by(traces: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:
-    sorted_out: dict[Key, list[Found]] = defaultdict(list)
+def _by(traces: Iterable[Peeked], key: Callable[[Peeked], Key]) -> dict[Key, list[Peeked]]:
+    sorted_out: dict[Key, list[Peeked]] = defaultdict(list)
     for trace in traces:
         sorted_out[key(trace)].append(trace)
     return sorted_out
 
 
-def _folder(trace: Found) -> Place:
+def _folder(trace: Peeked) -> Place:
     return trace.path.parent
 
 
 class _Bundle(msgspec.Struct, frozen=True):
-    """Traces of one group that were found together in a folder, or in the folders in it."""
+    """Traces of one process group in a folder and its subfolders."""
 
     folder: Place
-    traces: list[Found]
+    traces: list[Peeked]
 
     @property
     def ranks(self) -> set[int | None]:
@@ -157,14 +157,14 @@ class _Bundle(msgspec.Struct, frozen=True):
         return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _of_groups(root: Place, found: list[Found]) -> Iterator[Job]:
+def _of_groups(root: Place, found: list[Peeked]) -> Iterator[Job]:
     for group, traces in _by(found, lambda trace: trace.group).items():
         if group is not None:
-            yield from _pooled(root, traces)
+            yield from _of_group(root, traces)
 
 
-def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
-    """Jobs of one group: each is in the deepest folder that holds all its ranks, or as many as there are."""
+def _of_group(root: Place, traces: list[Peeked]) -> Iterator[Job]:
+    """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
     for folder, own in _by(traces, _folder).items():
         waiting[folder].append(_Bundle(folder, own))
@@ -180,7 +180,7 @@ def _pooled(root: Place, traces: list[Found]) -> Iterator[Job]:
 
 
 def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
-    """One bundle of several; None when a rank is in two of them, which then are different jobs."""
+    """Merge bundles; None if a rank is in two of them, as they are then different jobs."""
     if len(bundles) == 1:
         return bundles[0]
     if len(set().union(*(bundle.ranks for bundle in bundles))) < sum(len(b.ranks) for b in bundles):
@@ -188,19 +188,19 @@ def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
 
 
-def _single(found: list[Found]) -> Iterator[Job]:
-    """Jobs of traces that declare a rank and no group."""
+def _single(found: list[Peeked]) -> Iterator[Job]:
+    """Return the jobs of traces that declare a rank but no process group."""
     single = (trace for trace in found if trace.rank is not None and trace.group is None)
     for folder, traces in _by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
-def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
-    """Jobs of traces that do not say which rank they are: one a folder, or one a folder of ranks' folders."""
+def _undeclared(root: Place, found: list[Peeked]) -> Iterator[Job]:
+    """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
     for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
-        rank = named(folder.name) if folder != root else None
+        rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:
             yield from cycles(folder.resolve().name, _counted(paths))
         elif rank is not None:
@@ -215,8 +215,8 @@ def _silent(root: Place, found: list[Found]) -> Iterator[Job]:
 
 
 def _counted(paths: list[Place]) -> list[Source]:
-    """Ranks by file name where every name has one, else by the order of names."""
-    ranks = [named(path.name) for path in paths]
+    """Assign ranks from file names if each has one, else in the order of the names."""
+    ranks = [from_name(path.name) for path in paths]
     if None not in ranks:
         return [Source(path, rank) for path, rank in zip(paths, ranks, strict=True)]
     return [Source(path, number, assumed=True) for number, path in enumerate(paths)]

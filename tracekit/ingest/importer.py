@@ -1,4 +1,4 @@
-"""Which traces belong together: files, folders and standard input become jobs, each one run of some ranks."""
+"""Import traces: group files, folders and standard input into jobs, and import each job as one run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
-from tracekit.ingest.ranks import Found, look_each
+from tracekit.ingest.ranks import Peeked, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import new_run_id, timestamp
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tracekit.executors import Workers
     from tracekit.ingest.decoding import Decoders
-    from tracekit.ingest.executor import TaskPlace
+    from tracekit.ingest.executor import Destination
     from tracekit.ingest.write import Sample
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
@@ -38,7 +38,7 @@ __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What can be imported, and why the rest cannot."""
+    """Jobs that can be imported, and errors of paths that cannot."""
 
     jobs: list[Job] = msgspec.field(default_factory=list)
     errors: list[TracekitError] = msgspec.field(default_factory=list)
@@ -60,7 +60,7 @@ def plan(paths: Sequence[Place]) -> list[Job]:
 
 
 def survey(paths: Sequence[Place]) -> Plan:
-    """Group traces into jobs as `plan` does; a path that cannot be used does not keep the others back."""
+    """Group traces into jobs as `plan` does; collect the errors of unusable paths instead of raising."""
     found, single = Plan(), list[Place]()
     for path in paths:
         try:
@@ -75,26 +75,28 @@ def survey(paths: Sequence[Place]) -> Plan:
                     single.append(path)
         except TracekitError as error:
             found.errors.append(error)
-    seen = look_each(single)
+    seen = peek_each(single)
     found.errors.extend(one for one in seen if isinstance(one, TracekitError))
-    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Found)]))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Peeked)]))
     return found
 
 
 def _inside(folder: Place) -> list[Job]:
-    from tracekit.ingest.folders import jobs_in  # which who names a file does not need
+    from tracekit.ingest.folders import jobs_in  # not needed for named files
 
     return jobs_in(folder)
 
 
 def _stream(path: Place) -> Job:
-    """A job of what can be read only once: nobody looks at it before it is imported."""
+    """Return the job of a stream, which is not examined as it can be read only once."""
     if path == STDIN:
         return Job("stdin", (Source(path),))
-    return Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)  # /dev/fd/63 says nothing
+    return (
+        Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)
+    )  # a name such as /dev/fd/63 is meaningless
 
 
-def _grouped(files: list[Found]) -> list[Job]:
+def _grouped(files: list[Peeked]) -> list[Job]:
     jobs: list[Job] = []
     groups: dict[object, list[Source]] = defaultdict(list)
     for trace in files:
@@ -106,14 +108,14 @@ def _grouped(files: list[Found]) -> list[Job]:
 
 
 THREAD_BYTES = 1 << 20
-"""From this many bytes of text on, more than one thread decodes."""
+"""Bytes of text from which more than one thread decodes."""
 POOL_BYTES = 24 << 20
-"""From this many bytes of text on, starting worker processes costs less than it saves."""
+"""Bytes of text from which worker processes save more time than their start takes."""
 UNKNOWN_BYTES = POOL_BYTES
-"""What a stream counts as."""
+"""Assumed size of a stream."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the trace's name, the bytes of it that are decoded, and its size (0 when unknown)."""
+"""Callback with a trace's name, its bytes decoded so far, and its size (0 if unknown)."""
 
 
 def _silent(_name: str, _done: int, _size: int) -> None:
@@ -126,13 +128,13 @@ def import_traces(
     """Import traces; ranks of one job become one run.
 
     Args:
-        store: Where the runs go.
+        store: Store of the new runs.
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
-        progress: Told how far decoding is.
+        progress: Called with the progress of decoding.
 
     Raises:
-        UnusableInputError: A path cannot be used; the runs of the others stay.
+        UnusableInputError: A path cannot be used; the runs of earlier paths remain.
     """
     outcomes = list(import_each(store, paths, label=label, progress=progress))
     for outcome in outcomes:
@@ -149,15 +151,15 @@ def import_each(
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
-    """Import traces as `import_traces` does; what cannot be used is told, and keeps nothing else back.
+    """Import traces as `import_traces` does, but yield the errors of unusable traces and go on.
 
     Args:
-        store: Where the runs go.
+        store: Store of the new runs.
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
-        progress: Told how far decoding is: bytes of a trace, or traces of a job that workers decode.
-        workers: Who decodes and writes the traces of a job of several, each on its own; this process by
-            default. They must find the traces and the store under the same paths.
+        progress: Called with the progress: bytes of a trace, or traces of a job on workers.
+        workers: Workers that decode and write the traces of jobs of several; this process by default. They
+            must have the traces and the store under the same paths.
     """
     plan = survey(paths)
     for job in plan.jobs:
@@ -166,13 +168,13 @@ def import_each(
         except TracekitError as error:
             plan.errors.append(error)
             continue
-        plan.errors.extend(_lacking(run, job))
+        plan.errors.extend(_incomplete(run, job))
         yield run
     yield from plan.errors
 
 
-def _lacking(run: Run, job: Job) -> list[TracekitError]:
-    """The error of a run that not all traces of its job are in; its diagnostics say why."""
+def _incomplete(run: Run, job: Job) -> list[TracekitError]:
+    """Return the error of an incomplete run; its diagnostics contain the reasons."""
     lost = [note for note in run.meta.diagnostics if note.code == LEFT_OUT]
     if not lost:
         return []
@@ -192,10 +194,10 @@ def import_job(
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Run:
-    """Import one job's traces as one run; one that cannot be used is named in the run.
+    """Import a job as one run, with a diagnostic for each unusable trace.
 
     Raises:
-        UnusableInputError: None of them can be used.
+        UnusableInputError: No trace of the job can be used.
     """
     now = datetime.now(UTC)
     meta = RunMeta(
@@ -207,11 +209,11 @@ def import_job(
         diagnostics=[*job.notes],
     )
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in job.sources):
-        from tracekit.ingest.cluster import afar  # what only workers of a cluster need
+        from tracekit.ingest.cluster import on_workers  # loads what only clusters need
 
-        with store.draft(meta.run_id) as draft, afar(workers, draft, progress) as crew:
-            return assemble(draft, crew, crew.decode(job.sources), meta, told=True)
-    return _normalize(store, job.sources, meta, progress=progress, told=True)
+        with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
+            return assemble(draft, executor, executor.decode(job.sources), meta, with_sources=True)
+    return _normalize(store, job.sources, meta, progress=progress, with_sources=True)
 
 
 def import_recording(
@@ -225,11 +227,11 @@ def import_recording(
     """Normalize what a collector recorded.
 
     Args:
-        store: Where the run goes.
+        store: Store of the new run.
         traces: One trace per rank, in rank order.
-        meta: What is known about the run; its zero, tables and diagnostics are completed here.
-        samples: Rows of `counters` taken beside the trace.
-        progress: Told how far decoding is.
+        meta: Metadata of the run; zero, tables and diagnostics are filled in.
+        samples: Rows of `counters` sampled by the collector.
+        progress: Called with the progress of decoding.
 
     Raises:
         UnusableInputError: A trace cannot be used.
@@ -246,24 +248,24 @@ def _normalize(
     *,
     progress: Progress,
     samples: Sequence[Sample] = (),
-    told: bool = False,
+    with_sources: bool = False,
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        crew = _Here(store, spool.path, progress)
-        found = crew.decode(sources)
+        executor = LocalExecutor(store, spool.path, progress)
+        found = executor.decode(sources)
         with store.writing():
-            return assemble(draft, crew, found, meta, samples=samples, told=told)
+            return assemble(draft, executor, found, meta, samples=samples, with_sources=with_sources)
 
 
-class _Here(msgspec.Struct, frozen=True):
-    """This process as the crew: one trace behind the other, each on all cores."""
+class LocalExecutor(msgspec.Struct, frozen=True):
+    """Executor that uses this process: one trace after the other, each on all cores."""
 
     store: Store
     spool: Path
     progress: Progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Crew.decode`."""
+        """See `Executor.decode`."""
         sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
         size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
         workers = cores() if size >= THREAD_BYTES else 1
@@ -276,7 +278,7 @@ class _Here(msgspec.Struct, frozen=True):
 
     def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
         name, size = sources.name(source.path), source.size
-        with self.store.writing():  # what `reading` lets pass is about the spool
+        with self.store.writing():  # `reading` leaves errors of the spool alone
             try:
                 with reading(source.path):
                     directory.mkdir()
@@ -288,6 +290,6 @@ class _Here(msgspec.Struct, frozen=True):
                 return [Failed(source=source, error=error)]
             return closed(source, traces, identity)
 
-    def write(self, tasks: Sequence[tuple[Decoded, TaskPlace]]) -> list[Written | Failed]:
-        """See `Crew.write`; whoever cannot write one table cannot write the next."""
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
+        """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
         return [Written(linked=write(one.trace, place)) for one, place in tasks]

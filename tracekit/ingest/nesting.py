@@ -1,9 +1,9 @@
-"""Which host interval encloses which, on millions of rows without a Python loop over them.
+"""Nesting of intervals: parents, depths and inherited values of millions of rows, without a Python loop.
 
-Rows are sorted by thread, start and falling end, so a parent stands before its children. All functions work
-by pointer jumping: each round doubles how far a pointer has looked, so rounds grow with the log of rows.
-They go block by block: pointers go back, to rows that are done. Positions are int32: half the memory, and
-two thousand million rows of one window are never met.
+Rows are sorted by thread, start and falling end, so a parent precedes its children. All functions work by
+pointer jumping: each round doubles the distance of the pointers, so their number grows with the logarithm of
+rows. They process blocks in order: pointers lead back to finished rows. Positions are int32, which takes half
+the memory; a window has far fewer than 2**31 rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
-    """Position of the innermost enclosing row, -1 at the top.
+    """Return the position of the innermost enclosing row of each row, -1 at the top.
 
     Intervals are half-open: one that starts where another ends is not inside it, whatever its length.
 
@@ -68,7 +68,7 @@ def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def depths(parent: Ints) -> Ints:
-    """Number of enclosing rows.
+    """Return the number of enclosing rows of each row.
 
     Example:
         >>> depths(np.array([-1, 0, 1, -1]))
@@ -89,7 +89,7 @@ def depths(parent: Ints) -> Ints:
 
 
 def nearest(parent: Ints, marked: Bools) -> Ints:
-    """Position of the innermost marked row among a row and those that enclose it, -1 if there is none.
+    """Return the position of the innermost marked row among each row and those enclosing it, -1 if none.
 
     Example:
         >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False]))
@@ -106,7 +106,7 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
 
 
 def inherited(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
-    """Each of some values from a row itself, else from the innermost enclosing row that has it; -1 is none.
+    """Return values of each row, or of the innermost enclosing row that has one; -1 if none.
 
     Args:
         parent: Parents.
@@ -133,28 +133,28 @@ def inherited(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
 
 
 def _levels(depth: Ints) -> Iterator[Ints]:
-    """Positions of the rows of each depth below the top, the upper ones first."""
+    """Return the positions of the rows of each depth below the top, in order of depth."""
     if not len(depth):
         return iter(())
-    order = np.argsort(depth.astype(np.int16), kind="stable")  # such small numbers sort fastest
+    order = np.argsort(depth.astype(np.int16), kind="stable")  # small integers sort fastest
     bounds = np.searchsorted(depth[order], np.arange(1, depth.max() + 2))
     return (order[first:stop] for first, stop in pairwise(bounds.tolist()))
 
 
 class Nest(Protocol):
-    """How parents, depths and inherited values are found."""
+    """Interface of an algorithm for parents, depths and inherited values."""
 
     def nested(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
-        """What encloses rows, and what they have from that.
+        """Compute parents, depths and inherited values.
 
         Args:
             thread: Number of each row's thread; rows of one come by start and then falling end.
             start: Start of each row.
             end: End of each row.
-            known: Depths of the first rows, whose own enclosing rows may not be here.
-            values: Columns of values, -1 where a row has none itself; they may be written over.
+            known: Depths of the first rows, whose enclosing rows may be missing.
+            values: Columns of values, -1 where a row has none; may be overwritten.
 
         Returns:
             Position of the innermost enclosing row of each, -1 at the top; numbers of enclosing rows; and the
@@ -163,7 +163,7 @@ class Nest(Protocol):
 
 
 class Jumping:
-    """By the functions of this module, which need nothing compiled."""
+    """The functions of this module, in NumPy."""
 
     def nested(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
@@ -181,7 +181,7 @@ class Jumping:
 
 
 def _left_out(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
-    """How many of the rows around each row are not here, by the depths that are known of some."""
+    """Return the number of missing enclosing rows of each row, from the known depths."""
     missing = np.full(len(parent), -1)
     missing[places] = known - depth[places]
     (found,) = inherited(parent, depth, [missing])
@@ -189,7 +189,7 @@ def _left_out(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
 
 
 def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
-    """Position of the innermost row that covers each instant, -1 if none does.
+    """Return the position of the innermost row that covers each instant, -1 if none.
 
     Args:
         end: End of each row.
@@ -212,13 +212,13 @@ def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Trace(ABC):
-    """One process's trace (or one rank's), decoded and parked.
+    """Interface of a decoded and spooled trace of one process or rank.
 
     Attributes:
         path: The file.
-        directory: Where its batches are parked.
-        top: What the file says about itself.
-        nest: How the nesting of its host rows is found.
+        directory: Folder of the spool.
+        top: Top level of the trace: its metadata.
+        nest: Algorithm for the nesting of its host rows.
     """
 
     path: Place
@@ -228,12 +228,12 @@ class Trace(ABC):
 
     @abstractmethod
     def notes(self) -> Iterator[Diagnostic]:
-        """What decoding noticed."""
+        """Return the diagnostics of decoding."""
 
     @abstractmethod
     def empty(self) -> UnusableInputError:
-        """The error for a trace that gives no interval."""
+        """Return the error for a trace without intervals."""
 
     def no_device_work(self) -> str:
-        """What the tool says of missing device activity; empty when it says nothing."""
+        """Return the tool's message on missing device activity, empty if it has none."""
         return ""

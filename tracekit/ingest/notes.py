@@ -1,4 +1,4 @@
-"""Diagnostics of an import: what was repaired, dropped, missing or assumed, in words."""
+"""Diagnostics of linking and of combining ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTED = 8
 
 
 def of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
-    """What linking one trace noticed."""
+    """Return the diagnostics of linking a trace."""
     name = sources.name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
         said = trace.no_device_work()
@@ -42,7 +42,7 @@ def of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
 
 
 def of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
-    """What putting several ranks together noticed."""
+    """Return the diagnostics of combining ranks."""
     assumed = [source for source in traces if source.assumed]
     if assumed:
         listed = ", ".join(f"{sources.name(source.path)} = {source.rank}" for source in assumed)
@@ -57,7 +57,7 @@ def of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Siz
 
 
 def _missing(present: set[int], world_size: int) -> Iterator[Diagnostic]:
-    """Ranks that are spoken of and not there; one rank of a larger job is often looked at alone."""
+    """Return a diagnostic for missing ranks: information if one rank was imported, else a warning."""
     count = world_size - len(present)
     if count <= 0:
         return

@@ -1,7 +1,7 @@
-"""Rows of parked tables in order of time, a window at a time, however their parts lie.
+"""Read spooled tables in order of time, window by window.
 
-Every part is sorted by time, so the rows of a window are one slice of each part that reaches into it. Borders
-come from times sampled in every part; all rows of one instant are in one window.
+Every part is sorted by time, so the rows of a window are one slice of each overlapping part. Borders of
+windows come from times sampled in every part; all rows of one instant are in one window.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from tracekit.ingest.rows import distinct
 from tracekit.ingest.spool import Span
-from tracekit.ingest.texts import Collected
+from tracekit.ingest.text_columns import Collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.rows import Rows
-    from tracekit.ingest.spool import Parked
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.spool import SpooledTable
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 ROWS = 1 << 16
-"""About how many rows a window has."""
+"""Approximate number of rows of a window."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of some tables between two instants.
 
     Attributes:
-        spans: For each table, which rows of which parts these are.
-        until: The first instant that is too late; None in the last window.
+        spans: For each table, its rows of each part.
+        until: End of the window, exclusive; None in the last window.
     """
 
     spans: tuple[list[Span], ...]
@@ -46,7 +46,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def windows(tables: Sequence[Outline]) -> Iterator[Window]:
-    """Windows over tables that are read beside each other, in order of time; none when they have no rows."""
+    """Yield windows over tables that are read together, in order of time; none if they have no rows."""
     if not any(table.rows for table in tables):
         return
     borders = _borders(tables)
@@ -56,7 +56,7 @@ def windows(tables: Sequence[Outline]) -> Iterator[Window]:
 
 
 def _borders(tables: Sequence[Outline]) -> Ints:
-    """First instants of the windows behind the first one."""
+    """Return the starts of the windows after the first."""
     if sum(table.rows for table in tables) <= ROWS:
         return np.empty(0, np.int64)
     every = max(1, ROWS // tables[0].stride)
@@ -64,7 +64,7 @@ def _borders(tables: Sequence[Outline]) -> Ints:
 
 
 def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:
-    """The spans of each window that has any."""
+    """Yield the spans of each window that has rows."""
     found: defaultdict[int, list[Span]] = defaultdict(list)
     begin = np.searchsorted(borders, table.first, side="right").tolist()
     end = np.searchsorted(borders, table.last, side="right").tolist()
@@ -72,7 +72,7 @@ def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:
         if first == last:
             found[first].append(table.whole(part))
             continue
-        inner = np.searchsorted(table.parked.times(part), borders[first:last]).tolist()
+        inner = np.searchsorted(table.spooled.times(part), borders[first:last]).tolist()
         edges = [0, *inner, table.lengths[part]]
         for window, start, stop in zip(range(first, last + 1), edges, edges[1:], strict=False):
             if start < stop:
@@ -81,23 +81,23 @@ def _cut(table: Outline, borders: Ints) -> defaultdict[int, list[Span]]:
 
 
 _STRIDE = 64
-"""Of so many neighbouring rows of a part the time of one is kept, where windows are large."""
+"""Rows of a part per sampled time, if windows are large."""
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """A parked table, ready to be read.
+    """A spooled table with its texts and sampled times.
 
     Attributes:
-        parked: The table.
+        spooled: The spooled table.
         texts: Its text columns.
         lengths: Rows of each part.
         first: First time of each part.
         last: Last time of each part.
-        sampled: Times of some rows, each of which stands for `stride` of them.
-        stride: How many.
+        sampled: Time of every `stride`-th row.
+        stride: Rows per sampled time.
     """
 
-    parked: Parked
+    spooled: SpooledTable
     texts: dict[str, Strings]
     lengths: list[int]
     first: Ints
@@ -107,41 +107,41 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows over all parts."""
+        """Number of rows of all parts."""
         return sum(self.lengths)
 
     def whole(self, part: int) -> Span:
-        """All rows of a part."""
+        """Return the span of all rows of a part."""
         return Span(part=part, first=0, stop=self.lengths[part])
 
     def read(self, spans: Sequence[Span], columns: Sequence[str]) -> Rows:
-        """Rows of some parts; columns that were not parked are left out."""
-        return self.parked.read(spans, columns, self.texts)
+        """Read spans of rows; columns that were not spooled are left out."""
+        return self.spooled.read(spans, columns, self.texts)
 
 
-def outlined(parked: Parked, *, texts: Sequence[str] | None = None) -> Outline:
-    """Read what is in a table's parts.
+def outlined(spooled: SpooledTable, *, texts: Sequence[str] | None = None) -> Outline:
+    """Read the texts and sampled times of a spooled table.
 
     Args:
-        parked: The table.
+        spooled: The spooled table.
         texts: The text columns that will be read; all of them by default.
     """
-    chosen = [name for name in parked.texts if texts is None or name in texts]
+    chosen = [name for name in spooled.texts if texts is None or name in texts]
     stride = max(1, min(_STRIDE, ROWS // _STRIDE))
     collected = {name: Collected() for name in chosen}
     sampled = [np.empty(0, np.int64)]
-    for part in parked.parts:
-        own = parked.texts_of(part) if chosen else {}
+    for part in spooled.parts:
+        own = spooled.texts_of(part) if chosen else {}
         for name in chosen:
             collected[name].add(own.get(name, []))
-        # from another place in each part, lest interleaved ones agree; a view would keep all of them
-        sampled.append(parked.times(part)[part % stride :: stride].copy())
+        # other offsets in each part, so that samples of interleaved parts differ; a view keeps all times
+        sampled.append(spooled.times(part)[part % stride :: stride].copy())
     return Outline(
-        parked=parked,
+        spooled=spooled,
         texts={name: each.strings() for name, each in collected.items()},
-        lengths=[head.rows for head in parked.heads],
-        first=np.array([head.first for head in parked.heads], np.int64),
-        last=np.array([head.last for head in parked.heads], np.int64),
+        lengths=[head.rows for head in spooled.heads],
+        first=np.array([head.first for head in spooled.heads], np.int64),
+        last=np.array([head.last for head in spooled.heads], np.int64),
         sampled=np.concatenate(sampled),
         stride=stride,
     )

@@ -1,4 +1,4 @@
-"""Threads that decode chunks, and processes for them: as many as this process may use cores."""
+"""Thread and process pool for decoding, and a background thread for writing."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Answer = TypeVar("Answer")
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @contextmanager
 def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
-    """A pool of so many threads; with fewer than two, everything runs in this one.
+    """Open a pool of threads; with fewer than two, tasks run in the calling thread.
 
     Args:
-        workers: How many.
-        processes: Whether each may start a worker process; without, what would run there runs in the thread.
+        workers: Number of threads.
+        processes: Whether each thread may start a worker process; otherwise the thread runs its tasks.
     """
     if workers < 2:
         yield Pool(None, None, 0)
@@ -48,13 +48,13 @@ def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
 
 
 def _processes() -> Processes:
-    from tracekit.executors.local import Processes  # which smaller traces do not need
+    from tracekit.executors.local import Processes  # smaller traces do not need it
 
     return Processes()
 
 
 class Pool:
-    """Runs tasks on threads, and for them in worker processes; in this thread when it has none."""
+    """Runs tasks on threads, which may use a worker process each."""
 
     def __init__(self, threads: ThreadPoolExecutor | None, fleet: Processes | None, workers: int) -> None:
         self._threads, self._fleet = threads, fleet
@@ -63,7 +63,7 @@ class Pool:
     def ordered(
         self, function: Callable[[Task], Answer], tasks: Iterable[Task]
     ) -> Iterator[tuple[Task, Answer]]:
-        """Each task with its answer, in the tasks' order; only a few tasks are held at a time."""
+        """Yield each task with its result, in order; only a few tasks are in memory at a time."""
         if self._threads is None:
             for task in tasks:
                 yield task, function(task)
@@ -78,9 +78,9 @@ class Pool:
             yield first, future.result()
 
     def elsewhere(self, function: Callable[[Task], Answer], task: Task) -> Answer:
-        """The answer of a function of a module, from the worker process of the thread that asks.
+        """Call a module's function in the worker process of the calling thread, and return its result.
 
-        A task that keeps Python itself busy runs beside others that way; one that is compiled need not.
+        For tasks that hold Python's global interpreter lock; compiled ones run in the thread.
         """
         if self._fleet is None:
             return function(task)
@@ -92,17 +92,17 @@ if TYPE_CHECKING:
     Work = Callable[[], None]
 
 
-class Behind:
-    """Does pieces of work one after the other; who hands them over is at most `ahead` of it.
+class BackgroundThread:
+    """Background thread that runs functions in order, with a queue of at most `ahead` of them.
 
-    The thread starts with the first piece. An error ends the work, and is raised where the next piece is
-    handed over, or at the end.
+    The thread starts with the first function. An error stops it, and is raised by the next call of `do`, or
+    at exit.
 
     Example:
         >>> done = []
-        >>> with Behind() as behind:
-        ...     behind.do(lambda: done.append("first"))
-        ...     behind.do(lambda: done.append("second"))
+        >>> with BackgroundThread() as thread:
+        ...     thread.do(lambda: done.append("first"))
+        ...     thread.do(lambda: done.append("second"))
         >>> done
         ['first', 'second']
     """
@@ -128,14 +128,14 @@ class Behind:
             self._check()
 
     def do(self, work: Work) -> None:
-        """Hand over the next piece."""
+        """Queue a function."""
         self._check()
         if not self._thread.is_alive():
             self._thread.start()
         self._pieces.put(work)
 
     def stop(self) -> None:
-        """Leave what waits undone, whatever became of the piece that is being done."""
+        """Drop the queue; wait for the running function, and ignore its error."""
         self._stopped = True
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""Which rank a trace is of: as it declares, before or behind its events, or as a name tells."""
+"""Rank of a trace: declared before or after its events, or contained in its file name."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 _HIGHEST = 2**31 - 1
-_LOOKS = 8
-"""Traces that are looked at at a time."""
+_CONCURRENT = 8
+"""Traces that are peeked at concurrently."""
 _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
@@ -33,12 +33,12 @@ _COLON = re.compile(r"\s*:\s*")
 _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A trace, and what stands around its events as far as that can be seen without decoding them.
+class Peeked(msgspec.Struct, frozen=True):
+    """A trace, and its top level as far as it can be read without decoding events.
 
     Attributes:
-        is_nsys: Whether Nsight Systems recorded it; such a file may hold a whole job and tells that only
-            when it is read.
+        is_nsys: Whether Nsight Systems recorded it; such a file may contain several ranks, which only reading
+            it shows.
     """
 
     path: Place
@@ -47,17 +47,17 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> int | None:
-        """Its declared rank."""
+        """The declared rank."""
         return declared(self.top)
 
     @property
     def world_size(self) -> int:
-        """Ranks of its job, as it declares; 0 when it does not."""
+        """The declared number of ranks of its job, 0 if there is none."""
         return world_size(self.top)
 
     @property
     def group(self) -> tuple[object, ...] | None:
-        """What the ranks of one job have in common; None for a trace of a single process."""
+        """Key of the job of its rank; None for a trace of a single process."""
         info = self.top.distributed
         if info is None or self.rank is None or self.world_size < 2:
             return None
@@ -65,58 +65,58 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def declared(top: TopLevel) -> int | None:
-    """The rank a trace declares; None when it declares none, or one that cannot be."""
+    """Return the declared rank of a trace; None if it is absent or invalid."""
     rank = top.distributed.rank if top.distributed else None
     return rank if rank is not None and 0 <= rank <= _HIGHEST else None
 
 
 def world_size(top: TopLevel) -> int:
-    """Ranks of the trace's job, as it declares; 0 when it does not."""
+    """Return the declared number of ranks of a trace's job, 0 if it is absent."""
     size = (top.distributed.world_size if top.distributed else None) or 0
     return size if 0 <= size <= _HIGHEST else 0
 
 
-def named(name: str) -> int | None:
-    """The rank that a name tells.
+def from_name(name: str) -> int | None:
+    """Return the rank that a file name contains.
 
     Example:
-        >>> [named("rank_3"), named("worker12.pt.trace.json"), named("left.json")]
+        >>> [from_name("rank_3"), from_name("worker12.pt.trace.json"), from_name("left.json")]
         [3, 12, None]
     """
     match = _IN_NAME.search(name)
     return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
 
 
-def look(path: Place) -> Found:
-    """Look at a trace, without decoding its events.
+def peek_any(path: Place) -> Peeked:
+    """Read the top level of a trace, without decoding its events.
 
     Raises:
-        UnusableInputError: It is no trace, or cannot be read.
+        UnusableInputError: The file is not a trace, or cannot be read.
     """
     if nsys.is_nsys(path):
-        return Found(path, TopLevel(), is_nsys=True)
+        return Peeked(path, TopLevel(), is_nsys=True)
     with reading(path):
         top = peek(path)
         if top.distributed is None:
-            top = msgspec.structs.replace(top, distributed=_behind_events(path))
-    return Found(path, top)
+            top = msgspec.structs.replace(top, distributed=_after_events(path))
+    return Peeked(path, top)
 
 
-def look_each(paths: Sequence[Place]) -> list[Found | TracekitError]:
-    """Look at traces, some at a time, as each may be far away; each with what `look` gives or raises."""
-    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
-        return list(threads.map(_looked, paths))
+def peek_each(paths: Sequence[Place]) -> list[Peeked | TracekitError]:
+    """Return the result or error of `peek_any` for each trace, several concurrently."""
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
+        return list(threads.map(_peeked, paths))
 
 
-def _looked(path: Place) -> Found | TracekitError:
+def _peeked(path: Place) -> Peeked | TracekitError:
     try:
-        return look(path)
+        return peek_any(path)
     except TracekitError as error:
         return error
 
 
-def _behind_events(path: Place) -> Distributed | None:
-    """`distributedInfo` from the last MiB of a plain file."""
+def _after_events(path: Place) -> Distributed | None:
+    """Return `distributedInfo` from the last MiB of an uncompressed file."""
     with path.open("rb") as stream:
         if stream.read(2) == _GZIP:
             return None
@@ -137,10 +137,10 @@ def _value(text: str) -> Distributed | None:
 
 
 def ordered(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
-    """Each source with its decoded trace, by rank: what the traces declare stands above what was counted."""
+    """Return sources and decoded traces sorted by rank; declared ranks override assumed ones."""
     settled = [_settled(source, trace.top) for source, trace in found]
     if len({source.rank for source in settled}) < len(settled):
-        settled = [source for source, _ in found]  # two of them declare one rank
+        settled = [source for source, _ in found]  # two traces declare the same rank
     traces = (trace for _, trace in found)
     return sorted(zip(settled, traces, strict=True), key=lambda pair: pair[0].rank or 0)
 

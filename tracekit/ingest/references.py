@@ -1,4 +1,4 @@
-"""References that may also name a raw trace."""
+"""Resolve references to runs, which may be paths of raw traces."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def resolve(store: Store, reference: str) -> Run:
-    """The run a person means; a path to a raw trace is imported, once.
+    """Return the run that a reference names; a raw trace is imported, unless it was before.
 
-    A path with a separator wins; one without gives way to what the store holds.
+    A path with a separator takes precedence over the runs of the store, one without does not.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
@@ -34,7 +34,7 @@ def resolve(store: Store, reference: str) -> Run:
 
 
 def _is_raw(reference: str) -> bool:
-    """Whether a path is there that is not a run."""
+    """Return whether a reference is a path that exists and is not a run."""
     path = storage.parse(reference)
     if not reference or path == STDIN:
         return False
@@ -53,12 +53,12 @@ def _imported(store: Store, path: Place) -> Run:
 
 
 def _earlier(store: Store, job: Job) -> Run | None:
-    """The newest run imported from these very files."""
+    """Return the newest run that was imported from the same files."""
     from tracekit.ingest.sources import identities, is_told_apart
 
     given = identities(job.sources)
     if not is_told_apart(given):
         return None
-    wanted = scrubbing.options(given)  # as they were stored
+    wanted = scrubbing.options(given)  # in the form of `run.json`
     same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)
     return next(same, None)

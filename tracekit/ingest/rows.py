@@ -1,7 +1,7 @@
-"""Rows of a table in memory: columns of numbers, and of texts as codes.
+"""Rows of a table in memory: columns of numbers and of codes of texts; conversions to Arrow, and sorting.
 
-Arrow's own conversions load pandas, and its functions a documentation of each, which both take longer than
-importing most traces does.
+Arrow's own conversions load pandas, and its compute functions their documentation; both take longer than
+importing most traces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     Positions = npt.NDArray[np.integer[Any]]
 
 NONE = -1
-"""Stands where a number is missing, and is the code of a text that is."""
+"""Placeholder of a missing number, and code of a missing text."""
 
 
 class Column(NamedTuple):
     """One column.
 
     Attributes:
-        values: int64 or float64; integers that stand for texts are their codes.
-        missing: Where a number is missing; None when none is. Codes tell it themselves.
+        values: int64 or float64; texts are int64 codes.
+        missing: Mask of missing numbers; None if there are none, and for codes.
     """
 
     values: npt.NDArray[Any]
     missing: Bools | None = None
 
     def take(self, chosen: Positions) -> Column:
-        """The column at these positions, in that order."""
+        """Return the values at positions, in their order."""
         missing = None if self.missing is None else self.missing.take(chosen)
         return Column(self.values.take(chosen), missing)
 
@@ -52,30 +52,30 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Some rows of a table.
 
     Attributes:
-        count: How many.
-        columns: Those that have a value anywhere; others are null.
+        count: Number of rows.
+        columns: Columns with any value; others are null.
     """
 
     count: int
     columns: dict[str, Column]
 
     def integers(self, column: str) -> Ints:
-        """A column of integers, or the codes of one of texts; -1 where it is null."""
+        """Return a column of integers, or the codes of a text column; -1 for null."""
         found = self.columns.get(column)
         return np.full(self.count, NONE, np.int64) if found is None else found.values
 
     def take(self, chosen: Positions) -> Rows:
-        """Rows at these positions, in that order."""
+        """Return the rows at positions, in their order."""
         columns = {name: column.take(chosen) for name, column in self.columns.items()}
         return Rows(count=len(chosen), columns=columns)
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Rows of one table as they are decoded, with texts of their own.
+    """Decoded rows of one table, with their own texts.
 
     Attributes:
         rows: The rows, in any order.
-        texts: For each text column the texts in UTF-8 that its codes stand for; some may be the same.
+        texts: For each text column the text of each code, in UTF-8; may contain duplicates.
     """
 
     rows: Rows
@@ -83,7 +83,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def joined(pieces: Sequence[Rows]) -> Rows:
-    """Rows of several pieces whose codes mean the same, one behind the other; there must be a piece.
+    """Concatenate one or more pieces that share their codes.
 
     Example:
         >>> one, other = (Rows(count=1, columns={"a": Column(np.array([n]))}) for n in (1, 2))
@@ -116,7 +116,7 @@ def _flags(column: Column) -> Bools:
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
-    """Batches of one table as one, each with its own texts behind those before it."""
+    """Concatenate batches of one table, and their texts."""
     texts: dict[str, list[bytes]] = {}
     pieces = []
     for batch in batches:
@@ -135,7 +135,7 @@ if TYPE_CHECKING:
 
 
 def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
-    """An array of numbers, which stay where they are; null where they are missing.
+    """Return an Arrow array of numbers, without a copy; null where they are missing.
 
     Example:
         >>> numbers(np.array([5, 6, 7]), np.array([False, True, False])).to_pylist()
@@ -151,7 +151,7 @@ def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
-    """The numbers of an array, not copied; anything where it is null.
+    """Return the numbers of an Arrow array, without a copy; undefined where it is null.
 
     Example:
         >>> values_of(numbers(np.array([5, 6, 7])).slice(1))
@@ -162,7 +162,7 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def filled(array: pa.Array, missing: int) -> npt.NDArray[Any]:
-    """The numbers of an array, with another one where it is null.
+    """Return the numbers of an Arrow array, with a default for null.
 
     Example:
         >>> filled(numbers(np.array([5, 6]), np.array([True, False])), -1)
@@ -173,7 +173,7 @@ def filled(array: pa.Array, missing: int) -> npt.NDArray[Any]:
 
 
 def nulls_of(array: pa.Array) -> Bools | None:
-    """Where an array is null; None where it nowhere is.
+    """Return the mask of nulls of an Arrow array; None if there are none.
 
     Example:
         >>> nulls_of(numbers(np.array([5, 6]), np.array([True, False])))
@@ -187,10 +187,10 @@ def nulls_of(array: pa.Array) -> Bools | None:
 
 
 def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same integers in another width.
+    """Cast integers to another width.
 
     Raises:
-        pa.ArrowInvalid: One does not fit.
+        pa.ArrowInvalid: A value does not fit.
 
     Example:
         >>> fitted(numbers(np.array([5, 6])), pa.int32()).type
@@ -207,7 +207,7 @@ def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def strings(encoded: Sequence[bytes]) -> pa.StringArray:
-    """An array of strings that are in UTF-8 already, none of them null.
+    """Return an Arrow array of strings in UTF-8, without nulls.
 
     Example:
         >>> strings([b"a", b"", b"bc"]).to_pylist()
@@ -219,19 +219,19 @@ def strings(encoded: Sequence[bytes]) -> pa.StringArray:
 
 
 def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryArray:
-    """A dictionary array that holds just the values these rows use, since a file stores all it is given.
+    """Return a dictionary array with only the values that occur, since a file stores the whole dictionary.
 
     Args:
         codes: A code per row, -1 for null.
-        values: What the codes stand for, in UTF-8.
+        values: The text of each code, in UTF-8.
 
     Example:
         >>> compact(np.array([2, -1, 2]), [b"a", b"b", b"c"]).to_pylist()
         ['c', None, 'c']
     """
-    places = codes.astype(np.intp, copy=False)  # what NumPy picks fastest by
+    places = codes.astype(np.intp, copy=False)  # the index type that NumPy takes fastest
     used = np.zeros(len(values) + 1, np.bool_)
-    used[places] = True  # null marks the place behind the last value
+    used[places] = True  # null is the index after the last value
     missing, used[-1] = bool(used[-1]), False
     place = np.cumsum(used, dtype=np.int32) - 1
     indices = numbers(place.take(places), codes < 0 if missing else None)
@@ -240,7 +240,7 @@ def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryAr
 
 
 def of_arrow(batch: pa.RecordBatch) -> Batch:
-    """An Arrow batch of integers, reals and dictionaries of strings; columns without a value are left out.
+    """Convert an Arrow batch of integers, reals and dictionaries; columns without values are left out.
 
     Example:
         >>> of_arrow(pa.RecordBatch.from_pydict({"a": [7, None], "b": pa.nulls(2)})).rows.columns
@@ -273,7 +273,7 @@ _OUTER_FIRST = (
 
 
 def sorted_positions(start: AnyInts, *ties: Callable[[], AnyInts]) -> AnyInts:
-    """Positions that sort by `start`, equal ones by the further keys in turn, made only when they are needed.
+    """Return the positions that sort by `start`, then by further keys, which are computed only for ties.
 
     Example:
         >>> sorted_positions(np.array([5, 1, 5]), lambda: np.array([2, 0, 1]))
@@ -291,7 +291,7 @@ def sorted_positions(start: AnyInts, *ties: Callable[[], AnyInts]) -> AnyInts:
 
 
 def host_order(rows: Rows, kinds: Strings) -> AnyInts:
-    """Of host rows: by start, the outer row first."""
+    """Return the order of host rows: by start, the outer row first."""
     outer = np.array([_OUTER_FIRST.index(HostKind(value)) for value in kinds.values], np.int8)
     return sorted_positions(
         rows.integers(C.START_NS),
@@ -304,7 +304,7 @@ def host_order(rows: Rows, kinds: Strings) -> AnyInts:
 
 
 def device_order(rows: Rows) -> AnyInts:
-    """Of device rows."""
+    """Return the order of device rows."""
     return sorted_positions(
         rows.integers(C.START_NS),
         lambda: rows.integers(C.DUR_NS),
@@ -317,7 +317,7 @@ def device_order(rows: Rows) -> AnyInts:
 
 
 def allocation_order(rows: Rows) -> AnyInts:
-    """Of allocator events."""
+    """Return the order of allocator events."""
     return sorted_positions(
         rows.integers(C.T_NS),
         lambda: rows.integers(C.TOTAL_ALLOCATED),
@@ -327,12 +327,12 @@ def allocation_order(rows: Rows) -> AnyInts:
 
 
 def counter_order(rows: Rows) -> AnyInts:
-    """Of samples, which keep the order of the file within an instant."""
+    """Return the order of samples; those of one instant keep the order of the file."""
     return sorted_positions(rows.integers(C.T_NS))
 
 
 def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sorted distinct integers; `np.unique` would load NumPy's masked arrays.
+    """Return sorted distinct integers; `np.unique` would load NumPy's masked arrays.
 
     Example:
         >>> distinct(np.array([7, 5, 7]))

@@ -1,4 +1,4 @@
-"""Files as they are given: size and name, what tells them apart, what is said when one cannot be read."""
+"""Source files of a job: names, sizes and identities, and errors of reading them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SAMPLE = 1 << 20
 
 
 def size(path: Place) -> int:
-    """Bytes of a file, or of the files in a folder; 0 for what has no size before it is read."""
+    """Return the bytes of a file, or of the files in a folder; 0 for a stream."""
     if kind(path) is Kind.FOLDER:
         return sum(size(file) for file in path.iterdir() if kind(file) is Kind.FILE)
     return path.stat().st_size if kind(path) is Kind.FILE else 0
 
 
 def identity(path: Place) -> dict[str, Any]:
-    """What tells a file, or a folder of tables, apart without reading all of it; a stream is only named.
+    """Return the identity of a file or a folder of tables, from parts of it; that of a stream is its name.
 
     Raises:
         UnusableInputError: The file cannot be read.
@@ -55,7 +55,7 @@ def identity(path: Place) -> dict[str, Any]:
 
 
 def _digest(path: Place, length: int) -> str:
-    """SHA-256 of a file's first, middle and last MiB."""
+    """Return the SHA-256 of a file's first, middle and last MiB."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for start in sorted({0, max(0, (length - _SAMPLE) // 2), max(0, length - _SAMPLE)}):
@@ -65,13 +65,13 @@ def _digest(path: Place, length: int) -> str:
 
 
 def is_told_apart(identities: list[dict[str, Any]]) -> bool:
-    """Whether all of these say what the files hold; streams and older imports do not."""
+    """Return whether all identities contain digests; those of streams and older imports do not."""
     return all("sampled_sha256" in one for one in identities)
 
 
 @contextmanager
 def reading(path: Place) -> Iterator[None]:
-    """Turns an error of the file system into one that names the file.
+    """Convert an error of the file system to one that names the file.
 
     Raises:
         UnusableInputError: The file cannot be read.
@@ -86,24 +86,24 @@ def reading(path: Place) -> Iterator[None]:
 
 
 def name(path: Place) -> str:
-    """A file's name in valid UTF-8, whatever its bytes are."""
+    """Return a file's name in valid UTF-8."""
     return printable(path.name)
 
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
-_LOOKS = 8
-"""Files that are looked at at a time."""
+_CONCURRENT = 8
+"""Files that are read concurrently."""
 _INFLATED = 12
-"""Times its own size that a gzipped trace inflates to, at the least."""
+"""Least ratio of a trace's size to its gzipped size."""
 
 
 class Source(msgspec.Struct, frozen=True):
     """One trace of a job.
 
     Attributes:
-        rank: Its rank, as declared in the trace, told by its name, or counted; None when it is alone and says
-            nothing that can be seen before it is decoded.
-        assumed: Whether the rank was counted, for want of anything better.
+        rank: Its rank: declared in the trace, from its name, or assumed from the order of files; None for a
+            single trace that does not declare one before its events.
+        assumed: Whether the rank is assumed.
     """
 
     path: Place
@@ -112,17 +112,17 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of the file; 0 for what has no size before it is read."""
+        """Bytes of the file; 0 for a stream."""
         return size(self.path)
 
     @property
     def text_bytes(self) -> int:
-        """About how much there is to decode: more than a gzipped file's size; 0 where that is not known."""
+        """Estimated bytes of text to decode, more than a gzipped file's size; 0 if unknown."""
         return self.size * (_INFLATED if self.path.suffix == ".gz" else 1)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells the file apart without reading all of it."""
+        """Identity of the file."""
         return identity(self.path)
 
 
@@ -130,7 +130,7 @@ class Job(msgspec.Struct, frozen=True):
     """Traces that become one run.
 
     Attributes:
-        notes: What was noticed while they were looked for.
+        notes: Diagnostics of the search for files.
     """
 
     name: str
@@ -139,13 +139,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """What tells each file apart, some looked at at a time, as each may be far away."""
-    with ThreadPoolExecutor(_LOOKS, "tracekit-look") as threads:
+    """Return the identities of the files; several are read concurrently, as storage may be remote."""
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
         return list(threads.map(lambda source: source.identity, sources))
 
 
 def cycles(name: str | None, sources: list[Source]) -> list[Job]:
-    """Split sources so that a rank occurs once in each job: its n-th trace goes to the n-th job.
+    """Split sources into jobs with one trace per rank: the n-th trace of a rank goes to the n-th job.
 
     Args:
         name: The jobs' name; None names each after its first trace.
@@ -161,7 +161,7 @@ def cycles(name: str | None, sources: list[Source]) -> list[Job]:
 
 
 def alone(path: Place) -> Job:
-    """A trace that is a job of its own."""
+    """Return the job of a single trace."""
     return Job(_stem(path), (Source(path),))
 
 

@@ -1,9 +1,8 @@
-"""Decoded batches parked on disk until they are written, so that memory follows the chunk, not the trace.
+"""Spool of decoded batches on disk, so that memory depends on the size of chunks, not of the trace.
 
-A part is one chunk's rows of one table, by time: each column as it lies in memory, then the texts. Every
-thread has a file that its parts go to, one behind the other; the index, which all add to, has a line for each
-part that tells where these are. What is asked for is read straight to where it is needed: nothing of a part
-stays in memory.
+A part contains the rows of one table of one chunk, by time: the memory of each column, then the texts.
+Every thread appends parts to a file of its own, and a line per part with the offsets to a shared index. Rows
+are read from the files into their destination; parts are not kept in memory.
 """
 
 from __future__ import annotations
@@ -28,35 +27,35 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]
 
 _CODE = np.dtype(np.int32)
-"""Codes of texts, parked: a chunk has fewer than that."""
+"""Type of spooled codes of texts: a chunk has fewer."""
 _INDEX = "parts.index"
 _ROWS = "{process}-{thread}.rows"
 
 
-class _Place(msgspec.Struct, array_like=True):
-    """Where a column lies in its file: the kind of its numbers, the first byte of them and of their flags."""
+class _Location(msgspec.Struct, array_like=True):
+    """Location of a column in its file: type of the numbers, offsets of the numbers and of the null mask."""
 
     kind: str
     values: int
     missing: int | None
 
 
-class Head(msgspec.Struct, array_like=True):
-    """What is told of a part.
+class PartEntry(msgspec.Struct, array_like=True):
+    """Index entry of a part.
 
     Attributes:
-        file: Name of the file that it is in.
-        rows: How many rows it has.
-        first: The first time.
-        last: The last time.
-        end: When the last interval ends; the last time in a table without durations.
-        columns: Where each column lies.
-        texts: The first byte of its texts, and the first one behind them.
+        file: Name of its file.
+        rows: Number of rows.
+        first: First time.
+        last: Last time.
+        end: Latest end of an interval; the last time in a table without durations.
+        columns: Location of each column.
+        texts: Start and end offsets of its texts.
     """
 
     file: str
@@ -64,30 +63,30 @@ class Head(msgspec.Struct, array_like=True):
     first: int
     last: int
     end: int
-    columns: dict[str, _Place]
+    columns: dict[str, _Location]
     texts: tuple[int, int]
 
 
 class _Line(msgspec.Struct, array_like=True):
-    """What the index tells of a part; a later line takes the place of an earlier one.
+    """Line of the index; a later line of a part replaces an earlier one.
 
     Attributes:
-        number: The part's.
-        table: Its table.
-        head: What it is; None when it is forgotten, in every table.
+        number: Number of the part.
+        table: Table of the part.
+        head: The entry; None if the part is discarded, in every table.
     """
 
     number: int
     table: str = ""
-    head: Head | None = None
+    head: PartEntry | None = None
 
 
 _LINES = msgspec.json.Decoder(_Line)
 _TEXTS = msgspec.msgpack.Decoder(dict[str, list[bytes]])
 
 
-def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
-    """Write a chunk's batches that have rows, each sorted by time, as part `number` of their tables."""
+def write_batches(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
+    """Write the non-empty batches of a chunk, sorted by time, as part `number` of their tables."""
     path = directory / _ROWS.format(process=os.getpid(), thread=threading.get_native_id())
     with path.open("ab") as file:
         lines = [
@@ -95,31 +94,31 @@ def park(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
             for table, batch in batches.items()
             if batch.rows.count
         ]
-    _tell(directory, lines)
+    _append(directory, lines)
 
 
 def discard(directory: Path, number: int) -> None:
-    """Forget part `number` of every table."""
-    _tell(directory, [_Line(number)])
+    """Discard part `number` of every table."""
+    _append(directory, [_Line(number)])
 
 
 def clear(directory: Path) -> None:
-    """Give back the space of all parts, which nobody reads any more; that takes as long as reading some."""
+    """Free the disk space of all parts."""
     for path in directory.glob(_ROWS.format(process="*", thread="*")):
-        os.truncate(path, 0)  # now, not when the last who has it open lets go of it
+        os.truncate(path, 0)  # now, even if the file is still open elsewhere
         path.unlink()
 
 
-def _tell(directory: Path, lines: Sequence[_Line]) -> None:
-    """Add lines to the index, which others may be adding to."""
-    told = msgspec.json.Encoder().encode_lines(lines)
-    with (directory / _INDEX).open("ab", buffering=0) as file:  # at once, so that lines stay whole
-        if file.write(told) != len(told):
+def _append(directory: Path, lines: Sequence[_Line]) -> None:
+    """Append lines to the index, which other threads and processes append to as well."""
+    encoded = msgspec.json.Encoder().encode_lines(lines)
+    with (directory / _INDEX).open("ab", buffering=0) as file:  # one write, so that lines are not interleaved
+        if file.write(encoded) != len(encoded):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _time_of(names: Collection[str]) -> str:
-    """The column that sorts; a table without a time is sorted by its first one."""
+    """Return the time column of a table, or its first column."""
     return next((name for name in (C.START_NS, C.T_NS) if name in names), next(iter(names)))
 
 
@@ -130,12 +129,12 @@ def _by_time(rows: Rows) -> Rows:
     return rows.take(np.argsort(time, kind="stable"))
 
 
-def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> Head:
-    """Add a part to the end of a file."""
+def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> PartEntry:
+    """Append a part to a file."""
     places = {}
     for column, (values, missing) in rows.columns.items():
         held = values.astype(_CODE) if column in texts else values
-        place = _Place(held.dtype.str, file.tell(), None)
+        place = _Location(held.dtype.str, file.tell(), None)
         file.write(np.ascontiguousarray(held).data)
         if missing is not None:
             place.missing = file.tell()
@@ -143,18 +142,18 @@ def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]
         places[column] = place
     start = file.tell()
     file.write(msgspec.msgpack.encode(texts))
-    return Head(name, *_told(rows), places, (start, file.tell()))
+    return PartEntry(name, *_extent(rows), places, (start, file.tell()))
 
 
-def _told(rows: Rows) -> tuple[int, int, int, int]:
-    """How many rows there are, their first time and last one, and their last end."""
+def _extent(rows: Rows) -> tuple[int, int, int, int]:
+    """Return the number of rows, the first and last time, and the latest end."""
     time = rows.integers(_time_of(rows.columns))
     end = (time + rows.integers(C.DUR_NS)).max() if C.DUR_NS in rows.columns else time[-1]
     return rows.count, int(time[0]), int(time[-1]), int(end)
 
 
 def _fill(file: int, room: memoryview, place: int) -> None:
-    """Read as much as there is room for, from a byte on."""
+    """Fill a buffer from an offset of a file."""
     left = room.cast("B") if len(room) else room
     while left:
         read = os.preadv(file, [left], place)
@@ -164,7 +163,7 @@ def _fill(file: int, room: memoryview, place: int) -> None:
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbouring rows of one part: from `first` up to, not including, `stop`."""
+    """Consecutive rows of one part: from `first` up to, not including, `stop`."""
 
     part: int
     first: int
@@ -172,11 +171,11 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """What is parked in a folder; parts that are added later are not in it."""
+    """Snapshot of the index of a spool folder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._tables: defaultdict[str, dict[int, Head]] = defaultdict(dict)
+        self._tables: defaultdict[str, dict[int, PartEntry]] = defaultdict(dict)
         path = directory / _INDEX
         for line in _LINES.decode_lines(path.read_bytes()) if path.exists() else []:
             if line.head:
@@ -185,19 +184,19 @@ class Index:
             for heads in self._tables.values():
                 heads.pop(line.number, None)
 
-    def table(self, name: str) -> Parked:
-        """One of its tables, in order of the parts' numbers."""
-        return Parked(self._directory, [head for _, head in sorted(self._tables[name].items())])
+    def table(self, name: str) -> SpooledTable:
+        """Return a table, with its parts by number."""
+        return SpooledTable(self._directory, [head for _, head in sorted(self._tables[name].items())])
 
 
-class Parked:
-    """One table of one trace: its parts in file order.
+class SpooledTable:
+    """A spooled table of one trace, with its parts in the order of the file.
 
     Attributes:
-        heads: What is told of each part.
+        heads: Index entries of the parts.
     """
 
-    def __init__(self, directory: Path, heads: list[Head]) -> None:
+    def __init__(self, directory: Path, heads: list[PartEntry]) -> None:
         """See `Index.table`."""
         self.heads = heads
         self._directory = directory
@@ -205,11 +204,11 @@ class Parked:
 
     @property
     def parts(self) -> range:
-        """Numbers of its parts."""
+        """Numbers of the parts."""
         return range(len(self.heads))
 
-    def _file(self, head: Head) -> int:
-        """The file that a part is in; it stays open as long as the table is asked for."""
+    def _file(self, head: PartEntry) -> int:
+        """Return the file of a part, which stays open as long as the table."""
         if head.file not in self._files:
             self._files[head.file] = file = os.open(self._directory / head.file, os.O_RDONLY)
             weakref.finalize(self, os.close, file)
@@ -217,21 +216,21 @@ class Parked:
 
     @cached_property
     def _kinds(self) -> dict[str, np.dtype[Any]]:
-        """Of each column the kind of its numbers."""
+        """Type of the numbers of each column."""
         return {name: np.dtype(place.kind) for head in self.heads for name, place in head.columns.items()}
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that have a value anywhere; none when nothing was parked."""
+        """Names of the columns with any value."""
         return list(self._kinds)
 
     @property
     def texts(self) -> list[str]:
-        """Names of its text columns."""
+        """Names of the text columns."""
         return [name for name, kind in self._kinds.items() if kind == _CODE]
 
     def texts_of(self, number: int) -> dict[str, list[bytes]]:
-        """The texts of a part, in the order of its codes."""
+        """Read the texts of a part, in the order of its codes."""
         head = self.heads[number]
         start, stop = head.texts
         room = bytearray(stop - start)
@@ -239,7 +238,7 @@ class Parked:
         return _TEXTS.decode(room)
 
     def times(self, number: int) -> Ints:
-        """The sorted times of a part."""
+        """Read the sorted times of a part."""
         return self._column(number, _time_of(self.names))
 
     def _column(self, number: int, name: str) -> Ints:
@@ -247,21 +246,23 @@ class Parked:
         return self.read([Span(part=number, first=0, stop=head.rows)], [name], {}).integers(name)
 
     def distinct(self, column: str) -> Ints:
-        """Sorted distinct values of a column of integers."""
+        """Return the sorted distinct values of a column of integers."""
         found = [distinct(self._column(number, column)) for number in self.parts]
         return distinct(np.concatenate([np.empty(0, np.int64), *found]))
 
     def read(self, spans: Sequence[Span], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
-        """Rows of some parts, one span behind the other.
+        """Read spans of rows, in their order.
 
         Args:
-            spans: Which rows.
-            columns: Which columns; those that were not parked are left out.
+            spans: The rows.
+            columns: The columns; those that were not spooled are left out.
             texts: For each text column its distinct values over all parts.
         """
         count = sum(span.stop - span.first for span in spans)
         rooms = {
-            name: _Room(count, self._kinds[name], texts.get(name)) for name in columns if name in self._kinds
+            name: _ColumnBuffer(count, self._kinds[name], texts.get(name))
+            for name in columns
+            if name in self._kinds
         }
         at = 0
         for span in spans:
@@ -272,8 +273,8 @@ class Parked:
         return Rows(count=count, columns={name: room.column for name, room in rooms.items()})
 
 
-class _Room:
-    """Memory for one column of some rows, filled span by span."""
+class _ColumnBuffer:
+    """Buffer of one column, filled span by span."""
 
     def __init__(self, count: int, kind: np.dtype[Any], texts: Strings | None) -> None:
         self._is_text, self._texts = kind == _CODE, texts
@@ -282,11 +283,11 @@ class _Room:
 
     @property
     def column(self) -> Column:
-        """What it holds."""
+        """Return the filled column."""
         return Column(self._values, self._missing)
 
-    def fill(self, at: int, file: int, span: Span, place: _Place | None) -> None:
-        """Read a span of a part that has the column there, or not at all."""
+    def fill(self, at: int, file: int, span: Span, place: _Location | None) -> None:
+        """Read a span of a part at the column's location, or mark it missing."""
         own = slice(at, at + span.stop - span.first)
         if place is None:
             self._values[own] = NONE

@@ -1,4 +1,4 @@
-"""Tables as Parquet, a row group at a time, so that a time window can prune them."""
+"""Write tables as Parquet, in row groups that readers of a time window can skip; import unprofiled runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracekit.ingest.pool import Behind
+from tracekit.ingest.pool import BackgroundThread
 from tracekit.ingest.rows import compact, fitted, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level
 from tracekit.schema import COUNTERS, C, Column, Table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16
-_ASKED = frozenset(
+_WITH_STATISTICS = frozenset(
     {
         C.DEVICE,
         C.DUR_NS,
@@ -52,9 +52,9 @@ _ASKED = frozenset(
         C.TOTAL_ALLOCATED,
     }
 )
-"""Columns that rows are chosen by: these have statistics, which let a reader pass over row groups. Names and
-kinds have none: the first and the last of them in the alphabet are in nearly every group."""
-_PLAIN = frozenset(
+"""Columns with statistics, by which readers skip row groups. Names and kinds have none, as nearly every group
+contains most of them."""
+_NOT_INCREASING = frozenset(
     {
         C.ADDRESS,
         C.BYTES,
@@ -68,14 +68,14 @@ _PLAIN = frozenset(
         C.TOTAL_RESERVED,
     }
 )
-"""Integers that differ at random or hardly ever; the others run on, and are stored as differences."""
+"""Integers that are random or constant; the others increase, and are stored as differences."""
 
 
 _ABSOLUTE = (C.START_NS, C.T_NS)
 
 
 def write_table(rows: pa.Table, table: Table, path: Path) -> None:
-    """Write a table that is held as a whole; the folder of a part is made."""
+    """Write a table that is in memory; creates the folder of a part."""
     with _writer(table, path) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP)
 
@@ -91,40 +91,39 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         column_encoding={
             each.name: "DELTA_BINARY_PACKED"
             for each in table.columns
-            if each.is_integer and each.name not in _PLAIN
+            if each.is_integer and each.name not in _NOT_INCREASING
         },
         write_page_checksum=True,
-        write_statistics=[each.name for each in table.columns if each.name in _ASKED],
-        max_rows_per_page=ROW_GROUP,  # a page more takes longer to compress, and compresses less
+        write_statistics=[each.name for each in table.columns if each.name in _WITH_STATISTICS],
+        max_rows_per_page=ROW_GROUP,  # larger pages compress better and faster
     )
 
 
 class TableFile:
-    """A table that is written as its rows come; without rows there is no file.
+    """Writer of a table; creates no file without rows.
 
-    Row groups are encoded by a thread of its own, beside whoever makes the next rows.
-
-    Text comes as codes, -1 for null; a row group stores just the values that it uses.
+    Row groups are encoded in a thread of their own. Texts are codes, -1 for null; a row group stores only the
+    values that it contains.
 
     Attributes:
-        values: What the codes of its text columns stand for, in UTF-8.
+        values: The text of each code of its text columns, in UTF-8.
     """
 
     def __init__(self, table: Table, path: Path, *, values: dict[str, list[bytes]], zero_ns: int) -> None:
-        """Begin without a row.
+        """Create a writer without rows.
 
         Args:
-            table: Which table.
-            path: Where it goes.
-            values: What the codes of its text columns stand for, in UTF-8.
+            table: Name of the table.
+            path: Path of the file.
+            values: The text of each code of its text columns, in UTF-8.
             zero_ns: Instant that becomes 0.
         """
         self.values = values
         self._table, self._path, self._zero = table, path, zero_ns
         self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
-        self._waiting = pa.Table.from_batches([], self._coded)  # an "empty_table" would load pandas
+        self._waiting = pa.Table.from_batches([], self._coded)  # `empty_table` would load pandas
         self._writer: pq.ParquetWriter | None = None
-        self._encoding = Behind()
+        self._encoding = BackgroundThread()
 
     def __enter__(self) -> Self:
         return self
@@ -145,8 +144,8 @@ class TableFile:
         """Add rows.
 
         Args:
-            rows: Rows in their final order; columns that they lack are null.
-            computed: Columns beside them; -1 is null where the column may be.
+            rows: Rows in their final order; missing columns are null.
+            computed: Further columns; -1 is null in nullable columns.
         """
         arrays = [self._array(column, rows, computed) for column in self._table.columns]
         added = pa.Table.from_arrays(arrays, schema=self._coded)
@@ -169,7 +168,7 @@ class TableFile:
         return fitted(numbers(values - self._zero if column.name in _ABSOLUTE else values, missing), type_)
 
     def finish(self) -> None:
-        """Have the last rows and the end of the file written; nothing may be added then."""
+        """Write the remaining rows and the footer."""
         if self._waiting.num_rows:
             self._write(self._waiting)
             self._waiting = self._waiting.slice(0, 0)
@@ -177,7 +176,7 @@ class TableFile:
             self._encoding.do(self._writer.close)
 
     def _close(self) -> None:
-        """Let go of the file, whatever became of it; a writer left open would complain later."""
+        """Close the file and the writer, also after an error."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()
@@ -203,13 +202,13 @@ def _coded(column: Column) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample.
+    """A sample, row of `counters`.
 
     Attributes:
-        t_unix_ns: When, ns since the epoch.
+        t_unix_ns: Time, ns since the epoch.
         source: nvml, process or torch.
         device: Device index; None for the host.
-        metric: What was sampled.
+        metric: Name of the metric.
         unit: Unit of the value.
         value: The value.
     """
@@ -223,11 +222,11 @@ class Sample:
 
 
 def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> None:
-    """Add samples to the counters of a run being written, in their order of time.
+    """Write samples to the counters of a draft run, in order of time.
 
     Args:
         directory: The run.
-        samples: Any number, in any order.
+        samples: Samples in any order.
         zero_ns: The run's zero, ns since the epoch.
     """
     if not samples:
@@ -260,12 +259,12 @@ _SAID = Diagnostic(
 
 
 def import_unprofiled(store: Store, meta: RunMeta, samples: Sequence[Sample]) -> Run:
-    """Keep what was timed and sampled of a workload that no profiler watched.
+    """Store a run without a profile: timings and samples of a workload.
 
     Args:
-        store: Where the run goes.
-        meta: What is known about the run; its zero, tables and diagnostics are completed here.
-        samples: Rows of `counters`; the first of them is the run's zero.
+        store: Store of the run.
+        meta: Metadata of the run; zero, tables and diagnostics are filled in.
+        samples: Rows of `counters`; the time of the first one is the run's zero.
     """
     zero = min((sample.t_unix_ns for sample in samples), default=time.time_ns())
     marked = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})

@@ -1,4 +1,4 @@
-"""Interface of collectors: what they are asked to record, and what they return."""
+"""Interface of collectors: the plug-in protocol, its requests and its result."""
 
 from __future__ import annotations
 

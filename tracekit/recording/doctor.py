@@ -1,4 +1,4 @@
-"""Checks of what can be collected on this machine."""
+"""Check what can be recorded on this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def examine(store: Place) -> list[Check]:
     """
     torch, reason = _import_torch()
     return [
-        _python(),
+        Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})"),
         _torch(torch, reason),
         _cuda(torch),
         _profiler(torch),
@@ -75,10 +75,6 @@ def _import_torch() -> tuple[Any, str]:
     except Exception as error:  # a broken build can raise anything
         return None, f"{type(error).__name__}: {error}".splitlines()[0]
     return torch, ""
-
-
-def _python() -> Check:
-    return Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})")
 
 
 def _torch(torch: Any, reason: str) -> Check:
@@ -156,8 +152,9 @@ def _gpu(library: Any, index: int) -> Check:
     except library.NVMLError as error:
         return Check(name, Status.WARN, f"NVML: {error}", "check it with nvidia-smi; it may need a reset")
     total = sum(len(one.metrics) for one in nvml.QUESTIONS)
-    gives = f"{total - len(refused)} of {total} NVML metrics"
-    return Check(name, Status.OK, f"{model}: {gives}{', without ' if refused else ''}{', '.join(refused)}")
+    supported = f"{total - len(refused)} of {total} NVML metrics"
+    without = f", without {', '.join(refused)}" if refused else ""
+    return Check(name, Status.OK, f"{model}: {supported}{without}")
 
 
 def _nsys() -> Check:
@@ -243,12 +240,12 @@ def _plugins() -> list[Check]:
     if not broken:
         count = sum(len(registry.names(group)) for group in registry.GROUPS)
         return [Check("plug-ins", Status.OK, f"{count} loaded")]
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for item in broken:
-        alike.setdefault((item.group, item.reason, item.hint), []).append(item.name)
+        groups.setdefault((item.group, item.reason, item.hint), []).append(item.name)
     return [
         Check(
             "plug-ins", Status.WARN, f"{group} {', '.join(names)}: {reason}", hint or "reinstall its package"
         )
-        for (group, reason, hint), names in alike.items()
+        for (group, reason, hint), names in groups.items()
     ]

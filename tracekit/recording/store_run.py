@@ -78,7 +78,7 @@ def run_meta(
         collector: Registered name of the collector.
         command: Command that records the same again.
         now: Time of the recording.
-        diagnostics: Diagnostics beside those of the recording.
+        diagnostics: Diagnostics in addition to those of the recording.
     """
     return RunMeta(
         run_id=new_run_id(title, now=now),

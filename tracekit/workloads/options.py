@@ -15,14 +15,14 @@ from tracekit.errors import UnusableInputError
 
 
 class Scope(Enum):
-    """What an option is about, which decides where its value goes."""
+    """Subject of an option, which determines where its value is stored and passed."""
 
     WORK = "work"
-    """The recorded work: `workload` and `command` of `run.json`, and the recorded process."""
+    """Recorded work: `workload` and `command` of `run.json`, and the recorded process."""
     PROFILER = "profiler"
-    """The profiler: `command` of `run.json`, and the recorded process."""
+    """Profiler: `command` of `run.json`, and the recorded process."""
     RUN = "run"
-    """The stored run: neither."""
+    """Stored run: neither."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Option:
 
     Attributes:
         help: Text of the help page.
-        metavar: Placeholder of its value in the help page; by default its type.
+        metavar: Placeholder of its value in the help page; default: its type.
         least: Smallest value.
-        choices: Values, if they are the same for all workloads and collectors.
-        negatable: Whether there is a switch `--no-...` too.
-        scope: What it is about.
+        choices: Allowed values, if they are the same for all workloads and collectors.
+        negatable: Whether there is also a switch `--no-...`.
+        scope: Subject of the option.
         compared: Whether it is a field of the fingerprint of a built-in workload.
         name: Name of the field.
         kind: `bool`, `int` or `str`.
@@ -98,13 +98,13 @@ def declared(options: type) -> tuple[Option, ...]:
         plain, *annotations = get_args(hints[one.name]) or (None,)
         default = None if one.default is MISSING else one.default
         kind = (get_args(plain) or (plain,))[0]  # of `int | None`, int
-        known: dict[str, Any] = {"name": one.name, "kind": kind, "default": default}
-        found += [replace(item, **known) for item in annotations if isinstance(item, Option)]
+        derived: dict[str, Any] = {"name": one.name, "kind": kind, "default": default}
+        found += [replace(item, **derived) for item in annotations if isinstance(item, Option)]
     return tuple(found)
 
 
 def values(options: Any, *scopes: Scope) -> dict[str, Any]:
-    """Return the values of options by name: of those about the work and the profiler, or of these scopes.
+    """Return the values of options by name, of the given scopes or of WORK and PROFILER.
 
     Example:
         >>> values(ProgramOptions(start_step=10))

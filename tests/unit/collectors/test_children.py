@@ -1,4 +1,4 @@
-"""A child ends with everything it started, no later than its collector."""
+"""A child process and its descendants end no later than the collector."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("seconds", ["0", "600"])
-def test_what_left_the_session_ends_with_the_block(seconds: str) -> None:
+def test_descendants_in_other_sessions_end_with_the_block(seconds: str) -> None:
     command = [sys.executable, "-c", STARTS_ANOTHER, seconds]
     before = psutil.Process().children()  # of other tests
     with child(command, stdout=subprocess.PIPE) as process:
@@ -64,7 +64,7 @@ def test_what_left_the_session_ends_with_the_block(seconds: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_the_collector_is_killed(number: signal.Signals) -> None:
+def test_a_child_ends_when_the_collector_is_killed(number: signal.Signals) -> None:
     command = [sys.executable, "-c", COLLECTOR, STARTS_ANOTHER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as collector:
         assert collector.stdout
@@ -77,14 +77,14 @@ def test_it_ends_when_the_collector_is_killed(number: signal.Signals) -> None:
     assert gone([other, guard, *(one.pid for one in family)])
 
 
-def test_its_exit_code_and_its_signal_are_the_programs() -> None:
+def test_the_guard_returns_the_exit_code_or_signal_of_the_program() -> None:
     with child([sys.executable, "-c", "raise SystemExit(7)"]) as process:
         assert process.wait() == 7
     with child(["sh", "-c", "kill -9 $$"]) as process:
         assert process.wait() == -signal.SIGKILL
 
 
-def test_a_program_that_is_not_there_is_127_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_program_returns_127_and_an_error_message(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     with log.open("wb") as words, child(["/nowhere/program"], stderr=words) as process:
         assert process.wait() == 127
@@ -95,7 +95,7 @@ def test_a_program_that_is_not_there_is_127_and_says_so(tmp_path: Path) -> None:
     assert "Permission denied" in log.read_text()
 
 
-def test_a_program_that_ignores_the_request_is_made_to_end() -> None:
+def test_a_program_that_ignores_sigterm_is_killed() -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"
     with child([sys.executable, "-c", stubborn + "; time.sleep(600)"], stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -104,7 +104,7 @@ def test_a_program_that_ignores_the_request_is_made_to_end() -> None:
     assert not program.is_running()
 
 
-def test_a_guard_that_is_killed_takes_the_program_with_it() -> None:
+def test_killing_the_guard_kills_the_program() -> None:
     with child([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         while not (programs := psutil.Process(process.pid).children()):
             assert process.poll() is None

@@ -1,4 +1,4 @@
-"""What torch compiled is counted: planted graph breaks and recompilations, and when they were."""
+"""Compilations, graph breaks and recompilations are counted by part."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def compiled(module: Any) -> Any:
     return torch.compile(module, backend="aot_eager")
 
 
-def told(watched: Compilations) -> Compilation:
-    found = parse(watched.facts([5, 3]))
+def parsed(compilations: Compilations) -> Compilation:
+    found = parse(compilations.facts([5, 3]))
     assert found is not None
     return found
 
 
 def test_a_planted_graph_break_is_counted_with_its_reason() -> None:
-    watched = Compilations("compile")
+    compilations = Compilations("compile")
     compiled(Broken())(torch.ones(2, 3))
-    found = told(watched)
+    found = parsed(compilations)
     (own,) = found.breaks
     assert own.reason == "Call to `torch._dynamo.graph_break()`"
     assert (own.functions, own.frames, own.times) == (("forward",), 1, 1)
@@ -66,24 +66,24 @@ def test_a_planted_graph_break_is_counted_with_its_reason() -> None:
     assert all(one.dur_ns > 0 and one.guards and not one.reason for one in found.compilations)
 
 
-def test_a_break_that_is_compiled_twice_is_one_break_met_twice() -> None:
-    watched = Compilations("compile")
+def test_a_graph_break_that_is_compiled_twice_is_counted_twice() -> None:
+    compilations = Compilations("compile")
     run = compiled(Broken())
     run(torch.ones(2, 3))
     run(torch.ones(4, 3))
-    (own,) = told(watched).breaks
+    (own,) = parsed(compilations).breaks
     assert (own.frames, own.times) == (1, 2)
 
 
-def test_a_planted_recompilation_is_counted_with_its_guard_and_its_part() -> None:
-    watched = Compilations("compile")
+def test_a_recompilation_is_counted_with_its_guard_and_part() -> None:
+    compilations = Compilations("compile")
     run = compiled(Whole())
     run(torch.ones(2, 3)).sum().backward()
-    watched.begin_part(TIMED)
+    compilations.begin_part(TIMED)
     run(torch.ones(2, 3)).sum().backward()
     run(torch.ones(5, 3)).sum().backward()
-    watched.begin_part(PROFILED)
-    found = told(watched)
+    compilations.begin_part(PROFILED)
+    found = parsed(compilations)
     assert found.breaks == ()
     (again,) = found.recompilations
     assert again.reason == "tensor 'x' size mismatch at index 0. expected 2, actual 5"
@@ -94,9 +94,9 @@ def test_a_planted_recompilation_is_counted_with_its_guard_and_its_part() -> Non
     assert "size mismatch" in said.message
 
 
-def test_what_was_compiled_before_does_not_count() -> None:
+def test_earlier_compilations_are_not_counted() -> None:
     compiled(Broken())(torch.ones(2, 3))
-    found = told(Compilations("compile"))
+    found = parsed(Compilations("compile"))
     assert found == Compilation(first_call_ns=5, graphs=0, breaks=(), compilations=())
 
 
@@ -104,24 +104,24 @@ def test_what_was_compiled_before_does_not_count() -> None:
     ("sizes", "steps", "again"),
     [([2, 2, 2, 2], MIN_WARMUP, 0), ([2, 3, 3, 3], MIN_WARMUP, 1), ([2, 3, 4, 5, 5, 5], MIN_WARMUP + 2, 3)],
 )
-def test_the_warm_up_goes_on_until_a_step_compiles_nothing(sizes: list[int], steps: int, again: int) -> None:
+def test_warmup_continues_until_a_step_compiles_nothing(sizes: list[int], steps: int, again: int) -> None:
     # each new size is compiled: when torch compiles for any size is its own affair
     run = torch.compile(Whole(), backend="aot_eager", dynamic=False)
-    watched, done = Compilations("compile"), 0
-    while not watched.is_warm(done, 1):
+    compilations, done = Compilations("compile"), 0
+    while not compilations.is_warm(done, 1):
         run(torch.ones(sizes[done], 3))
         done += 1
     assert done == steps
-    assert len(told(watched).recompilations) == again
+    assert len(parsed(compilations).recompilations) == again
 
 
-def test_a_warm_up_that_never_settles_ends() -> None:
+def test_warmup_has_a_maximum() -> None:
     class Restless(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
         def forward(self, x: Any) -> Any:
             return x + 1
 
-    watched, done = Compilations("compile"), 0
-    while not watched.is_warm(done, 2):
+    compilations, done = Compilations("compile"), 0
+    while not compilations.is_warm(done, 2):
         compiled(Restless())(torch.ones(2))
         torch._dynamo.reset()
         done += 1
@@ -129,20 +129,20 @@ def test_a_warm_up_that_never_settles_ends() -> None:
 
 
 @pytest.mark.parametrize(("level", "asked", "steps"), [("eager", 0, 0), ("eager", 2, 2)])
-def test_eager_warm_up_is_what_was_asked_for(level: str, asked: int, steps: int) -> None:
-    watched = Compilations(level)
-    assert [watched.is_warm(done, asked) for done in range(steps + 1)] == [False] * steps + [True]
-    assert watched.facts([]) is None
+def test_eager_warmup_has_the_requested_steps(level: str, asked: int, steps: int) -> None:
+    compilations = Compilations(level)
+    assert [compilations.is_warm(done, asked) for done in range(steps + 1)] == [False] * steps + [True]
+    assert compilations.facts([]) is None
 
 
 @pytest.mark.parametrize("asked", [0, 2, 5])
-def test_torchscript_is_warm_after_its_executor_has_looked(asked: int) -> None:
-    watched, done = Compilations("torchscript"), 0
-    while not watched.is_warm(done, asked):
+def test_torchscript_has_a_minimum_warmup(asked: int) -> None:
+    compilations, done = Compilations("torchscript"), 0
+    while not compilations.is_warm(done, asked):
         done += 1
     assert done == max(asked, MIN_WARMUP)
 
 
-def test_a_guard_is_told_without_places_in_the_source() -> None:
+def test_a_failed_guard_has_no_source_location() -> None:
     reason = "0/0: self.n == 1      # x * self.n  # /home/me/model.py:8 in forward (HINT: no)\n0/1: other"
     assert failed_guard(reason) == "self.n == 1"

@@ -1,4 +1,4 @@
-"""The cache of the C++ program, with a small program in its place: real CMake, a real compiler."""
+"""Building and caching of a C++ program, with a small program, real CMake and a real compiler."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Small:
         return len(self.log.read_text().splitlines())
 
     def left(self) -> list[str]:
-        """What lies in the cache beside programs and locks."""
+        """Return files in the cache other than programs and locks."""
         return [path.name for path in self.cache.iterdir() if path.suffix in {".part", ".log"}]
 
 
@@ -67,7 +67,7 @@ def small(tmp_path: Path) -> Small:
     return Small(tmp_path)
 
 
-def test_it_is_built_once(small: Small) -> None:
+def test_the_program_is_built_once(small: Small) -> None:
     program = small.built()
     assert subprocess.run([program], check=False).returncode == 42
     assert small.built() == program
@@ -76,7 +76,7 @@ def test_it_is_built_once(small: Small) -> None:
     assert small.left() == []
 
 
-def test_another_source_is_another_program(small: Small) -> None:
+def test_another_source_is_built_separately(small: Small) -> None:
     first = small.built()
     (small.source / "main.cpp").write_text("int main() { return 43; }\n")
     second = small.built()
@@ -84,7 +84,7 @@ def test_another_source_is_another_program(small: Small) -> None:
 
 
 @pytest.mark.slow
-def test_two_at_once_build_it_once(small: Small) -> None:
+def test_concurrent_requests_build_once(small: Small) -> None:
     both = [small.start(), small.start()]
     told = {one.communicate(timeout=120)[0] for one in both}
     assert [one.returncode for one in both] == [0, 0]
@@ -92,7 +92,7 @@ def test_two_at_once_build_it_once(small: Small) -> None:
     assert small.times_built() == 1
 
 
-def test_a_killed_build_leaves_nothing_that_counts(small: Small) -> None:
+def test_a_killed_build_is_repeated(small: Small) -> None:
     small.gate.unlink()
     os.mkfifo(small.gate)
     building = small.start()
@@ -106,7 +106,7 @@ def test_a_killed_build_leaves_nothing_that_counts(small: Small) -> None:
     assert small.left() == []
 
 
-def test_a_program_that_does_not_compile_says_why(small: Small) -> None:
+def test_a_compiler_error_is_in_the_message(small: Small) -> None:
     (small.source / "main.cpp").write_text("int main() { return missing; }\n")
     with pytest.raises(CollectionError, match=r"could not be compiled: .*missing") as caught:
         small.built()
@@ -115,7 +115,7 @@ def test_a_program_that_does_not_compile_says_why(small: Small) -> None:
     assert [path.name for path in small.cache.iterdir() if path.is_dir()] == []
 
 
-def test_what_is_missing_is_named_with_the_next_step(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_named_with_the_next_step(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(small.source))
     monkeypatch.delenv("CXX", raising=False)
     missing = r"no CMake and no C\+\+ compiler and no ninja or make found.*apt-get"
@@ -125,7 +125,7 @@ def test_what_is_missing_is_named_with_the_next_step(small: Small, monkeypatch: 
     assert not small.cache.exists()
 
 
-def test_the_cache_is_the_user_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_is_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert build.cache_folder() == tmp_path / "tracekit" / "libtorch"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which its specification says to ignore
@@ -133,7 +133,7 @@ def test_the_cache_is_the_user_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert build.cache_folder() == tmp_path / ".cache" / "tracekit" / "libtorch"
 
 
-def test_a_cache_that_cannot_be_written_says_so(small: Small, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_an_error(small: Small, tmp_path: Path) -> None:
     small.cache = tmp_path / "gate" / "below_a_file"
     with pytest.raises(CollectionError, match="set XDG_CACHE_HOME"):
         small.built()

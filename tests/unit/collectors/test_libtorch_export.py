@@ -28,7 +28,7 @@ def exported(program: Any, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_training_is_told_in_numbers_and_tensors(tmp_path: Path) -> None:
+def test_a_training_job_has_numbers_and_tensors(tmp_path: Path) -> None:
     program = built(BUILT_INS["mnist_cnn"], seed=1 << 40)
     job = exported(program, tmp_path)
     assert (job["mode"], job["steps"], job["warmup"], job["threads"]) == ("train", 4, 3, 1)
@@ -41,7 +41,7 @@ def test_a_training_is_told_in_numbers_and_tensors(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), job["random_state"])
 
 
-def test_an_inference_needs_no_optimizer(tmp_path: Path) -> None:
+def test_an_inference_job_has_no_optimizer(tmp_path: Path) -> None:
     program = built(BUILT_INS["bert"], mode="infer")
     job = exported(program, tmp_path)
     assert "optimizer" not in job
@@ -64,9 +64,7 @@ def test_a_program_without_a_single_module_is_refused(tmp_path: Path) -> None:
     ],
     ids=["another", "nesterov", "amsgrad", "groups"],
 )
-def test_an_optimizer_that_the_program_does_not_know_is_refused(
-    make: Callable[[Any], Any], tmp_path: Path
-) -> None:
+def test_an_unsupported_optimizer_is_refused(make: Callable[[Any], Any], tmp_path: Path) -> None:
     program = built(BUILT_INS["mnist_cnn"])
     other = replace(program, optimizer=make(program.model.parameters()))
     with pytest.raises(UnusableInputError, match=r"cannot train with this.*--mode infer"):

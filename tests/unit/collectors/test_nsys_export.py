@@ -1,4 +1,4 @@
-"""What an export of nsys holds and says, in files that people recorded."""
+"""Contents and diagnostics of exports of nsys, from public recordings."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def recorded(name: str) -> Path:
         ("nevakrien__python_c_nvidia/report1_osrt_only.sqlite", False, True),
     ],
 )
-def test_work_is_told_from_none(name: str, device: bool, host: bool) -> None:
+def test_exports_with_and_without_rows_are_distinguished(name: str, device: bool, host: bool) -> None:
     assert has_rows(recorded(name), DEVICE_WORK) == device
     assert has_rows(recorded(name), HOST_WORK) == host
 
 
-def test_the_reason_is_the_gravest_and_latest_word() -> None:
+def test_the_worst_and_latest_diagnostic_is_returned() -> None:
     assert worst_diagnostic(recorded("lighttransport__gemm/profile_no_kernels.sqlite")) == (
         "Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems. "
         "CUDA trace will be collected using libraries for driver version 12.9"
@@ -41,6 +41,6 @@ def test_the_reason_is_the_gravest_and_latest_word() -> None:
     assert worst_diagnostic(recorded("extra-p__extrap/profile1.sqlite")) == "", "it has no such table"
 
 
-def test_an_error_is_graver_than_a_later_warning(tmp_path: Path) -> None:
+def test_an_error_is_worse_than_a_later_warning(tmp_path: Path) -> None:
     said = [(3, "no driver"), (2, "no events"), (1, "stopped")]
     assert worst_diagnostic(write_export(tmp_path / "run #1?.sqlite", said=said)) == "no driver"

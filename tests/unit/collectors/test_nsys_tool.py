@@ -25,7 +25,7 @@ def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "PLACES", ())
 
 
-def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
+def test_nsys_home_precedes_path_which_precedes_default_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [
@@ -40,12 +40,12 @@ def test_the_named_one_wins_over_the_path_and_that_over_the_usual_places(
     assert toolchain.find_nsys() == str(tmp_path / "home" / "bin" / "nsys")
 
 
-def test_none_is_one_line_that_says_what_to_do() -> None:
+def test_without_nsys_the_error_says_what_to_do() -> None:
     with pytest.raises(CollectionError, match=r"nsys not found.*--collector torch"):
         tool.find()
 
 
-def test_another_program_of_that_name_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program_called_nsys_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nsys"
     program.write_text("#!/bin/sh\necho what is $1\n")
     program.chmod(0o755)
@@ -54,14 +54,14 @@ def test_another_program_of_that_name_is_named(tmp_path: Path, monkeypatch: pyte
         tool.find()
 
 
-def test_one_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nsys_that_does_not_respond_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(install(tmp_path, outcome="silent").parent))
     monkeypatch.setattr(tool, "QUERY_SECONDS", 0.2)
     with pytest.raises(CollectionError, match=r"--version` did not respond"):
         tool.find()
 
 
-def test_one_that_cannot_be_started_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nsys_that_cannot_be_started_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nsys"
     program.write_text("#!/nowhere/interpreter\n")
     program.chmod(0o755)
@@ -70,7 +70,7 @@ def test_one_that_cannot_be_started_is_named(tmp_path: Path, monkeypatch: pytest
         tool.find()
 
 
-def test_a_current_one_is_told_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = install(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(program.parent))
     nsys = tool.find()
@@ -94,7 +94,7 @@ def test_a_current_one_is_told_everything(tmp_path: Path, monkeypatch: pytest.Mo
     assert calls(program) == [["--version"], ["profile", "--help"], ["export", "--help"]]
 
 
-def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
+def test_an_old_version_gets_its_own_options_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = install(tmp_path, version=OLD)
@@ -122,20 +122,20 @@ def test_an_old_one_is_told_in_its_words_and_says_what_it_cannot(
     )
 
 
-def test_a_host_alone_has_no_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_recording_has_no_capture_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(install(tmp_path).parent))
     words = tool.profile_command(tool.find(), tmp_path / "run", device="cpu")
     assert words[2] == "--trace=nvtx,osrt"
     assert not any(word.startswith("--capture-range") for word in words)
 
 
-def test_one_without_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
+def test_a_version_without_capture_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
     ancient = tool.Nsys(path="nsys", version="2019.1", profile={"trace": ""})
     with pytest.raises(CollectionError, match=r"no --capture-range.*newer"):
         tool.profile_command(ancient, tmp_path, device="cuda")
 
 
-def test_doctor_says_which_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_the_nsys_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tracekit.recording import doctor
 
     assert doctor._nsys().status == "missing"

@@ -1,4 +1,4 @@
-"""NVML's samples, from the real binding over a library made of Python."""
+"""Samples of NVML through the real binding and a fake library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tracekit.collectors.nvml import NvmlSampler
 from tracekit.collectors.sampling import sampling
 
-from tests.unit.collectors.library import Gpu, Library, installed
+from tests.unit.collectors.fake_nvml import Gpu, Library, installed
 from tracekit.recording import doctor
 from tracekit.runs import environment
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M
@@ -77,7 +77,7 @@ def test_every_metric_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own.diagnostics() == []
 
 
-def test_what_does_not_change_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constant_metrics_are_queried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with installed(monkeypatch, Library(Gpu())):
         own = sampler()
         own.read()
@@ -88,7 +88,7 @@ def test_what_does_not_change_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert {M.SM_CLOCK, M.POWER} <= again.keys()
 
 
-def test_a_metric_that_is_not_supported_is_left_out_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_metric_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fails = {
         "nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_NOT_SUPPORTED,
         "nvmlDeviceGetUtilizationRates": pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -107,7 +107,7 @@ def test_a_metric_that_is_not_supported_is_left_out_and_said_once(monkeypatch: p
     assert gpu.calls.count("nvmlDeviceGetPowerUsage") == 1
 
 
-def test_an_answer_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_query_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(fails={"nvmlDeviceGetPowerUsage": pynvml.NVML_ERROR_UNKNOWN})
     with installed(monkeypatch, Library(gpu)):
         own = sampler()
@@ -116,7 +116,7 @@ def test_an_answer_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatc
         assert M.POWER in values(own.read())
 
 
-def test_a_lost_device_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_device_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Gpu()
     with installed(monkeypatch, Library(lost, Gpu(uuid=OTHER))):
         own = sampler()
@@ -129,7 +129,9 @@ def test_a_lost_device_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None
     assert [one.message for one in own.diagnostics()] == ["device 0 stopped answering NVML: GPU is lost"]
 
 
-def test_slow_questions_go_round_the_devices_at_every_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_queries_alternate_between_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with installed(monkeypatch, Library(Gpu(), Gpu(uuid=OTHER))):
         own = sampler()
         asked = [{one.device for one in own.read() if one.metric == M.PCIE_RX} for _ in range(5)]
@@ -159,7 +161,7 @@ class Torch:
         (("an instance that NVML knows by another name",), {0: 500, 1: 600}),
     ],
 )
-def test_the_numbers_of_torch_go_before_those_of_the_environment(
+def test_uuids_of_torch_precede_the_environment(
     uuids: tuple[str, ...], expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus = [Gpu(), Gpu(uuid=OTHER)]
@@ -171,7 +173,7 @@ def test_the_numbers_of_torch_go_before_those_of_the_environment(
     assert {one.device: one.value for one in taken if one.metric == M.POWER} == expected
 
 
-def test_gpus_that_differ_may_be_numbered_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_gpus_have_an_ambiguous_order(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = Gpu(), Gpu(uuid=OTHER, name="Another GPU")
     with installed(monkeypatch, Library(*gpus)):
         assert "nvml_device_order" in [one.code for one in sampler().diagnostics()]
@@ -179,7 +181,7 @@ def test_gpus_that_differ_may_be_numbered_otherwise(monkeypatch: pytest.MonkeyPa
         assert sampler().diagnostics() == []
 
 
-def test_an_older_driver_knows_the_reasons_by_their_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_drivers_have_older_names_of_throttle_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu()
     gpu.answers["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x20
     with installed(monkeypatch, Library(gpu, missing=("nvmlDeviceGetCurrentClocksEventReasons",))):
@@ -199,7 +201,7 @@ def test_an_older_driver_knows_the_reasons_by_their_older_name(monkeypatch: pyte
         ("MIG-1", {0: 70}),
     ],
 )
-def test_devices_have_the_numbers_the_program_gives_them(
+def test_devices_have_the_indices_of_the_program(
     listed: str | None, expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus = [Gpu(), Gpu(uuid=OTHER), Gpu(uuid="MIG-1")]
@@ -224,7 +226,7 @@ def test_no_visible_device_needs_no_sampler(listed: str, monkeypatch: pytest.Mon
     assert library.started == 0
 
 
-def test_who_else_uses_the_device_is_counted_without_the_family(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_exclude_the_process_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
         users = {os.getpid(): 1 << 30, child.pid: 2 << 30, os.getppid(): 4 << 30}
@@ -233,7 +235,7 @@ def test_who_else_uses_the_device_is_counted_without_the_family(monkeypatch: pyt
     assert (taken[M.OTHERS], taken[M.PROCESS_MEMORY]) == (1, 3 << 30)
 
 
-def test_processes_numbered_elsewhere_are_unknown_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_another_pid_namespace_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     with installed(monkeypatch, Library(Gpu(users={NO_SUCH_PROCESS: 1 << 30}))):
         own = sampler()
         taken = values(own.read())
@@ -241,7 +243,7 @@ def test_processes_numbered_elsewhere_are_unknown_not_none(monkeypatch: pytest.M
     assert [one.code for one in own.diagnostics()] == ["nvml_processes_unknown"]
 
 
-def test_without_a_driver_the_process_alone_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_only_the_process_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(library, "nvmlInitWithFlags", lambda _: int(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     with installed(monkeypatch, library), sampling() as taken:
@@ -250,7 +252,7 @@ def test_without_a_driver_the_process_alone_is_sampled(monkeypatch: pytest.Monke
     assert taken.diagnostics() == ()
 
 
-def test_the_environment_says_what_the_link_is_and_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_the_current_and_maximum_pcie_link(monkeypatch: pytest.MonkeyPatch) -> None:
     with installed(monkeypatch, Library(Gpu())):
         (gpu,) = environment.nvml_gpus()
     assert gpu["pcie"] == {"generation": 4, "width": 8, "max_generation": 5, "max_width": 16}
@@ -267,7 +269,7 @@ def test_the_environment_says_what_the_link_is_and_could_be(monkeypatch: pytest.
         ),
     ],
 )
-def test_doctor_says_what_each_gpu_answers(
+def test_doctor_reports_the_metrics_of_each_gpu(
     fails: dict[str, Any], status: str, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with installed(monkeypatch, Library(Gpu(fails=fails))):
@@ -280,7 +282,7 @@ def test_doctor_says_what_each_gpu_answers(
     )
 
 
-def test_a_real_gpu_answers() -> None:
+def test_a_real_gpu_is_sampled() -> None:
     own = NvmlSampler.of(os.getpid())
     if own is None:
         pytest.skip("no NVIDIA driver here")

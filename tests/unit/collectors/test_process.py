@@ -11,7 +11,7 @@ from tracekit.collectors import process
 from tracekit.collectors.process import ProcessSampler
 
 
-def test_a_process_that_computes_takes_a_core() -> None:
+def test_a_busy_process_uses_a_core() -> None:
     own = ProcessSampler.of(os.getpid())
     assert own
     moments = [_clocks()]
@@ -37,7 +37,7 @@ def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def test_children_count_and_may_end() -> None:
+def test_children_are_counted_until_they_end() -> None:
     own = ProcessSampler.of(os.getpid())
     assert own
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
@@ -48,7 +48,7 @@ def test_children_count_and_may_end() -> None:
     assert during["rss_bytes"] > after["rss_bytes"]
 
 
-def test_the_system_s_own_file_says_what_psutil_says() -> None:
+def test_proc_stat_agrees_with_psutil() -> None:
     own = psutil.Process()
     cpu_s, rss, threads = process._usage(own)
     times = own.cpu_times()
@@ -57,7 +57,7 @@ def test_the_system_s_own_file_says_what_psutil_says() -> None:
     assert threads == own.num_threads()
 
 
-def test_a_process_that_is_gone_has_no_samples() -> None:
+def test_a_missing_process_has_no_samples() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     ) as child:
@@ -68,7 +68,7 @@ def test_a_process_that_is_gone_has_no_samples() -> None:
     assert ProcessSampler.of(child.pid) is None
 
 
-def test_a_process_that_has_ended_has_no_memory_to_sample() -> None:
+def test_a_zombie_has_no_samples() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it stays until it is waited for
         sampler = ProcessSampler.of(ended.pid)

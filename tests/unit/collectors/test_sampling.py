@@ -1,4 +1,4 @@
-"""Sampling beside a program, and what happens when a sampler breaks."""
+"""Sampling while a program runs, with samplers that may fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Scripted:
-    """A sampler that lets a test wait for its readings, and can break."""
+    """A sampler whose readings a test can wait for, and which can fail."""
 
     name = "scripted"
 
@@ -49,7 +49,7 @@ class Scripted:
         return [Diagnostic(Level.INFO, "scripted", "said")]
 
 
-def test_it_reads_at_once_then_again_and_at_the_end_and_closes() -> None:
+def test_samplers_are_read_first_repeatedly_and_last_and_closed() -> None:
     own = Scripted()
     before = time.time_ns()
     with sampling(interval_s=0.001, samplers=[lambda _: own]) as buffer:
@@ -70,7 +70,7 @@ def test_a_long_interval_still_has_a_first_and_a_last_reading() -> None:
     assert [one.value for one in buffer.samples()] == [1, 2]
 
 
-def test_a_long_program_is_sampled_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_grows_with_the_length_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracekit.collectors.sampling.MAX_READINGS", 8)
     own = Scripted(enough=40)
     with sampling(interval_s=0.0001, samplers=[lambda _: own]) as buffer:
@@ -85,7 +85,7 @@ def broken(_: int) -> Sampler | None:
     raise RuntimeError("cannot start\nwith more")
 
 
-def test_what_breaks_is_said_and_reaches_neither_the_program_nor_the_other_samplers() -> None:
+def test_a_failing_sampler_is_reported_and_affects_no_other() -> None:
     breaks, works = Scripted(breaks_at=2, closing=False), Scripted()
     makes = [broken, lambda _: None, lambda _: breaks, lambda _: works]
     with sampling(interval_s=0.001, samplers=makes) as buffer:
@@ -98,7 +98,7 @@ def test_what_breaks_is_said_and_reaches_neither_the_program_nor_the_other_sampl
     ]
 
 
-def test_the_programs_own_error_passes_and_the_thread_ends() -> None:
+def test_an_error_of_the_block_passes_and_ends_the_thread() -> None:
     own = Scripted()
     with pytest.raises(ZeroDivisionError), sampling(samplers=[lambda _: own]):
         _ = 1 // 0
@@ -128,7 +128,7 @@ def test_a_window_lasts_from_the_claim_of_a_rank_to_its_facts(tmp_path: Path) ->
     assert is_recording(tmp_path)
 
 
-def test_only_the_program_is_read_and_only_in_its_window(tmp_path: Path, guard: psutil.Process) -> None:
+def test_the_program_is_sampled_only_in_its_window(tmp_path: Path, guard: psutil.Process) -> None:
     [program] = guard.children()
     pids: list[int] = []
 
@@ -159,7 +159,7 @@ def test_samplers_read_while_steps_run_and_once_more() -> None:
     assert [reads(), reads(), reads()] == [True, False, False]
 
 
-def test_the_end_of_the_last_step_is_read_however_soon_the_program_is_left(guard: psutil.Process) -> None:
+def test_the_end_of_the_last_step_is_always_sampled(guard: psutil.Process) -> None:
     sampled = SampledProgress(lambda *_: None)
     with sampled.sampling(guard.pid):
         sampled(PROFILE, 0, 1)

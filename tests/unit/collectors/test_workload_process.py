@@ -22,7 +22,7 @@ def refuse(*_: Any) -> Any:
     raise NotImplementedError("no such thing")
 
 
-def test_what_a_backend_cannot_compile_names_others() -> None:
+def test_a_compile_error_suggests_other_backends() -> None:
     with (
         pytest.raises(CollectionError) as told,
         built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
@@ -33,7 +33,7 @@ def test_what_a_backend_cannot_compile_names_others() -> None:
     assert "--backend eager" in str(told.value)
 
 
-def test_memory_that_ran_out_while_compiling_is_memory_that_ran_out() -> None:
+def test_running_out_of_memory_in_compilation_is_reported_as_such() -> None:
     with (
         pytest.raises(CollectionError, match="lower --batch-size"),
         built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
@@ -42,6 +42,6 @@ def test_memory_that_ran_out_while_compiling_is_memory_that_ran_out() -> None:
 
 
 @pytest.mark.parametrize("known", [{}, {"level": "compile", "backend": "aot_eager"}])
-def test_a_fault_of_the_program_stays_what_it_is(known: dict[str, Any]) -> None:
+def test_other_errors_are_not_changed(known: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match="shapes"), built_workload(request(**known), device="cpu"):
         raise RuntimeError("shapes differ")

@@ -1,4 +1,4 @@
-"""Rows in memory, and parked and read back: they stay what they are, whatever is null in which part."""
+"""Rows in memory, and spooled and read back: they stay what they are, whatever is null in which part."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def by_time(rows: list[Row]) -> list[Row]:
 def test_parts_give_back_the_rows_of_any_spans(held: list[list[Row]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number, rows in enumerate(held):
-            spool.park(Path(folder), number, {"table": batch(rows)})
+            spool.write_batches(Path(folder), number, {"table": batch(rows)})
         table = outlined(Index(Path(folder)).table("table"))
         bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
         spans = [Span(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
@@ -99,7 +99,7 @@ def test_rows_are_joined_and_taken_as_they_are(held: list[list[Row]], data: st.D
 
 
 def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:
-    spool.park(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
+    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
     table = Index(tmp_path).table("table")
     assert table.times(0).tolist() == [5]
     (part,) = tmp_path.glob("*.rows")
@@ -110,7 +110,7 @@ def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:
 
 
 def test_the_space_of_parts_is_given_back_while_somebody_has_them_open(tmp_path: Path) -> None:
-    spool.park(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
+    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
     (part,) = tmp_path.glob("*.rows")
     with part.open("rb") as held:
         spool.clear(tmp_path)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tracekit.ingest import outline, spool
 from tracekit.ingest.decoding import close, write
-from tracekit.ingest.executor import Linked, TaskPlace
+from tracekit.ingest.executor import Destination, Linked
 from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.events import TopLevel
 from tracekit.ingest.kineto.reader import KinetoTrace
@@ -105,7 +105,7 @@ def without(name: str, row: Row) -> Row:
 
 def park(directory: Path, table: str, held: list[list[Row]]) -> None:
     for number, rows in enumerate(held):
-        spool.park(directory, number, {table: of_arrow(batch(rows))})
+        spool.write_batches(directory, number, {table: of_arrow(batch(rows))})
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
@@ -113,13 +113,13 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module, name in ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK")):
             patch.setattr(module, name, size)
-        parked, run = Path(folder, "parked"), Path(folder, "run")
-        parked.mkdir()
+        spooled, run = Path(folder, "spooled"), Path(folder, "run")
+        spooled.mkdir()
         run.mkdir()
-        fill(parked)
-        trace = KinetoTrace(parked / "t", parked, TopLevel(), Tally(), "")
+        fill(spooled)
+        trace = KinetoTrace(spooled / "t", spooled, TopLevel(), Tally(), "")
         found = close(trace)
-        linked = write(trace, TaskPlace(run, None, 0, 0, 0, found.first_ns)) if found else None
+        linked = write(trace, Destination(run, None, 0, 0, 0, found.first_ns)) if found else None
         return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
 
 
@@ -158,7 +158,7 @@ def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
 ) -> None:
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
-        spool.park(tmp_path, number, {"samples": of_arrow(rows)})
+        spool.write_batches(tmp_path, number, {"samples": of_arrow(rows)})
     monkeypatch.setattr(outline, "ROWS", 4096)
     table = outlined(spool.Index(tmp_path).table("samples"))
     found = [sum(span.stop - span.first for span in window.spans[0]) for window in outline.windows([table])]

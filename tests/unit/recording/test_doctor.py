@@ -26,7 +26,7 @@ main(["doctor", "--format", "json"])
 """
 
 
-def test_without_torch_it_says_so_and_exits_with_5() -> None:
+def test_without_torch_doctor_exits_with_5() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
     assert done.returncode == 5
     assert "Traceback" not in done.stderr
@@ -35,7 +35,7 @@ def test_without_torch_it_says_so_and_exits_with_5() -> None:
     assert checks["torch"]["next_step"] == "pip install 'tracekit-torch[torch]'"
 
 
-def test_with_torch_it_can_collect(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_with_torch_doctor_succeeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     assert run(["doctor", "--format", "json", "--store", str(tmp_path / "none" / "yet")]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -47,7 +47,7 @@ def test_with_torch_it_can_collect(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize(("value", "user", "status"), [(1, 1000, "warn"), (1, 0, "ok"), (0, 1000, "ok")])
-def test_the_driver_may_keep_profiling_for_administrators(
+def test_a_driver_can_restrict_profiling_to_administrators(
     value: int, user: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
@@ -56,13 +56,13 @@ def test_the_driver_may_keep_profiling_for_administrators(
     assert doctor._cupti(parameters).status == status
 
 
-def test_only_torch_and_its_profiler_are_needed() -> None:
+def test_only_torch_and_its_profiler_are_required() -> None:
     fine = Check("torch", Status.OK, "")
     assert doctor.can_collect([fine, Check("cuda", Status.MISSING, "")])
     assert not doctor.can_collect([fine, Check("profiler", Status.MISSING, "")])
 
 
-def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_tools_of_libtorch_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CXX", raising=False)
     for name in ("cmake", "make"):
         tool = tmp_path / name
@@ -78,7 +78,7 @@ def test_what_the_c_program_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_scanner_is_compiled_when_asked_for(
+def test_the_scanner_is_compiled_on_request(
     whole: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -89,7 +89,7 @@ def test_the_scanner_is_compiled_when_asked_for(
     assert scanner_check(tmp_path).detail == f"compiled: {native.place()}"
 
 
-def test_a_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(native, "load", native.load.__wrapped__)  # as in a process that has not loaded it

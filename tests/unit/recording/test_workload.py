@@ -24,7 +24,7 @@ MNIST = Request(workload="mnist_cnn")
 GPU = {"index": 0, "name": "H100", "sm_count": 132, "compute_capability": "9.0"}
 
 
-def test_open_sizes_are_the_workloads_own() -> None:
+def test_default_sizes_are_those_of_the_workload() -> None:
     decided = decide(MNIST)
     assert (decided.batch_size, decided.resolution) == (64, 28)
     assert decide(Request(workload="mnist_cnn", batch_size=3)).batch_size == 3
@@ -49,7 +49,7 @@ def test_impossible_requests_are_refused_before_a_process_starts(changed: dict[s
     assert said in str(refused.value)
 
 
-def test_an_unknown_workload_names_the_known() -> None:
+def test_an_unknown_workload_lists_the_known_ones() -> None:
     with pytest.raises(PluginError, match=r"mnist_cnn, .*resnet50"):
         decide(Request(workload="nope"))
 
@@ -81,7 +81,7 @@ def test_the_command_repeats_the_request() -> None:
     assert Request(**shared) == request
 
 
-def test_inductor_compiles_where_nothing_else_is_asked_for() -> None:
+def test_inductor_is_the_default_backend() -> None:
     assert decide(Request(workload="mnist_cnn", level="compile")).backend == "inductor"
     assert decide(Request(workload="mnist_cnn")).backend is None
 
@@ -99,7 +99,7 @@ class Recorder:
         return Recording(traces=(trace,), device="cpu", threads=4, version="1", timings=None)
 
 
-def test_the_recorded_command_is_what_was_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stored_command_has_the_values_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "load", _recorder_or(registry.load))
     meta = collect(store, Request(workload="mnist_cnn", pin_memory=True)).meta
     words = meta.command
@@ -133,6 +133,6 @@ def test_the_environment_names_no_host_user_or_path(monkeypatch: pytest.MonkeyPa
     assert socket.gethostname() not in text.replace(environment.cpu_name(), "").split()
 
 
-def test_the_environment_is_whole_without_a_driver() -> None:
+def test_the_environment_is_complete_without_a_driver() -> None:
     found = environment.capture()
     assert {"python", "torch", "cuda", "cudnn", "driver", "os", "cpu", "gpus", "packages"} == found.keys()

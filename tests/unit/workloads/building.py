@@ -26,11 +26,11 @@ NAMES = (
 )
 BUILT_INS: dict[str, Workload] = {name: registry.load(registry.WORKLOADS, name) for name in NAMES}
 LARGE = {"bert", "gpt", "resnet50", "speech_transformer", "tts", "vgg16"}
-"""Those whose parameters take long to draw, or whose steps take long."""
+"""Workloads with many parameters or slow steps."""
 
 
 def built(workload: Workload, *, mode: str = "train", **options: Any) -> Any:
-    """The program of a workload's size `test`, refused if the workload refuses its options."""
+    """Build a workload in size `test`, after validating its options."""
     import torch
 
     torch.set_num_threads(1)
@@ -41,6 +41,6 @@ def built(workload: Workload, *, mode: str = "train", **options: Any) -> Any:
 
 
 def losses(workload: Workload, steps: int, **options: Any) -> list[float]:
-    """What the first steps of a training lose."""
+    """Return the losses of the first training steps."""
     program = built(workload, **options)
     return [float(program.step()) for _ in range(steps)]

@@ -26,13 +26,13 @@ def decided(**asked: Any) -> tuple[int | None, int | None]:
 
 
 @pytest.mark.parametrize("shape", STUDY)
-def test_a_data_set_decides_the_sizes_of_the_study(shape: str) -> None:
+def test_a_data_set_has_the_sizes_of_the_study(shape: str) -> None:
     batch, channels, side, classes = STUDY[shape]
     assert decided(workload="resnet50", dataset_shape=shape) == (batch, side)
     assert (DATASET_SHAPES[shape].channels, DATASET_SHAPES[shape].classes) == (channels, classes)
 
 
-def test_what_is_asked_for_goes_before_the_data_set_and_the_data_set_before_the_size() -> None:
+def test_options_precede_the_data_set_which_precedes_the_size() -> None:
     assert decided(workload="resnet50", dataset_shape="stl10", size="test") == (128, 96)
     assert decided(workload="resnet50", dataset_shape="pascal", size="test") == (16, 64)
     assert decided(workload="resnet50", dataset_shape="stl10", batch_size=2, resolution=40) == (2, 40)
@@ -61,12 +61,12 @@ def test_images_and_logits_have_the_shape_of_the_data_set(name: str) -> None:
         ("vgg16", "mnist", "vgg16 has no dataset-shape 'mnist' (use --dataset-shape cifar10 or"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(workload: str, shape: str, said: str) -> None:
+def test_an_unsupported_shape_is_refused(workload: str, shape: str, said: str) -> None:
     with pytest.raises(UnusableInputError) as refused:
         decide(Request(workload=workload, dataset_shape=shape))
     assert said in str(refused.value)
 
 
-def test_a_size_that_is_unknown_names_those_that_are() -> None:
+def test_an_unknown_size_lists_the_known_ones() -> None:
     with pytest.raises(UnusableInputError, match="use --size default or test or gpu"):
         decide(Request(workload="resnet50", size="huge"))

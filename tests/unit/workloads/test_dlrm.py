@@ -1,4 +1,4 @@
-"""DLRM: its sizes, its interaction, and that a step touches the rows it looked up."""
+"""DLRM: sizes, feature interaction, and sparse updates."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_dlrm_changes_only_the_rows_it_looked_up() -> None:
     assert set(changed) <= set(looked_up)
 
 
-def test_dlrm_learns_the_same_in_whatever_way_its_sparse_gradients_are_cleared() -> None:
+def test_dlrm_trains_the_same_with_each_zero_grad() -> None:
     found = [losses(BUILT_INS["dlrm"], 3, zero_grad=way) for way in ZERO_GRADS]
     assert found[0] == found[1] == found[2]

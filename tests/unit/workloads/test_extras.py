@@ -1,4 +1,4 @@
-"""Workloads of other libraries: real where one is installed, and told in a line where it does not import."""
+"""Workloads of other libraries, with installed libraries or fakes that fail to import."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ PROVIDED = {
 }
 every_library = pytest.mark.parametrize("name", PROVIDED)
 every_model = pytest.mark.parametrize(
-    ("brings", "name"), [(brings, name) for brings, names in PROVIDED.items() for name in names]
+    ("library_name", "name"),
+    [(library_name, name) for library_name, names in PROVIDED.items() for name in names],
 )
 
 
 def needs(name: str) -> None:
-    """Skip where a library is absent or does not import."""
+    """Skip if a library is missing or fails to import."""
     try:
         found = import_module(name)
         if name == "transformers":
-            assert found.BertForMaskedLM  # imported when asked for, with what it needs itself
+            assert found.BertForMaskedLM  # imported lazily, with its own dependencies
     except Exception as error:
         pytest.skip(f"{name} does not import: {type(error).__name__}: {error}")
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a library of this name and source on the path, before any that is installed."""
+    """Return a function that puts a fake library on the path, before an installed one."""
     monkeypatch.syspath_prepend(tmp_path)
 
     put_names = []
@@ -67,12 +68,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def _of(name: str) -> list[str]:
-    """Imported modules of a library, and the one that makes its workloads."""
+    """Return imported modules of a library, and the one that declares its workloads."""
     return [one for one in sys.modules if one.partition(".")[0] == name or one.endswith(f".extras.{name}")]
 
 
 @every_library
-def test_a_library_brings_its_workloads_exactly_where_it_is_installed(name: str) -> None:
+def test_workloads_of_a_library_are_registered_if_it_is_installed(name: str) -> None:
     registered = set(registry.names(registry.WORKLOADS))
     there = find_spec(name) is not None
     assert {one in registered for one in PROVIDED[name]} == {there}
@@ -85,7 +86,7 @@ def test_naming_another_workload_imports_no_library(install: Install) -> None:
     assert registry.load(registry.WORKLOADS, "mnist_cnn").source == BUILT_IN
 
 
-def test_a_library_that_does_not_import_is_told_in_one_line(
+def test_an_import_error_of_a_library_is_one_line(
     install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("torchvision", "raise RuntimeError('operator torchvision::nms does not exist\\nmore')")
@@ -102,7 +103,7 @@ def test_a_library_that_does_not_import_is_told_in_one_line(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_what_a_library_brings_is_listed_with_its_source(
+def test_workloads_of_a_library_are_listed_with_their_source(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("timm", "")
@@ -112,7 +113,7 @@ def test_what_a_library_brings_is_listed_with_its_source(
     assert ",timm" in rows[0]
 
 
-def test_a_part_that_fails_is_told_by_its_first_cause(install: Install) -> None:
+def test_a_class_that_fails_to_import_is_reported_with_the_first_cause(install: Install) -> None:
     install(
         "timm",
         "def __getattr__(name):\n    try:\n        1 / 0\n    except Exception as e:\n"
@@ -122,7 +123,7 @@ def test_a_part_that_fails_is_told_by_its_first_cause(install: Install) -> None:
         library.imported_class("timm", "Thing")
 
 
-def test_a_provider_that_fails_is_named_and_takes_nothing_else_with_it(
+def test_a_failing_provider_is_reported_and_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -141,19 +142,19 @@ def test_a_provider_that_fails_is_named_and_takes_nothing_else_with_it(
 
 
 @every_model
-def test_a_model_has_the_parameters_it_says(brings: str, name: str) -> None:
-    needs(brings)
+def test_a_model_has_the_documented_parameters(library_name: str, name: str) -> None:
+    needs(library_name)
     workload = registry.load(registry.WORKLOADS, name)
     options = Options(mode="infer", device="meta", **workload.defaults)
     with torch.device("meta"):
         program: Any = workload.build(options)
     assert sum(one.numel() for one in program.model.parameters()) == workload.parameters
-    assert workload.source.startswith(brings)
+    assert workload.source.startswith(library_name)
 
 
 @every_model
-def test_a_model_runs_in_its_smallest_size(brings: str, name: str) -> None:
-    needs(brings)
+def test_a_model_runs_in_its_smallest_size(library_name: str, name: str) -> None:
+    needs(library_name)
     workload = registry.load(registry.WORKLOADS, name)
     first, last = losses(workload, 2)
     assert first > 0

@@ -24,7 +24,7 @@ def test_forces_are_minus_the_slope_of_the_energy() -> None:
     assert torch.allclose(model(near)[1][0, 0, 0], -slope, rtol=1e-6)
 
 
-def test_the_truth_it_learns_is_the_potential() -> None:
+def test_targets_follow_the_potential() -> None:
     (vectors,), (energies, forces) = built(WORKLOAD, dtype="float64").batches.next()
     distances = vectors.norm(dim=-1).requires_grad_()
     expected = 4.0 * ((0.5 / distances) ** 12 - (0.5 / distances) ** 6)

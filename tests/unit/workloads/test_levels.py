@@ -1,4 +1,4 @@
-"""At each level that a workload lists it computes what it computes eagerly, gradients included."""
+"""Each level of a workload computes the outputs and gradients of the eager level."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRACED = [
 ]
 COMPILED = [(name, mode) for name, mode in LISTED if COMPILE in BUILT_INS[name].levels]
 pytestmark = [
-    # what torch does while it compiles, which it warns of
+    # warnings of torch during compilation
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
@@ -32,8 +32,8 @@ needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Nothing that was compiled is left behind."""
+def reset_compiler() -> Iterator[None]:
+    """Reset torch's compiler after each test."""
     from torch._dynamo import config
 
     before = config.trace_autograd_ops
@@ -47,13 +47,13 @@ def tensors(made: Any) -> tuple[Any, ...]:
 
 
 def gradients(program: Any) -> dict[str, Any]:
-    """By parameter; one that got none is left out, so that both sides must have the same."""
+    """Return the gradients that exist, by parameter."""
     named = program.model.named_parameters()
     return {name: p.grad.to_dense() for name, p in named if p.grad is not None}
 
 
 def assert_same_gradients(eager: Any, other: Any) -> None:
-    """Alike to rounding; what vanishes but for rounding, such as biases before a normalization, is noise."""
+    """Compare up to rounding, which dominates e.g. the gradients of biases before a normalization."""
     a, b = gradients(eager), gradients(other)
     assert a.keys() == b.keys()
     largest = max(float(one.abs().max()) for one in a.values())
@@ -63,15 +63,15 @@ def assert_same_gradients(eager: Any, other: Any) -> None:
         )
 
 
-def run_by(program: Any) -> list[Any]:
-    """What a program calls in place of its networks."""
+def callables(program: Any) -> list[Any]:
+    """Return the callables that a program uses for its networks."""
     if hasattr(program, "forwards"):
         return list(vars(program.forwards).values())
     return [program.actor if hasattr(program, "actor") else program.forward]
 
 
 def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> Any:
-    """Returns the program that ran in this way."""
+    """Compare with the eager program; returns the other program."""
     eager, other = built(BUILT_INS[name], mode=mode), built(BUILT_INS[name], mode=mode, **way)
     for _ in range(steps):
         found = []
@@ -87,9 +87,9 @@ def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "mode"), TRACED)
 def test_a_trace_computes_the_same(name: str, mode: str) -> None:
-    # the executor of TorchScript watches the first call and rewrites the graph for those after it
+    # TorchScript profiles the first call and then optimizes the graph
     program = assert_agrees(name, mode, steps=3, level=TORCHSCRIPT)
-    assert all(isinstance(one, torch.jit.ScriptModule) for one in run_by(program))
+    assert all(isinstance(one, torch.jit.ScriptModule) for one in callables(program))
 
 
 @pytest.mark.slow
@@ -104,11 +104,11 @@ def test_a_compiled_workload_computes_the_same(name: str, mode: str) -> None:
 
 @pytest.mark.slow
 @needs_compiler
-def test_code_of_inductor_computes_the_same() -> None:
+def test_inductor_computes_the_same() -> None:
     assert_agrees("lennard_jones", "train", steps=2, level=COMPILE)
 
 
-def test_every_workload_but_one_can_be_traced_and_all_can_be_compiled() -> None:
+def test_all_workloads_compile_and_all_but_one_can_be_traced() -> None:
     assert {name for name, one in BUILT_INS.items() if TORCHSCRIPT not in one.levels} == {"lennard_jones"}
     assert {name for name, one in BUILT_INS.items() if COMPILE not in one.levels} == set()
     assert all(one.levels[0] == EAGER for one in BUILT_INS.values())

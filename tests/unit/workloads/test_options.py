@@ -23,7 +23,7 @@ def test_every_dtype_can_train(dtype: str) -> None:
     assert torch.isfinite(built(MNIST_CNN, dtype=dtype).step())
 
 
-def test_zeroing_gradients_in_any_way_trains_the_same() -> None:
+def test_each_zero_grad_trains_the_same() -> None:
     found = {
         zero_grad: losses(MNIST_CNN, 4, zero_grad=zero_grad) for zero_grad in ("default", "zero", "foreach")
     }
@@ -32,7 +32,7 @@ def test_zeroing_gradients_in_any_way_trains_the_same() -> None:
 
 @pytest.mark.parametrize(("name", "optimizer"), [("mnist_cnn", "SGD"), ("lennard_jones", "Adam")])
 @pytest.mark.parametrize("zero_grad", ["default", "zero", "foreach"])
-def test_clearing_gradients_has_the_range_that_torch_names(name: str, optimizer: str, zero_grad: str) -> None:
+def test_zero_grad_has_the_range_name_of_torch(name: str, optimizer: str, zero_grad: str) -> None:
     program = built(BUILT_INS[name], zero_grad=zero_grad)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         program.step()
@@ -62,7 +62,7 @@ def test_impossible_options_are_refused_with_the_next_step(changed: dict[str, An
 @pytest.mark.parametrize(
     ("name", "side"), [("resnet18", 33), ("resnet50", 33), ("mobilenet_v2", 33), ("unet", 32)]
 )
-def test_one_image_can_train_where_the_deepest_layer_sees_more_than_a_pixel(name: str, side: int) -> None:
+def test_one_image_trains_if_the_deepest_layer_has_more_than_a_pixel(name: str, side: int) -> None:
     workload = BUILT_INS[name]
     assert torch.isfinite(built(workload, batch_size=1, resolution=side).step())
     with pytest.raises(ValueError, match="more than 1 value per channel"):

@@ -46,7 +46,7 @@ def test_parameters_return_when_a_step_fails() -> None:
 
 
 @pytest.mark.parametrize(("what", "moved"), [("activations", True), ("none", False)])
-def test_what_the_backward_pass_needs_waits_as_a_copy(what: str, moved: bool) -> None:
+def test_saved_tensors_are_offloaded_as_copies(what: str, moved: bool) -> None:
     program = built(SMALL, offload=what)
     values = torch.ones(3, requires_grad=True)
     with program.offload.activations():

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 
 def copies(name: str) -> int:
-    """Copies from the host in one pass of a model that lies on a device without memory."""
+    """Count copies from the host in one forward pass of a model on the meta device."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Copies(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""SAC: the environment on the host, the replay, and what an update moves."""
+"""SAC: environment, replay and updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pendulum() -> Pendulum:
     return Pendulum(random=np.random.default_rng(0))
 
 
-def test_a_pendulum_at_rest_upright_stays_and_costs_nothing() -> None:
+def test_an_upright_pendulum_at_rest_stays_with_reward_0() -> None:
     upright = Pendulum(random=np.random.default_rng(0), left=2)
     assert upright.step(0.0) == ((1.0, 0.0, 0.0), 0.0)
 
@@ -46,14 +46,14 @@ def test_a_pendulum_is_bounded_and_starts_again() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_sac_plays_as_often_as_asked_between_updates(rounds: int) -> None:
+def test_sac_steps_the_environment_resolution_times_per_update(rounds: int) -> None:
     program = built(BUILT_INS["sac"], resolution=rounds)
     before = program.replay.count
     program.step()
     assert program.replay.count == before + rounds
 
 
-def test_the_replay_forgets_the_oldest() -> None:
+def test_the_replay_overwrites_the_oldest() -> None:
     from tracekit.workloads.sac_model import Replay
 
     replay = Replay(rows=torch.zeros(2, 1), pinned=False)
@@ -63,7 +63,7 @@ def test_the_replay_forgets_the_oldest() -> None:
     assert set(replay.draw(50).flatten().tolist()) == {2.0, 3.0}
 
 
-def test_sac_learns_everything_and_its_targets_follow_slowly() -> None:
+def test_sac_updates_all_parameters_and_its_targets_slowly() -> None:
     program = built(BUILT_INS["sac"])
     before = [parameter.detach().clone() for parameter in program.model.parameters()]
     targets = [parameter.clone() for parameter in program.targets.parameters()]
@@ -78,7 +78,7 @@ def test_sac_learns_everything_and_its_targets_follow_slowly() -> None:
         torch.testing.assert_close(made, wanted)
 
 
-def test_sac_knows_the_density_of_what_it_draws() -> None:
+def test_sac_returns_the_density_of_drawn_actions() -> None:
     from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
     model = built(BUILT_INS["sac"], dtype="float64").model
@@ -98,6 +98,6 @@ def test_sac_infers_one_action_for_each_environment() -> None:
     assert [environment.left for environment in program.environments] == [EPISODE - 3] * 5
 
 
-def test_sac_learns_the_same_in_whatever_way_its_gradients_are_cleared() -> None:
+def test_sac_trains_the_same_with_each_zero_grad() -> None:
     found = [losses(BUILT_INS["sac"], 3, zero_grad=way) for way in ZERO_GRADS]
     assert found[0] == found[1] == found[2]

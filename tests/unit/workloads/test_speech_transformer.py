@@ -8,12 +8,12 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize(("frames", "left"), [(7, 1), (64, 15), (400, 99)])
-def test_speech_transformer_gives_logits_of_shortened_frames(frames: int, left: int) -> None:
+def test_speech_transformer_gives_logits_of_downsampled_frames(frames: int, left: int) -> None:
     made = built(BUILT_INS["speech_transformer"], mode="infer", batch_size=2, resolution=frames).step()
     assert made.shape == (2, left, 5000)
 
 
-def test_speech_transformer_tells_places_apart() -> None:
+def test_speech_transformer_distinguishes_positions() -> None:
     model = built(BUILT_INS["speech_transformer"], mode="infer").model
     with torch.no_grad():
         made = model(torch.ones(1, 64, 80))

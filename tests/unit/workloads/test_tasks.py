@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("tokens", [1, 8, 100])
-def test_masked_tokens_are_the_ones_predicted(tokens: int) -> None:
+def test_masked_tokens_are_the_labels(tokens: int) -> None:
     from tracekit.workloads.tasks import IGNORED, masked_tokens
 
     inputs, labels = masked_tokens(3, tokens, 1000, mask=1000)
@@ -15,7 +15,7 @@ def test_masked_tokens_are_the_ones_predicted(tokens: int) -> None:
     assert torch.equal(hidden, labels != IGNORED)
 
 
-def test_next_tokens_are_the_ones_predicted() -> None:
+def test_next_tokens_are_the_labels() -> None:
     from tracekit.workloads.tasks import next_tokens
 
     inputs, labels = next_tokens(3, 8, 1000)

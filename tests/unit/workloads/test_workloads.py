@@ -1,4 +1,4 @@
-"""Each built-in workload is the network it says, learns, and is decided by its options."""
+"""Properties of all built-in workloads: parameters, training, and the effect of options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHAPES = {
     "vgg16": (1, 1000),
 }
 STEPS = {"sac": 60}
-"""Steps after which a loss has fallen, where they are more than 8."""
+"""Steps until the loss falls, if more than 8."""
 STATES = {
     "mobilenet_v2": (314, {"features.1.conv.0.0.weight", "features.18.1.running_var", "classifier.1.bias"}),
     "resnet18": (
@@ -51,7 +51,7 @@ STATES = {
     ),
     "vgg16": (32, {"features.0.weight", "features.28.bias", "classifier.0.weight", "classifier.6.bias"}),
 }
-everyone = pytest.mark.parametrize("workload", BUILT_INS.values(), ids=BUILT_INS)
+all_workloads = pytest.mark.parametrize("workload", BUILT_INS.values(), ids=BUILT_INS)
 small_first = pytest.mark.parametrize(
     "workload",
     [
@@ -63,7 +63,7 @@ images = pytest.mark.parametrize("name", SHAPES)
 
 
 def reference(workload: Workload) -> Any:
-    """The model in its default size, without memory for its parameters."""
+    """Build a model in its default size on the meta device."""
     options = Options(mode="infer", device="meta", **workload.defaults)
     with torch.device("meta"):
         program: Any = workload.build(options)
@@ -72,26 +72,26 @@ def reference(workload: Workload) -> Any:
 
 @cache
 def learned(name: str) -> list[float]:
-    """What the first steps of a training lose."""
+    """Return the losses of the first training steps."""
     return losses(BUILT_INS[name], STEPS.get(name, 8))
 
 
-@everyone
+@all_workloads
 def test_the_number_of_parameters_is_the_published_one(workload: Workload) -> None:
     counted = sum(parameter.numel() for parameter in reference(workload).parameters())
     assert counted == workload.parameters == PUBLISHED[workload.name]
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_the_state_is_named_as_torchvision_does(name: str) -> None:
+def test_the_state_dict_has_the_names_of_torchvision(name: str) -> None:
     length, some = STATES[name]
     state = reference(BUILT_INS[name]).state_dict()
     assert len(state) == length
     assert some < set(state)
 
 
-@everyone
-def test_the_catalogue_says_what_a_suite_needs(workload: Workload) -> None:
+@all_workloads
+def test_workloads_have_a_domain_and_sizes(workload: Workload) -> None:
     assert workload.domain in DOMAINS
     assert {"test", "gpu"} <= set(workload.sizes)
     assert all(set(size) == {"batch_size", "resolution"} for size in workload.sizes.values())
@@ -111,7 +111,7 @@ def test_the_loss_falls_on_one_batch(workload: Workload) -> None:
 
 
 @small_first
-def test_the_seed_decides_parameters_and_data(workload: Workload) -> None:
+def test_the_seed_determines_parameters_and_data(workload: Workload) -> None:
     default = Options(mode="train", device="cpu", **workload.sizes["test"]).seed
     again, other = (losses(workload, 2, seed=seed) for seed in (default, default + 1))
     assert learned(workload.name)[:2] == again

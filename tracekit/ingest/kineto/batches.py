@@ -1,4 +1,4 @@
-"""One chunk's events as batches per table, still in file order and unlinked."""
+"""Convert the decoded events of a chunk to a batch per table, in the order of the file and unlinked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.rows import Batch
 
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
-"""What `names.copy_ends` tells of a copy."""
+"""Columns of the parts that `columns.copy_ends` returns."""
 _NOWHERE = (None, None, None)
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
@@ -49,7 +49,7 @@ _CPU = 0  # c10::DeviceType of the host
 
 
 class Tally(msgspec.Struct):
-    """What was noticed in some chunks; adds up over them."""
+    """Counts of unusual events, which add up over chunks."""
 
     events: int = 0
     repaired: int = 0
@@ -101,7 +101,7 @@ def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
             groups.device[columns.DEVICE_CATEGORIES[category]] += members
         elif phase == "X" and category in columns.HOST_CATEGORIES:
             groups.host[columns.HOST_CATEGORIES[category]] += members
-        elif phase == "X" and category is None:  # the autograd profiler of old
+        elif phase == "X" and category is None:  # torch's legacy autograd profiler
             for event in members:
                 legacy = event.pid == columns.LEGACY_DEVICE
                 (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
@@ -109,7 +109,7 @@ def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
             groups.memory[None] += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
             tally.ignored[str(category)] += len(members)
-        elif phase not in columns.SILENT_PHASES:
+        elif phase not in columns.KNOWN_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
     return groups
 
@@ -119,7 +119,7 @@ def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
     try:
         for event in decoded:
             by_category[event.ph, event.cat].append(event)
-    except TypeError:  # a list or an object where a word should be
+    except TypeError:  # a list or an object instead of a string
         for event in decoded:
             event.ph, event.cat = _word(event.ph), _word(event.cat)
         return _by_category(decoded)
@@ -127,11 +127,11 @@ def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
 
 
 def _word(value: Any) -> Any:
-    return value if value is None or isinstance(value, str) else "odd"
+    return value if value is None or isinstance(value, str) else "?"
 
 
 def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event], list[Any], Column]:
-    """The events that have a time, their kinds and their times."""
+    """Return the events with a time, their kinds and their times."""
     decoded = [event for members in groups.values() for event in members]
     kinds = [kind for kind, members in groups.items() for _ in members]
     start, usable = nanoseconds([event.ts for event in decoded])
@@ -142,7 +142,7 @@ def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event]
 
 
 def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
-    """Durations; an absent, negative or unreadable one becomes 0, so that the event keeps its links."""
+    """Return durations; absent, negative or unreadable ones are 0, so that the event keeps its links."""
     duration, known = nanoseconds([event.dur for event in decoded])
     bad = (duration < 0) | ~known
     tally.bad_duration += int(bad.sum())
@@ -234,7 +234,7 @@ def _first(value: Any, fallback: Any) -> Any:
 
 
 def _add_ends(built: Building, named: list[str], kinds: list[Any]) -> None:
-    """Add what names of copies tell of them."""
+    """Add the direction and the memory kinds that the names of copies contain."""
     ends = [
         columns.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
         for name, kind in zip(named, kinds, strict=True)
@@ -263,7 +263,7 @@ def _memory_device(arg: Args) -> Any:
 
 
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
-    """A batch of samples."""
+    """Return a batch of counter samples."""
     if not counters:
         return Building(0).batch()
     samples = [

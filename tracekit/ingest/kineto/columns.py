@@ -1,4 +1,4 @@
-"""Columns of one chunk: lists of decoded values become arrays, whatever was in the file."""
+"""Columns of a chunk: convert lists of decoded values to arrays; kinds of events, names of copies, times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
-"""Texts: each row's code, -1 where it has none, and what the codes stand for in UTF-8."""
+"""Codes of the rows, -1 for null, and the text of each code in UTF-8."""
 
 _DIGITS = re.compile(r"-?\d+")
 _INT64 = 1 << 63
 
 
 def integers(values: Sequence[Any]) -> Column:
-    """int64; text is read as a number, an unsigned 64-bit value keeps its bits, what is none is missing.
+    """Convert to int64: parses text, keeps the bits of unsigned values; other values are missing.
 
     Example:
         >>> integers([1, None, "7", 2**64 - 1, "x"])
@@ -59,7 +59,7 @@ def _integer(value: Any) -> int | None:
 
 
 def lanes(values: Sequence[Any]) -> Column:
-    """Process and thread ids as int64, never missing: words become their digits, or a number of their own.
+    """Convert process and thread ids to int64: words become their digits, or a new number.
 
     Example:
         >>> lanes([12, "stream 7", None]).values
@@ -81,7 +81,7 @@ def _lane(value: Any) -> int:
 
 
 def devices(values: Sequence[Any]) -> Column:
-    """Device indices as int64 that fit 32 bits; an impossible one is -1.
+    """Convert device indices to int64 in the range of 32 bits; invalid ones are -1.
 
     Example:
         >>> devices([0, "3", 2**32 - 1]).values
@@ -91,12 +91,12 @@ def devices(values: Sequence[Any]) -> Column:
 
 
 def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Device indices that fit 32 bits; an impossible one is -1."""
+    """Return device indices in the range of 32 bits; invalid ones are -1."""
     return np.where((found >= -1) & (found < 1 << 31), found, -1)
 
 
 def floats(values: Sequence[Any]) -> Column:
-    """float64; what is no number is missing.
+    """Convert to float64; other values are missing.
 
     Example:
         >>> floats([1, 0.5, "x"])
@@ -118,7 +118,7 @@ _NO_TRIPLE = (None, None, None)
 
 
 def triples(values: Sequence[Any]) -> list[Column]:
-    """x, y and z of grids or blocks, missing where there is none.
+    """Return x, y and z of grids or blocks, with missing ones.
 
     Example:
         >>> [axis.values for axis in triples([[1, 2, 3], None])]
@@ -129,7 +129,7 @@ def triples(values: Sequence[Any]) -> list[Column]:
 
 
 class _Codes(dict[Any, int]):
-    """Numbers distinct keys as they come."""
+    """Dictionary that numbers new keys."""
 
     def __init__(self, absent: Any) -> None:
         super().__init__({absent: NONE})
@@ -140,7 +140,7 @@ class _Codes(dict[Any, int]):
 
 
 def texts(values: Sequence[Any]) -> Words:
-    """Strings; None stays none, anything else becomes its text.
+    """Convert to strings; None is null, other values become their text.
 
     Example:
         >>> texts(["a", "b", "a", None])
@@ -149,20 +149,20 @@ def texts(values: Sequence[Any]) -> Words:
     codes = _Codes(absent=None)
     try:
         found = [codes[value] for value in values]
-    except TypeError:  # a list or an object where a name should be
+    except TypeError:  # a list or an object instead of a name
         return texts([None if value is None else str(value) for value in values])
     return np.array(found), [str(value).encode() for value in codes if value is not None]
 
 
 def json_texts(values: Sequence[msgspec.Raw]) -> Words:
-    """JSON fragments, written compactly so that a file's white space does not matter."""
+    """Return compact JSON fragments, independent of the file's white space."""
     codes = _Codes(absent=b"")
     found = [codes[bytes(value)] for value in values]
     return np.array(found), [compact_json(text) for text in codes if text]
 
 
 def compact_json(text: bytes) -> bytes:
-    """JSON without white space; as it is where it cannot be read."""
+    """Remove white space from JSON; return invalid JSON unchanged."""
     try:
         return _utf8(msgspec.json.format(text, indent=-1))
     except (msgspec.DecodeError, RecursionError):
@@ -196,16 +196,16 @@ HOST_CATEGORIES = {
     "overhead": HostKind.OVERHEAD,
 }
 NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
-"""Kinds of the host that `host_kind` may make others of."""
+"""Kinds of host events that `host_kind` may change."""
 
 DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"})
-"""Categories that repeat what other events say; leaving them out loses nothing."""
+"""Categories of events that repeat others, and are skipped."""
 
-SILENT_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
-"""Phases that are read, or only describe or connect; of any other the loss is said."""
+KNOWN_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
+"""Phases that are read or skipped without a diagnostic; others are counted as lost."""
 
 LEGACY_DEVICE = "CUDA functions"
-"""The process to which torch's autograd profiler of old gave its kernels."""
+"""Process id of kernels in traces of torch's legacy autograd profiler."""
 
 MEMORY_EVENT = "[memory]"
 
@@ -237,7 +237,7 @@ _MEMORIES = {
 
 @lru_cache(maxsize=4096)
 def host_kind(kind: HostKind, name: str) -> HostKind:
-    """The kind of a host event: old traces call annotations operators; blocking calls are `sync`.
+    """Return the kind of a host event: in old traces annotations are operators; blocking calls are `sync`.
 
     Example:
         >>> host_kind(HostKind.RUNTIME, "cudaStreamSynchronize")
@@ -252,7 +252,7 @@ def host_kind(kind: HostKind, name: str) -> HostKind:
 
 @lru_cache(maxsize=4096)
 def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
-    """Direction, source memory and destination memory of a copy, from its name.
+    """Return direction, source memory and destination memory of a copy, from its name.
 
     Example:
         >>> [str(part) for part in copy_ends("Memcpy HtoD (Pageable -> Device)")]
@@ -270,10 +270,10 @@ def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
 
 
 class Building:
-    """A batch while it is built; a column without a value does not become one.
+    """Builder of a batch; columns without any value are left out.
 
     Attributes:
-        count: How many rows there are.
+        count: Number of rows.
 
     Example:
         >>> built = Building(2)
@@ -284,13 +284,13 @@ class Building:
     """
 
     def __init__(self, count: int) -> None:
-        """Begin with no column."""
+        """Create a builder without columns."""
         self.count = count
         self._columns: dict[str, Column] = {}
         self._texts: dict[str, list[bytes]] = {}
 
     def numbers(self, name: str, column: Column) -> None:
-        """Add numbers; anything may stand where one is missing."""
+        """Add a column of numbers."""
         values, missing = column
         if missing is None or not missing.any():
             self._columns[name] = Column(values)
@@ -298,14 +298,14 @@ class Building:
             self._columns[name] = Column(np.where(missing, values.dtype.type(NONE), values), missing)
 
     def texts(self, name: str, words: Words) -> None:
-        """Add texts."""
+        """Add a column of texts."""
         codes, encoded = words
         if len(encoded):
             self._columns[name] = Column(codes)
             self._texts[name] = list(encoded)
 
     def batch(self) -> Batch:
-        """What was built."""
+        """Return the batch."""
         return Batch(Rows(count=self.count, columns=self._columns), self._texts)
 
 
@@ -313,7 +313,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _DECIMALS = 3
-"""Digits behind the point that are nanoseconds."""
+"""Digits after the decimal point down to nanoseconds."""
 _TIME_DIGITS = 19
 
 
@@ -347,11 +347,11 @@ def _read(text: bytes) -> int | None:
 
 
 def _exact(text: bytes) -> int | None:
-    """The value of any other way to write a number."""
+    """Parse a number in any other notation."""
     try:
         scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(_DECIMALS)
         if not scaled.is_finite() or (scaled and scaled.adjusted() > _TIME_DIGITS):
-            return None  # before a number of a million digits is made
+            return None  # avoids a number of a million digits
         return int(scaled.to_integral_value(ROUND_HALF_EVEN))
     except (ArithmeticError, UnicodeDecodeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Decode a chunk's events: the reference decoder, which handles anything valid and survives the rest."""
+"""Reference decoder of the events of a chunk: decodes all valid events, and repairs or drops damaged ones."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 from tracekit.ingest.kineto.split import Pieces, closes_events, likely_events, repair, take_apart
-from tracekit.ingest.texts import LATEST_NS, MOST_RANKS, MOST_REPAIRED_BYTES
+from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS, MAX_REPAIRED_BYTES
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises on damaged or absurdly nested text."""
+"""Errors that decoding raises on damaged or deeply nested text."""
 
 _NONE = msgspec.Raw(b"")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 class Args(msgspec.Struct, gc=False):
-    """The arguments this reader keeps, under every name they have had."""
+    """Arguments of an event that are read, under all names that they have had."""
 
     external_id: Any = msgspec.field(default=None, name="External id")
     external_id_old: Any = msgspec.field(default=None, name="external id")
@@ -53,7 +53,7 @@ NO_ARGS = Args()
 
 
 class Event(msgspec.Struct, gc=False):
-    """One trace event; times stay text until `times` parses them exactly."""
+    """A trace event; times are text, which `columns.nanoseconds` parses exactly."""
 
     ph: Any = None
     cat: Any = None
@@ -66,7 +66,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class CounterEvent(msgspec.Struct, gc=False):
-    """A counter sample, whose arguments are its values by name."""
+    """A counter sample; its arguments are values by name."""
 
     ph: Any = None
     name: Any = None
@@ -75,16 +75,16 @@ class CounterEvent(msgspec.Struct, gc=False):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """The events of one chunk.
+    """Decoded events of a chunk.
 
     Attributes:
-        events: What could be decoded.
-        counters: The events of phase C among them, with their values.
-        clean: The whole chunk was valid JSON.
-        ended: The bracket that closes the events was in this chunk; `tail` is what follows it.
+        events: The decoded events.
+        counters: Those of phase C, with their values.
+        clean: Whether the whole chunk was valid JSON.
+        ended: Whether the closing bracket of the events was in this chunk; `tail` follows it.
         tail: Text after the last complete event.
-        repaired: Events that were decoded after a repair.
-        dropped: Events that could not be.
+        repaired: Number of events decoded after a repair.
+        dropped: Number of events that could not be decoded.
     """
 
     events: list[Event]
@@ -103,7 +103,7 @@ _decode_any = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def decode(text: bytes) -> Decoded:
-    """Decode a chunk: comma-separated events, possibly with the end of the trace behind them.
+    """Decode a chunk: comma-separated events, possibly followed by the end of the trace.
 
     Example:
         >>> decode(b'{"ph": "X", "name": "a"}], "traceName": 1}').tail
@@ -113,7 +113,7 @@ def decode(text: bytes) -> Decoded:
         return _whole(text)
     except msgspec.DecodeError as error:
         if match := _TRAILING.search(str(error)):
-            trailing = int(match[1]) - 2  # counted from one, behind the bracket put in front
+            trailing = int(match[1]) - 2  # one-based, after the bracket that was prepended
             return _last(text, text.rfind(b"]", 0, trailing))
         return _damaged(text)
     except (UnicodeDecodeError, RecursionError):
@@ -146,8 +146,8 @@ def decode_counters(text: bytes) -> list[CounterEvent]:
     return _decode_samples(b"[" + text + b"]")
 
 
-class _Mending(msgspec.Struct):
-    """Events of a damaged chunk as they are decoded one by one."""
+class _DamagedChunk(msgspec.Struct):
+    """Decodes the events of a damaged chunk one by one."""
 
     events: list[Event] = msgspec.field(default_factory=list)
     counters: list[CounterEvent] = msgspec.field(default_factory=list)
@@ -155,14 +155,14 @@ class _Mending(msgspec.Struct):
     dropped: int = 0
 
     def add(self, text: bytes) -> None:
-        """Decode one event, repair it first where needed, or count it as dropped."""
+        """Decode an event, repair it if necessary, or count it as dropped."""
         try:
             self._take(text)
         except UNREADABLE:
             self._mend(text)
 
     def done(self, *, tail: bytes, ended: bool) -> Decoded:
-        """What came of the chunk."""
+        """Return the decoded chunk."""
         return Decoded(
             self.events,
             self.counters,
@@ -184,14 +184,14 @@ class _Mending(msgspec.Struct):
             try:
                 self._take(fixed)
             except msgspec.ValidationError:
-                self._take(_without_odd_arguments(fixed))
+                self._take(_without_invalid_arguments(fixed))
             self.repaired += 1
         except UNREADABLE:
             self.dropped += 1
 
 
-def _without_odd_arguments(text: bytes) -> bytes:
-    """Drop arguments that are not an object, the one thing a decoded event is strict about."""
+def _without_invalid_arguments(text: bytes) -> bytes:
+    """Drop arguments that are not an object, the only requirement of a decoded event."""
     fields = _decode_any(text)
     fields.pop("args", None)
     return msgspec.json.encode(fields)
@@ -199,22 +199,22 @@ def _without_odd_arguments(text: bytes) -> bytes:
 
 def _damaged(text: bytes) -> Decoded:
     pieces = take_apart(text)
-    mending = _Mending()
+    mending = _DamagedChunk()
     for event in pieces.events:
         mending.add(event)
     return mending.done(tail=pieces.tail, ended=pieces.ended)
 
 
 def salvage(text: bytes) -> Decoded:
-    """Decode text whose braces do not match up: each likely event by itself, so that damage does not spread.
+    """Decode text with unbalanced braces: each likely event separately.
 
-    The tail is the last event where that has no end; it is not counted as dropped.
+    An unfinished last event is returned as the tail, and not counted as dropped.
 
     Example:
         >>> salvage(b'{"ph": "X", "args": {, {"ph": "i"}, {"ph": "X", "name": ').dropped
         1
     """
-    mending = _Mending()
+    mending = _DamagedChunk()
     pieces = Pieces([], b"", ended=False)
     for piece in likely_events(text):
         mending.dropped += bool(pieces.tail)
@@ -227,7 +227,7 @@ def salvage(text: bytes) -> Decoded:
 
 
 class DeviceProperties(msgspec.Struct):
-    """One entry of `deviceProperties`."""
+    """Entry of `deviceProperties`."""
 
     index: int = msgspec.field(default=0, name="id")
     name: str = ""
@@ -243,7 +243,7 @@ class DeviceProperties(msgspec.Struct):
 
 
 class Distributed(msgspec.Struct):
-    """`distributedInfo`: the trace's place in its job."""
+    """`distributedInfo`: rank and process groups of the trace."""
 
     rank: int | None = None
     world_size: int | None = None
@@ -251,7 +251,7 @@ class Distributed(msgspec.Struct):
 
 
 class TopLevel(msgspec.Struct):
-    """What stands beside the events and is kept; host and user names are not."""
+    """Members of the top level beside the events; host and user names are not read."""
 
     devices: list[DeviceProperties] = msgspec.field(default_factory=list, name="deviceProperties")
     distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
@@ -268,11 +268,11 @@ class TopLevel(msgspec.Struct):
 
 
 def top_level(header: bytes, after: bytes) -> TopLevel:
-    """Decode what stands around the events; fields of an unexpected type are left out.
+    """Decode the top level; members of unexpected types are ignored.
 
     Args:
         header: Text up to the bracket that opens the events.
-        after: Text from the bracket that closes them; may be cut or empty.
+        after: Text from the bracket that closes them; may be truncated or empty.
 
     Example:
         >>> top_level(b'{"traceEvents": [', b'], "baseTimeNanoseconds": 7}').base_ns
@@ -282,7 +282,7 @@ def top_level(header: bytes, after: bytes) -> TopLevel:
         return TopLevel()
     for text in (header + (after or b"]}"), header + b"]}"):
         fields = _fields(text)
-        if fields is None and len(text) <= MOST_REPAIRED_BYTES:
+        if fields is None and len(text) <= MAX_REPAIRED_BYTES:
             fields = _fields(repair(text))
         if fields is not None:
             return _known_fields(fields)
@@ -306,13 +306,13 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    return _plausible(TopLevel(**known))
+    return _within_limits(TopLevel(**known))
 
 
-def _plausible(found: TopLevel) -> TopLevel:
-    """What is said, without an instant or a rank that nothing could be added to."""
+def _within_limits(found: TopLevel) -> TopLevel:
+    """Return the top level without base times and ranks beyond the limits."""
     if not 0 <= found.base_ns < LATEST_NS:
         found.base_ns = 0
-    if found.distributed and not 0 <= (found.distributed.rank or 0) < MOST_RANKS:
+    if found.distributed and not 0 <= (found.distributed.rank or 0) < MAX_RANKS:
         found.distributed = None
     return found

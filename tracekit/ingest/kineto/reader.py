@@ -1,4 +1,4 @@
-"""Diagnostics of decoding: what was repaired, dropped or left out, in words."""
+"""Read a Kineto trace: decode its chunks in parallel to the spool, repair damage, and report diagnostics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.nesting import Trace
-from tracekit.ingest.texts import LISTED
+from tracekit.ingest.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _LONGEST = 60
 
 
 def of_events(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterator[Diagnostic]:
-    """What decoding the events of the file called `name` noticed."""
+    """Return the diagnostics of decoding the events of a file."""
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:
@@ -67,7 +67,7 @@ def of_events(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterato
 
 
 def listing(names: Iterable[str]) -> str:
-    """The first of some names from a file, each cut where it is long, and how many more there are.
+    """List the first names, shortened, and the number of further ones.
 
     Example:
         >>> listing(str(number) for number in range(12))
@@ -79,27 +79,27 @@ def listing(names: Iterable[str]) -> str:
 
 
 _SALVAGED = 800_000
-"""Parts from this number on hold what was salvaged from damaged pieces."""
+"""Number of the first spool part of events that were salvaged from damaged text."""
 
 
 @dataclass(frozen=True)
 class KinetoTrace(Trace):
-    """One trace of torch.profiler, decoded and parked.
+    """A decoded and spooled trace of torch.profiler.
 
     Attributes:
-        tally: What was repaired, dropped or left out.
-        truncated: Why the events end early; empty when they do not.
+        tally: Counts of unusual events.
+        truncated: Why the events end early; empty if they do not.
     """
 
     tally: Tally
     truncated: str
 
     def notes(self) -> Iterator[Diagnostic]:
-        """What decoding noticed."""
+        """Return the diagnostics of decoding."""
         yield from of_events(sources.name(self.path), self.top, self.tally, self.truncated)
 
     def empty(self) -> UnusableInputError:
-        """The error for a trace that gives no interval."""
+        """Return the error for a trace without intervals."""
         return _not_a_trace(self.path, self.tally)
 
 
@@ -110,7 +110,7 @@ class _Chunk(msgspec.Struct, frozen=True):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """A chunk that is not copied yet."""
+    """A chunk as a view of its buffer."""
 
     text: Text
     directory: Path
@@ -122,7 +122,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """What a worker says of a chunk whose batches it has parked."""
+    """Result of decoding a chunk, whose batches are spooled."""
 
     tally: Tally
     clean: bool
@@ -132,7 +132,7 @@ class _Report(msgspec.Struct, frozen=True):
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking millions of events that hold no cycles."""
+    """Disable the garbage collector: millions of events without cycles would be traversed."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -143,26 +143,26 @@ def _no_collection() -> Iterator[None]:
 
 
 def _process(chunk: _Chunk) -> _Report:
-    return _parked(chunk, decode)
+    return _spooled(chunk, decode)
 
 
 def _salvage(chunk: _Chunk) -> _Report:
-    return _parked(chunk, salvage)
+    return _spooled(chunk, salvage)
 
 
-def _parked(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
+def _spooled(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
-    spool.park(Path(chunk.directory), chunk.number, batches)
+    spool.write_batches(Path(chunk.directory), chunk.number, batches)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 
 def peek(path: Place) -> TopLevel:
-    """What stands before a trace's events.
+    """Read the top level before the events of a trace.
 
     Raises:
-        UnusableInputError: It is not a Kineto trace.
+        UnusableInputError: The file is not a Kineto trace.
     """
     with open_trace(path) as stream:
         return top_level(read_opening(stream, title(path)).header, b"")
@@ -177,18 +177,18 @@ def read(
     scanners: Scanners | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> KinetoTrace:
-    """Decode a trace and park its batches.
+    """Decode a trace to the spool.
 
     Args:
         path: The file, or `-` for standard input.
         directory: An existing folder for the batches.
-        pool: Where chunks are decoded.
-        scanners: What decodes them faster, from when it is ready; without, the reference decodes all.
-        progress: Told the bytes of the file consumed so far.
-        chunk_bytes: About how much text is decoded at a time.
+        pool: Pool that decodes chunks.
+        scanners: Loader of compiled scanners; without it, the reference decoder decodes all chunks.
+        progress: Called with the bytes of the file read so far.
+        chunk_bytes: Approximate size of a chunk.
 
     Raises:
-        UnusableInputError: It is not a Kineto trace.
+        UnusableInputError: The file is not a Kineto trace.
     """
     with open_trace(path) as stream:
         opening = read_opening(stream, title(path))
@@ -212,7 +212,7 @@ def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:
 
 
 class _Decoding(msgspec.Struct, frozen=True):
-    """How a chunk is decoded: scanned where a scanner is ready and not surprised, else by the reference."""
+    """Decodes a chunk: by a scanner if one is ready and accepts it, else by the reference decoder."""
 
     pool: Pool
     scanners: Scanners
@@ -225,14 +225,14 @@ class _Decoding(msgspec.Struct, frozen=True):
         tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
         if tail and not closes_events(tail, 0):
             return self.pool.elsewhere(_process, piece.chunk)
-        spool.park(piece.directory, piece.number, scanned.batches)
+        spool.write_batches(piece.directory, piece.number, scanned.batches)
         return _Report(scanned.tally, not tail, bool(tail), tail)
 
 
 class _Assembly(msgspec.Struct):
-    """Puts chunks together in order: joins what a wrong cut took apart, and stops where the events end.
+    """Combines the results of chunks in order: joins events that a cut has split, and stops at their end.
 
-    `_open` is a piece that the last chunk left without its end: by a wrong cut, or because it is damaged.
+    `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
     """
 
     directory: Path
@@ -243,7 +243,7 @@ class _Assembly(msgspec.Struct):
     _salvaged: int = 0
 
     def add(self, piece: _Piece, report: _Report) -> None:
-        """Take the next chunk's report."""
+        """Add the result of the next chunk."""
         while self._open and not self.ended:
             joined = None if report.clean else self._joined(piece.chunk)
             if joined:
@@ -258,7 +258,7 @@ class _Assembly(msgspec.Struct):
         self._take(report)
 
     def finish(self) -> None:
-        """Salvage what was left open at the end."""
+        """Salvage an unfinished event at the end."""
         while self._open:
             self._give_up()
 
@@ -269,16 +269,16 @@ class _Assembly(msgspec.Struct):
         self._open = b"" if report.ended else report.tail
 
     def _joined(self, chunk: _Chunk) -> _Report | None:
-        """The chunk with the open piece before it; None when that piece proves to be damaged."""
+        """Return the chunk with the unfinished event before it; None if that event is damaged."""
         report = _process(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
         if report.tally.events and not report.tally.dropped:
             return report
         spool.discard(self.directory, chunk.number)
-        _process(chunk)  # parks again what the joined one has overwritten
+        _process(chunk)  # spools again what the joined chunk has replaced
         return None
 
     def _give_up(self) -> None:
-        """Take the open piece for damaged: keep the events in it; what is left open then is shorter."""
+        """Salvage the events of the unfinished text, which is damaged; the rest of it is shorter."""
         before, self._salvaged = self._open, self._salvaged + 1
         number = _SALVAGED + self._salvaged
         self._take(_salvage(_Chunk(before, str(self.directory), number)))

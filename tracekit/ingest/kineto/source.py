@@ -1,7 +1,7 @@
-"""Gzip files made of blocks that tell their size (as bgzip writes them), inflated several at a time.
+"""Open traces, and inflate gzipped ones; blocks of bgzip in parallel.
 
-A block is a whole gzip member of at most 64 KB of text, whose header has its compressed size in a field named
-BC (SAM/BAM specification, section 4.1): where the next one starts is known before this one is inflated.
+A bgzip block is a gzip member of at most 64 KB of text. Its header contains its compressed size in a field
+named BC (SAM/BAM specification, section 4.1), so the next block is found without inflating this one.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 _HEADER = struct.Struct("<4s5xBH2sHH")
-"""Magic with the flag of a field, its length, and the field: name, length, the block's size less one."""
+"""Header: magic with the flag of extra fields, their length, and the field: name, length, block size - 1."""
 _MAGIC, _FIELD, _FIELD_BYTES = b"\x1f\x8b\x08\x04", b"BC", 2
 HEADER_BYTES = _HEADER.size
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
 BLOCK_TEXT = 1 << 16
-"""Bytes of text that a block has at most, by the specification; what has more is read as any other member."""
+"""Limit of the bytes of text of a block, by the specification; larger members are read as plain gzip."""
 _GROUP = 1 << 20
-"""Compressed bytes that a thread takes at a time."""
+"""Compressed bytes per task."""
 _BLOCKS = 512
-"""Blocks that a thread takes at a time: 32 MiB of text at most, however few bytes they have."""
+"""Limit of blocks per task: at most 32 MiB of text."""
 
 
 def block_bytes(header: bytes) -> int:
-    """The size of the block that starts with this header; 0 when it is none.
+    """Return the size of the block with this header; 0 if it is not a block.
 
     Example:
         >>> block_bytes(bytes.fromhex("1f8b08040000000000ff0600424302001b00"))
@@ -54,12 +54,12 @@ def block_bytes(header: bytes) -> int:
     if len(header) < HEADER_BYTES:
         return 0
     magic, _, extra, name, length, size = _HEADER.unpack_from(header)
-    plain = extra == len(_FIELD) + 2 * _FIELD_BYTES  # the field is there alone
+    plain = extra == len(_FIELD) + 2 * _FIELD_BYTES  # the only extra field
     return size + 1 if (magic, name, length) == (_MAGIC, _FIELD, _FIELD_BYTES) and plain else 0
 
 
 def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
-    """Runs of whole blocks; ends where something else begins, with the file there."""
+    """Yield runs of whole blocks, up to the first byte that does not start one."""
     group, blocks = bytearray(), 0
     while True:
         header = raw.read(HEADER_BYTES)
@@ -77,12 +77,12 @@ def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
 
 
 class Inflated(msgspec.Struct, frozen=True):
-    """A run of blocks.
+    """An inflated run of blocks.
 
     Attributes:
-        text: What they inflate to, up to the first that is damaged.
-        taken: Compressed bytes of those.
-        left: Compressed bytes from that one on.
+        text: Text of the blocks before the first damaged one.
+        taken: Compressed bytes of these blocks.
+        left: Compressed bytes of the rest.
     """
 
     text: bytes
@@ -103,10 +103,10 @@ def _inflated(group: bytes) -> Inflated:
 
 
 def _text_of(block: bytes) -> bytes:
-    """What a block inflates to.
+    """Inflate a block.
 
     Raises:
-        ValueError: More than a block holds, or something behind its text.
+        ValueError: The text is too long, or data follows it.
     """
     member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
     text: bytes = member.decompress(block, BLOCK_TEXT + 1)
@@ -116,11 +116,11 @@ def _text_of(block: bytes) -> bytes:
 
 
 def inflate(raw: io.BufferedReader, workers: int) -> Iterator[Inflated]:
-    """Inflate blocks in order; ends where something else begins or is damaged, with the file there.
+    """Inflate blocks in order, up to the first that is damaged or not a block; leaves the file there.
 
     Args:
-        raw: The file, at a block; it must be one that can be read again.
-        workers: Threads that inflate.
+        raw: The seekable file, at a block.
+        workers: Number of threads.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="tracekit-inflate") as threads:
         waiting: deque[tuple[int, Future[Inflated]]] = deque()
@@ -139,11 +139,11 @@ def inflate(raw: io.BufferedReader, workers: int) -> Iterator[Inflated]:
 
 _GZIP = b"\x1f\x8b"
 _BLOCK = 1 << 16
-"""Compressed bytes read at a time: what is left of them is copied for every member, and 20 bytes make one."""
+"""Compressed bytes per read: the rest of them is copied for every member, which may have only 20 bytes."""
 _STEP = 1 << 12
-MOST_INFLATED = 300
-"""Times its own size that a trace may inflate to; recorded ones reach about 50."""
-_HARMLESS = 64 << 20  # bytes of text below which nobody is hurt
+MAX_RATIO = 300
+"""Limit of the compression ratio; recorded traces reach about 50."""
+_HARMLESS = 64 << 20  # text without this limit
 _FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
     b"\x28\xb5\x2f\xfd": "zstd-compressed",
@@ -159,7 +159,7 @@ def open_trace(path: Place) -> Iterator[Stream]:
     """Open a trace for reading, inflated if gzipped.
 
     Raises:
-        UnusableInputError: Not there, not readable, or a format this reader does not know.
+        UnusableInputError: The file does not exist, is not readable, or has an unknown format.
     """
     try:
         raw = sys.stdin.buffer if path == STDIN else path.open("rb")
@@ -173,10 +173,10 @@ def open_trace(path: Place) -> Iterator[Stream]:
 
 
 class Stream:
-    """The trace's JSON text, as far as it can be read.
+    """The readable part of a trace's JSON text.
 
     Attributes:
-        damage: Why reading ended early; empty when it did not.
+        damage: Why reading ended early; empty if it did not.
     """
 
     def __init__(self, raw: io.BufferedReader) -> None:
@@ -184,15 +184,15 @@ class Stream:
         self.damage = ""
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; empty only at the end."""
+        """Return up to `size` bytes; empty only at the end."""
         return self._raw.read(size)
 
     def readinto(self, room: memoryview) -> int:
-        """Read as much as there is room for; returns how much that was, 0 only at the end."""
+        """Fill a buffer; return the number of bytes, 0 only at the end."""
         return self._raw.readinto(room)
 
     def position(self) -> int:
-        """Bytes of the file consumed so far, for progress; 0 where the source cannot tell."""
+        """Return the bytes of the file read so far, for progress; 0 if unknown."""
         try:
             return self._raw.tell()
         except (OSError, ValueError):
@@ -200,44 +200,44 @@ class Stream:
 
 
 class GzipStream(Stream):
-    """Inflates as it reads; what stands before a damaged place is still given out."""
+    """Stream of inflated text, up to a damaged place."""
 
     def __init__(self, path: Place, raw: io.BufferedReader) -> None:
         super().__init__(raw)
         self._path = path
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
         self._blocks = inflate(raw, cores()) if raw.seekable() else iter(())
-        self._ready = memoryview(b"")  # text of blocks that is not given out yet
-        self._inside = False  # a member has begun and not ended
+        self._ready = memoryview(b"")  # inflated text of blocks that was not read yet
+        self._inside = False  # inside a member
         self._waiting = b""
         self._given = self._taken = 0
 
     def read(self, size: int) -> bytes:
-        """About `size` bytes of the inflated text; empty only at the end or where the data is damaged.
+        """Return about `size` bytes of inflated text; empty only at the end or at damaged data.
 
         Raises:
-            UnusableInputError: So much text comes out of so few bytes that it is no trace.
+            UnusableInputError: The compression ratio is too high for a trace.
         """
         pieces: list[bytes] = []
         while size > 0 and (piece := self._some(size)):
             pieces.append(piece)
             size -= len(piece)
             self._given += len(piece)
-        if self._given > max(_HARMLESS, MOST_INFLATED * self._taken):
+        if self._given > max(_HARMLESS, MAX_RATIO * self._taken):
             raise UnusableInputError(
-                f"{title(self._path)} decompresses to over {MOST_INFLATED} times its size, unlike any trace",
+                f"{title(self._path)} decompresses to over {MAX_RATIO} times its size, unlike any trace",
                 hint="if it is a trace, decompress it and import the result",
             )
         return b"".join(pieces)
 
     def readinto(self, room: memoryview) -> int:
-        """Inflate as much as there is room for; returns how much that was, 0 only at the end."""
+        """Fill a buffer with inflated text; return the number of bytes, 0 only at the end."""
         piece = self.read(len(room))
         room[: len(piece)] = piece
         return len(piece)
 
     def _some(self, limit: int) -> bytes:
-        """Some more text; empty at the end."""
+        """Return more text; empty at the end."""
         while not self._ready and (inflated := next(self._blocks, None)):
             self._ready, self._taken = memoryview(inflated.text), self._taken + inflated.taken
         if self._ready:
@@ -248,7 +248,7 @@ class GzipStream(Stream):
             if not self._inside:
                 self._waiting = self._waiting.lstrip(b"\0")
                 if not self._waiting.startswith(_GZIP[:1]):
-                    break  # nothing, or padding behind the last member
+                    break  # nothing, or padding after the last member
             at_end = not self._waiting
             piece = self._inflate(limit)
             if piece:
@@ -276,7 +276,7 @@ class GzipStream(Stream):
         return piece
 
     def _up_to_damage(self) -> bytes:
-        """What the failing call had inflated before the damage, found by starting again."""
+        """Return the text before the damage of the failed call, by inflating again."""
         if not self._raw.seekable():
             return b""
         self._raw.seek(0)
@@ -296,7 +296,7 @@ class GzipStream(Stream):
 
 
 def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
-    """Everything a block inflates to before its damage."""
+    """Inflate a block byte by byte up to its damage."""
     found = bytearray()
     with suppress(zlib.error):
         for place in range(len(block)):
@@ -325,5 +325,5 @@ def _peek(stream: io.BufferedReader) -> bytes:
 
 
 def title(path: Place) -> str:
-    """How messages call an input."""
+    """Return the name of an input in messages."""
     return "standard input" if path == STDIN else str(path)

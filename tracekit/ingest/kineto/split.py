@@ -1,8 +1,8 @@
-"""Cut a trace's text into its top level and chunks of whole events, without decoding it.
+"""Split a trace's text into its top level and chunks of whole events, without decoding it.
 
-A cut is made where an object ends, a comma follows and another object starts. That may lie inside an event (a
-list of objects among its arguments, or text that looks like one); then the piece before the cut is not valid
-JSON, which the decoder notices, and `Pieces` (below) is asked where its events really end.
+A cut is made where an object ends, a comma follows and another object starts. It may be inside an event (a
+list of objects among its arguments, or text that looks like one); then the chunk before the cut is not valid
+JSON, and `take_apart` finds the actual ends of its events.
 """
 
 from __future__ import annotations
@@ -24,26 +24,24 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 8 << 20
 _OPENING = 1 << 18
-"""Bytes that are looked at first for what stands before the events; who only looks reads no more."""
+"""Bytes that are read first for the top level before the events."""
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 16 << 20
-"""No event is as long as this; a piece without a boundary in so many bytes is damaged."""
+"""Limit of the length of an event; text without a boundary in so many bytes is damaged."""
 
 ROOM = 64
-"""Zeros behind a piece: the widest load that looks beyond its end."""
+"""Zero bytes after a piece: the widest load beyond its end."""
 _OVERLAP = 1 << 16
-"""A boundary with all its white space is shorter than this."""
+"""Limit of the length of a boundary, with its white space."""
 _NEAR = 1 << 12
-"""Bytes in which a boundary is looked for first: some events."""
+"""Bytes in which a boundary is searched first: some events."""
 
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
-_TOKEN = (
-    re.compile(  # a string may lack its end; what it has is never gone back over, which would take memory
-        rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL
-    )
+_TOKEN = re.compile(  # a string may be unterminated; possessive, as backtracking would take memory
+    rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL
 )
 _NEXT_EVENT = re.compile(
-    rb'\}\s*,(?=\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)'  # the keys an event has
+    rb'\}\s*,(?=\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)'  # the keys of an event
 )
 _END = re.compile(rb'\]\s*(?:,\s*"|\}|\Z)')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
@@ -53,14 +51,14 @@ _NOTHING = memoryview(b"")
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The text up to and including the bracket that opens the events, and what was read beyond it."""
+    """The text up to and including the bracket that opens the events, and the text read beyond it."""
 
     header: bytes
     rest: bytes
 
 
 def read_opening(stream: Stream, name: str) -> Opening:
-    """Read up to the first event.
+    """Read the text before the first event.
 
     Raises:
         UnusableInputError: The text is not JSON, or has no `traceEvents`.
@@ -75,7 +73,7 @@ def read_opening(stream: Stream, name: str) -> Opening:
         text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
             raise _not_a_trace(text, name, stream.damage)
-        size = max(_OPENING, len(buffer))  # doubling keeps the repeated search linear
+        size = max(_OPENING, len(buffer))  # doubling the size keeps the repeated search linear
 
 
 def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
@@ -110,16 +108,16 @@ def _events_start(buffer: bytes) -> int | None:
 
 
 def _opens_events(text: bytes) -> bool:
-    """Whether a bare array starts like a list of events (or of nothing)."""
+    """Return whether a JSON array starts like a list of events, or is empty."""
     return text.lstrip()[:1] in (b"{", b"]", b"")
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of a trace's text.
+    """A piece of the text of a trace.
 
     Attributes:
-        buffer: Its bytes, and `ROOM` zeros behind them, so that a decoder may look beyond its end.
-        length: How many bytes it has.
+        buffer: Its bytes, followed by `ROOM` zeros, so that a decoder may read beyond its end.
+        length: Number of bytes.
     """
 
     buffer: memoryview
@@ -127,26 +125,26 @@ class Text(msgspec.Struct, frozen=True):
 
     @property
     def view(self) -> memoryview:
-        """Its bytes, not copied."""
+        """Its bytes, without a copy."""
         return self.buffer[: self.length]
 
 
 class Buffers:
-    """Memory of pieces that are done, used again: fresh memory costs as much as reading into it does."""
+    """Reused memory of decoded pieces; allocating memory takes as long as reading into it."""
 
     def __init__(self) -> None:
         self._free: list[memoryview] = []
 
     def give(self, buffer: memoryview) -> None:
-        """Take memory back."""
+        """Return memory for reuse."""
         self._free.append(buffer)
 
     def take(self, start: bytes | memoryview, size: int) -> memoryview:
-        """Memory that begins so, and has room for `size` bytes in all and the zeros behind a piece."""
+        """Return memory that starts with some bytes and has `size` bytes in all, and space for the zeros."""
         buffer = self._free.pop() if self._free else _NOTHING
         if len(buffer) < size + ROOM:
-            room = (size | _OVERLAP - 1) + 1 + ROOM  # the next piece may need a little more
-            buffer = np.empty(room, np.uint8).data  # not cleared, and in huge pages
+            room = (size | _OVERLAP - 1) + 1 + ROOM  # the next piece may be a little larger
+            buffer = np.empty(room, np.uint8).data  # uninitialized, in huge pages
         buffer[: len(start)] = start
         return buffer
 
@@ -154,13 +152,13 @@ class Buffers:
 def chunks(
     stream: Stream, rest: bytes, *, size: int = CHUNK_BYTES, buffers: Buffers | None = None
 ) -> Iterator[Text]:
-    """Pieces of about `size` bytes that hold whole events, the last one with what follows the events.
+    """Yield pieces of whole events; the last piece includes the text after the events.
 
     Args:
-        stream: Where the text comes from.
-        rest: What of it was read already.
-        size: About how many bytes a piece has.
-        buffers: Where the memory of pieces comes from; who has one gives it back when it is done with it.
+        stream: The text.
+        rest: Text that was read already.
+        size: Approximate bytes of a piece.
+        buffers: Memory of pieces; the consumer returns it after use.
     """
     buffers = buffers or Buffers()
     filled, searched = len(rest), 0
@@ -169,9 +167,9 @@ def chunks(
         if filled >= size:
             cut = _last_cut(buffer, searched, filled)
             if cut is None and filled > EVENT_LIMIT:
-                cut = filled, filled  # no event is so long: what it is, is the decoder's to say
+                cut = filled, filled  # longer than any event: left to the decoder
             if cut:
-                carried = bytes(buffer[cut[1] : filled])  # who gets the piece may give its memory back
+                carried = bytes(buffer[cut[1] : filled])  # the consumer of the piece may return its memory
                 yield _ended(buffer, cut[0])
                 filled, searched = len(carried), 0
                 buffer = buffers.take(carried, filled + size)
@@ -193,9 +191,9 @@ def _ended(buffer: memoryview, length: int) -> Text:
 
 
 def _last_cut(buffer: memoryview, start: int, end: int) -> tuple[int, int] | None:
-    """End of the last event that another follows, and the start of that one; looks from the end on.
+    """Return the end of the last event that is followed by another, and the start of that one.
 
-    Between them is the comma alone: if the cut proves wrong, white space there may be a string's.
+    Only the comma is between them: if the cut is wrong, the white space may belong to a string.
     """
     low, window = end, _NEAR
     while low > start:
@@ -208,12 +206,12 @@ def _last_cut(buffer: memoryview, start: int, end: int) -> tuple[int, int] | Non
 
 
 class Pieces(msgspec.Struct, frozen=True):
-    """A damaged or last chunk taken apart.
+    """Events of a damaged or last chunk.
 
     Attributes:
         events: Text of each complete event.
         tail: What follows the last complete event: an unfinished one, or the rest of the top level.
-        ended: Whether the bracket that closes the events was found; then `tail` starts with it.
+        ended: Whether the closing bracket of the events was found; then `tail` starts with it.
     """
 
     events: list[bytes]
@@ -222,9 +220,9 @@ class Pieces(msgspec.Struct, frozen=True):
 
 
 def take_apart(text: bytes) -> Pieces:
-    """Find the events of a chunk by their braces alone; tolerates anything between braces.
+    """Split a chunk into events by their braces alone, with any text between them.
 
-    Stops at the end of the text, at the closing bracket, or where a bracket closes another kind.
+    Stops at the end of the text, at the closing bracket, or at a mismatched bracket.
 
     Example:
         >>> take_apart(b'{"a": "}"}, {"b": 1} ], "traceName": 1}')
@@ -250,50 +248,48 @@ def take_apart(text: bytes) -> Pieces:
 
 
 def closes_events(text: bytes, bracket: int) -> bool:
-    """Whether a bracket outside of all events is the one that closes them, by what follows it."""
+    """Return whether a bracket outside of events closes their list, from the text after it."""
     return _END.match(text, bracket) is not None
 
 
 def count_boundaries(text: bytes) -> int:
-    """How many events a damaged text seems to hold, to be counted as lost."""
+    """Estimate the number of events in damaged text, to be counted as lost."""
     return 1 + len(_CUT.findall(text))
 
 
 def likely_events(text: bytes) -> list[bytes]:
-    """Split damaged text where an event seems to start, whatever its braces say.
+    """Split damaged text where events seem to start, regardless of braces.
 
     Example:
-        >>> likely_events(b'{"ph": "X", "name": "odd"quote"}, {"ph": "i"}')
-        [b'{"ph": "X", "name": "odd"quote"}', b' {"ph": "i"}']
+        >>> likely_events(b'{"ph": "X", "name": "a"quote"}, {"ph": "i"}')
+        [b'{"ph": "X", "name": "a"quote"}', b' {"ph": "i"}']
     """
     bounds = [0, *(match.end() for match in _NEXT_EVENT.finditer(text)), len(text) + 1]
     return [text[start : end - 1] for start, end in pairwise(bounds)]
 
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one without an end is looked at once
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # an unfinished one is examined once
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _PAIR = rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = rb"(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 _VALID = rb'(?P<valid>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
 _ESCAPE = re.compile(rb"|".join((_PAIR, _HALF, _VALID, rb"(?P<lone>\\)")))
 _MENDED = {"half": b"\\ufffd", "lone": b"\\\\"}
-_PART = (
-    re.compile(  # never cut inside an escape; substituting takes memory for each place that is substituted
-        rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
-        re.DOTALL,
-    )
+_PART = re.compile(  # not inside an escape; in slices, as each substitution takes memory
+    rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
+    re.DOTALL,
 )
 _NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
 
 
 def repair(text: bytes) -> bytes:
-    r"""Repair bad UTF-8, control characters and invalid escapes in strings, and NaN and infinities outside.
+    r"""Repair invalid UTF-8, control characters and invalid escapes in strings, and NaN and infinities.
 
     Args:
         text: One event's text.
 
     Returns:
-        The text with bad bytes and halves of surrogate pairs replaced by U+FFFD, control characters and lone
+        The text with invalid bytes and lone surrogates replaced by U+FFFD, control characters and lone
         backslashes escaped, and NaN and infinities as null.
 
     Example:

@@ -1,5 +1,5 @@
-"""Join what a profiler recorded apart: enclosing intervals, calls and what they launched, steps, phases.
+"""Link the rows of a trace: enclosing intervals, launching calls, steps, phases.
 
-Works on one process's parked tables, a window at a time in order of time; what is still open at a border is
-carried over, so that windows never show in the result.
+Works on the spooled tables of one trace, window by window. Intervals that are open at a border are carried
+over, so the result does not depend on windows.
 """

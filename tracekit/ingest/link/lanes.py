@@ -1,7 +1,7 @@
-"""Which host row encloses which, one window behind the other.
+"""Nesting of host rows, window by window.
 
-In front of a window's rows stand those that are still open where it begins. They carry what they have
-inherited, so nothing before the window is needed.
+The rows of a window are preceded by those that are open at its start. These carry their inherited values, so
+earlier windows are not needed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _none() -> Ints:
 
 
 class Inherited(msgspec.Struct, frozen=True):
-    """What rows have from themselves or from those that enclose them, -1 for none.
+    """Values of rows, or inherited from enclosing rows; -1 for none.
 
     Attributes:
         op: Row id of the innermost op.
-        phase: Phase by the innermost marker, as an index.
-        forward: 0 under a mark of the forward pass.
+        phase: Index of the phase of the innermost marker.
+        forward: 0 below a marker of the forward pass.
         module: Code of the name of the innermost module call.
     """
 
@@ -43,12 +43,12 @@ class Inherited(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> list[Ints]:
-        """Its columns, in order."""
+        """The columns, in order."""
         return list(msgspec.structs.astuple(self))
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that are open at a border and may enclose later ones, by thread and start.
+    """Rows that are open at a border, by thread and start.
 
     Attributes:
         thread: Number of the thread.
@@ -56,7 +56,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         end: End, ns.
         row: Row id.
         depth: Number of enclosing rows.
-        inherited: What they hand on.
+        inherited: Inherited values.
     """
 
     thread: Ints
@@ -78,18 +78,20 @@ NOTHING_OPEN = Open(
 
 
 class Threads:
-    """Numbers the threads of a process tree from 0, as they come."""
+    """Numbers the threads of a process tree from 0, in order of appearance."""
 
     def __init__(self) -> None:
         self._known = _none()  # sorted
         self._numbers = np.empty(0, np.intp)
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
-        """The thread of each row."""
+        """Return the number of each row's thread."""
         threads = (pid << 32) ^ tid
         if not len(threads):
             return np.empty(0, np.intp)
-        turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)  # rows of a thread come in runs
+        turns = np.append(
+            0, np.flatnonzero(threads[1:] != threads[:-1]) + 1
+        )  # consecutive rows often have the same thread
         found = threads[turns]
         new = ~self._are_known(found)
         if new.any():
@@ -112,13 +114,13 @@ class Threads:
 
 
 class Lanes:
-    """What was open before a window and the window's rows, as far as they enclose one another.
+    """Nesting of the rows of a window and of those that are open at its start.
 
     Attributes:
-        row: Row ids: of what was open, then of the window's rows in their order; so is all that follows.
-        parent: Place of the innermost enclosing row, -1 at the top.
+        row: Row ids: of the open rows, then of the window's rows; the other columns are in the same order.
+        parent: Position of the innermost enclosing row, -1 at the top.
         depth: Number of enclosing rows.
-        inherited: What rows have from themselves or from those that enclose them.
+        inherited: Values of rows, or of enclosing rows.
     """
 
     def __init__(
@@ -132,16 +134,16 @@ class Lanes:
         first: int,
         nest: Nest,
     ) -> None:
-        """Lay out a window.
+        """Compute the nesting of a window.
 
         Args:
-            carried: What is open where it begins.
-            own: What the window's rows say themselves; they are in their final order.
+            carried: Rows that are open at its start.
+            own: Values of the window's rows, in their final order.
             thread: Thread of each row.
             start: Their starts.
             end: Their ends.
-            first: Row id of the first of them.
-            nest: How nesting is found.
+            first: Row id of the window's first row.
+            nest: Algorithm for nesting.
         """
         self._carried = len(carried.row)
         self._thread = np.concatenate((carried.thread, thread))
@@ -154,16 +156,16 @@ class Lanes:
         self.inherited = Inherited(*values)
 
     def of_window(self, column: Ints) -> Ints:
-        """What a column has of the window's own rows."""
+        """Return the values of a column for the window's rows."""
         return column[self._carried :]
 
     def parent_rows(self) -> Ints:
-        """Row id of the parent of each row of the window, -1 at the top."""
+        """Return the row id of the parent of each row of the window, -1 at the top."""
         parent: Ints = np.append(self.row, NONE).take(self.of_window(self.parent))
         return parent
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
-        """Place of the innermost row that covers each instant on its thread, -1 if none does."""
+        """Return the position of the innermost row that covers each instant on a thread, -1 if none."""
         latest = np.full(len(times), NONE)
         for lane in np.flatnonzero(np.bincount(thread)):
             own, asked = np.flatnonzero(self._thread == lane), thread == lane
@@ -172,10 +174,10 @@ class Lanes:
         return nesting.covering(self._end, self.parent, latest, times)
 
     def open_at(self, until: int) -> Open:
-        """What is open at an instant behind all rows, and ends after all that is open inside of it."""
+        """Return the rows that are open at an instant after all starts."""
         late = np.flatnonzero(self._end > until)
         late = late[np.argsort(self._thread[late], kind="stable")][::-1]
-        # ends as ranks, those of each further thread above all of the last one: a running maximum serves all
+        # ends as ranks, above those of the previous threads: one running maximum for all threads
         _, rank = np.unique(self._end[late], return_inverse=True)
         thread = np.cumsum(np.append(True, self._thread[late[1:]] != self._thread[late[:-1]])[: len(late)])
         reach = rank + thread * (len(late) + 1)

@@ -1,4 +1,4 @@
-"""What was found under a key, for any number of keys: in memory while they are few, then in sorted files."""
+"""Link device rows to the calls and ops that launched them, and find idle intervals of devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tracekit.ingest import spool
 from tracekit.ingest.outline import outlined, windows
 from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracekit.ingest.link.steps import HostWindow
-    from tracekit.ingest.spool import Parked
+    from tracekit.ingest.spool import SpooledTable
 
 
 if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 HELD = 1 << 18
-"""Rows that are held in memory before they are put aside."""
+"""Rows in memory before they are written to a file."""
 BLOCK = 1 << 13
-"""Rows of a sorted file that are read together."""
+"""Rows of a sorted file per read."""
 _BLOCKS = 32
-"""Blocks that are held while they are searched."""
+"""Blocks in memory during a search."""
 
 
 class _Found(Protocol):
     def find(self, wanted: Ints) -> list[Ints]:
-        """The values under each wanted key, a column at a time; -1 where there is no such key."""
+        """Return the columns of values of keys; -1 for unknown keys."""
 
 
 class Lookup:
-    """Values under keys; of equal keys the first one counts.
+    """Map from integer keys to values, in memory while small, then in sorted files; the first key wins.
 
     Example:
         >>> found = Lookup(directory, "calls", columns=1)  # doctest: +SKIP
@@ -51,12 +51,12 @@ class Lookup:
     """
 
     def __init__(self, directory: Path, name: str, *, columns: int) -> None:
-        """Begin without keys.
+        """Create an empty map.
 
         Args:
-            directory: Where rows are put aside.
-            name: What no other table there is called.
-            columns: Values that stand under a key.
+            directory: Folder of its files.
+            name: Unique name of its files.
+            columns: Number of values per key.
         """
         self._directory, self._name = directory, name
         self._held: list[list[Ints]] = []
@@ -65,19 +65,19 @@ class Lookup:
         self._index: _Found | None = None
 
     def add(self, keys: Ints, *values: Ints) -> None:
-        """Add rows; none may be added once something was looked up."""
+        """Add rows; not allowed after the first `find`."""
         self._held.append([keys, *values])
         if sum(len(held) for held, *_ in self._held) >= HELD:
             self._put_aside()
 
     def find(self, wanted: Ints) -> list[Ints]:
-        """The values under each wanted key, a column at a time; -1 where there is no such key."""
+        """Return the columns of values of keys; -1 for unknown keys."""
         if self._index is None:
             self._index = self._sorted()
         return self._index.find(wanted)
 
     def _taken(self) -> list[Ints]:
-        """What is held, sorted by key."""
+        """Return the rows in memory, sorted by key, and clear them."""
         parts = self._held or [self._none]
         self._held = []
         return _firsts([np.concatenate(column) for column in zip(*parts, strict=True)])
@@ -85,7 +85,7 @@ class Lookup:
     def _put_aside(self) -> None:
         taken = self._taken()
         if len(taken[0]):
-            spool.park(self._directory, self._parts, {self._name: _batch(taken)})
+            spool.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
             self._parts += 1
 
     def _sorted(self) -> _Found:
@@ -110,7 +110,7 @@ class _InMemory(msgspec.Struct, frozen=True):
 
 
 class _InFile(msgspec.Struct, frozen=True):
-    """A file of rows of int64, by key; `first` is the first key of each block."""
+    """Sorted file of int64 rows; `first` has the first key of each block."""
 
     path: Path
     first: Ints
@@ -133,23 +133,23 @@ class _InFile(msgspec.Struct, frozen=True):
         return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
 
 
-def _merged(parked: spool.Parked, path: Path) -> _InFile:
-    """Put all rows into one file, by key."""
+def _merged(spooled: spool.SpooledTable, path: Path) -> _InFile:
+    """Merge sorted files into one."""
     first: list[Ints] = [np.empty(0, np.int64)]
     done = 0
-    table = outlined(parked)
+    table = outlined(spooled)
     with path.open("wb") as file:
         for window in windows([table]):
-            rows = table.read(window.spans[0], parked.names)
-            columns = _firsts([rows.integers(name) for name in parked.names])
+            rows = table.read(window.spans[0], spooled.names)
+            columns = _firsts([rows.integers(name) for name in spooled.names])
             np.stack(columns, axis=1).tofile(file)
             first.append(columns[0][-done % BLOCK :: BLOCK])
             done += len(columns[0])
-    return _InFile(path, np.concatenate(first), len(parked.names))
+    return _InFile(path, np.concatenate(first), len(spooled.names))
 
 
 def _firsts(columns: list[Ints]) -> list[Ints]:
-    """Rows by key, only the first of those with the same."""
+    """Return the first row of each key, sorted."""
     order = np.argsort(columns[0], kind="stable")
     keys = columns[0][order]
     order = order[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
@@ -162,12 +162,12 @@ def _batch(columns: list[Ints]) -> Batch:
 
 
 class Launches(msgspec.Struct, frozen=True, kw_only=True):
-    """For each device row, the row ids of the launching call and of the op around it, -1 if unknown.
+    """Row ids of the launching call and op of each device row; -1 if unknown.
 
     Attributes:
         call: Launching call.
-        op: Innermost op around that call.
-        step: Step of the launching call, else the one that the row starts in.
+        op: Innermost op around the call.
+        step: Step of the launching call; without a call, the step at the row's start.
     """
 
     call: Ints
@@ -176,18 +176,18 @@ class Launches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launchers:
-    """Calls and ops of a host that may have launched work of a device.
+    """Calls and ops of a host that can launch device work.
 
     Attributes:
-        count: How many calls.
+        count: Number of calls.
     """
 
     def __init__(self, directory: Path, processes: Ints | None) -> None:
-        """Begin without any.
+        """Create without calls.
 
         Args:
-            directory: Where rows are put aside when they are many.
-            processes: Sorted ids of the host's processes, where they count their own correlation ids.
+            directory: Folder of temporary files.
+            processes: Sorted process ids, if correlation ids are unique per process only.
         """
         self.count = 0
         self._processes = processes
@@ -195,7 +195,7 @@ class Launchers:
         self._ops = Lookup(directory, "ops", columns=1)
 
     def add(self, window: HostWindow) -> None:
-        """Take note of a window's calls and ops; windows come in order of time."""
+        """Add the calls and ops of the next window."""
         rows, ids = window.rows, window.rows.integers(C.CORRELATION_ID)
         calls = np.flatnonzero(window.is_call & (ids > 0))
         self.count += len(calls)
@@ -206,11 +206,11 @@ class Launchers:
         self._ops.add(external.take(ops), window.first + ops)
 
     def of(self, rows: Rows, own: Ints) -> Launches:
-        """Join device rows to the host: one call may have launched many (graphs), or be missing.
+        """Link device rows; a call may launch many rows (graphs), or be missing.
 
         Args:
-            rows: Rows of the device.
-            own: The step that each of them starts in.
+            rows: Device rows.
+            own: The step at each row's start.
         """
         call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))
         lost = np.flatnonzero(op == NONE)
@@ -221,7 +221,7 @@ class Launchers:
         return Launches(call=call, op=op, step=np.where(call == NONE, own, step))
 
     def _keys(self, ids: Ints, pids: Ints) -> Ints:
-        """Ids that differ from those of other processes; -1 where there is none, or no such process."""
+        """Return keys that are unique over processes; -1 without an id, or with an unknown process."""
         if self._processes is None:
             return np.where(ids > 0, ids, NONE)
         if not len(self._processes):
@@ -233,15 +233,15 @@ class Launchers:
 
 _WANTED = (C.KIND, C.DEVICE, C.START_NS, C.DUR_NS)
 _Idle = tuple[int, intervals.Ints, intervals.Ints]
-"""A device, starts and ends."""
+"""A device, and starts and ends of its idle intervals."""
 
 
-def idle_batches(parked: Parked) -> Iterator[Batch]:
-    """Idle rows of the parked device table, in batches.
+def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
+    """Yield batches of idle rows of the spooled device table.
 
-    The window of a device is from the first start to the last end of what occupied it.
+    The window of a device is from the first start to the last end of its work.
     """
-    table = outlined(parked, texts=[C.KIND])
+    table = outlined(spooled, texts=[C.KIND])
     occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
     for window in windows([table]):
@@ -259,9 +259,9 @@ def idle_batches(parked: Parked) -> Iterator[Batch]:
 
 
 def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]) -> _Idle:
-    """Gaps of a device in a window, and behind all that came before it; moves on what is covered."""
+    """Return the gaps of a device in a window, and update the time covered so far."""
     before = covered.get(device)
-    if before is not None:  # stands for all that came before: it covers up to there
+    if before is not None:  # represents all earlier work, which covers the time up to here
         start, end = np.append(min(before, int(start.min())), start), np.append(before, end)
     covered[device] = int(end.max())
     return (device, *intervals.gaps(start, end))

@@ -1,4 +1,4 @@
-"""Profiled steps: found among the few rows that mark them, before any other row is looked at."""
+"""Profiled steps, phases, and the host rows of a trace window by window with their links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit import schema
 from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
 from tracekit.ingest.outline import windows
 from tracekit.ingest.rows import NONE, allocation_order, host_order, joined
-from tracekit.ingest.texts import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline, Window
     from tracekit.ingest.rows import Rows
-    from tracekit.ingest.texts import Strings
+    from tracekit.ingest.text_columns import Strings
 
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     end: Ints
 
     def at(self, times: Ints) -> Ints:
-        """Number of the step that covers each of some rising instants, -1 if none does."""
+        """Return the number of the step that covers each of some sorted instants, -1 if none."""
         if not len(self.start):
             return np.full(len(times), NONE, np.int64)
         begin = np.searchsorted(times, self.start)
@@ -53,7 +53,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_steps(host: Outline) -> Steps:
-    """Steps that the host marked; where several threads did, the one that marked most of them counts."""
+    """Find the steps that host rows mark; if several threads do, those of the thread with the most."""
     names = host.texts.get(C.NAME, NO_STRINGS)
     for marker in schema.MARKERS:
         rows = _marked(host, names.matching(marker.match))
@@ -65,11 +65,11 @@ def find_steps(host: Outline) -> Steps:
 
 
 def _marked(host: Outline, matches: Bools) -> Rows | None:
-    """Annotations with one of these names, in their final order; None without any."""
+    """Return the annotations with one of these names, in their final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among([HostKind.ANNOTATION])
     found = []
-    for part in host.parked.parts:
+    for part in host.spooled.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole(part)], _WANTED)
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
@@ -105,7 +105,7 @@ _PHASE_MARKERS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 
 
 class Marks:
-    """What host rows say of themselves."""
+    """Properties of host rows, from their own columns."""
 
     def __init__(self, texts: dict[str, Strings]) -> None:
         names, kinds = texts.get(C.NAME, NO_STRINGS), texts.get(C.KIND, NO_STRINGS)
@@ -117,19 +117,19 @@ class Marks:
         self._call = kinds.among([HostKind.RUNTIME, HostKind.SYNC])
 
     def is_op(self, rows: Rows) -> Bools:
-        """Which rows are ops."""
+        """Mask of ops."""
         return self._op.take(rows.integers(C.KIND))
 
     def is_call(self, rows: Rows) -> Bools:
-        """Which rows are calls of the device's runtime or driver."""
+        """Mask of calls of the device's runtime or driver."""
         return self._call.take(rows.integers(C.KIND))
 
     def own(self, rows: Rows, first: int) -> Inherited:
-        """What rows hand on to those that they enclose.
+        """Return the values that enclosed rows inherit.
 
         Args:
-            rows: Rows of the host.
-            first: Row id of the first of them.
+            rows: Host rows.
+            first: Row id of the first row.
         """
         name = rows.integers(C.NAME)
         module = self._module.take(name)
@@ -157,21 +157,21 @@ _ALLOCATIONS = (C.PID, C.TID, *(column.name for column in ALLOCATIONS.columns))
 
 
 class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of the host in their final order, and allocator events of the same time.
+    """Host rows of a window in their final order, with its allocator events.
 
     Attributes:
         first: Row id of the first row.
         rows: The rows.
-        step: Step of each, -1 if none; so are all that follow.
+        step: Step of each row, -1 if none, as in the following.
         parent: Row id of the innermost enclosing row.
         depth: Number of enclosing rows.
-        op: Row id of the innermost op, itself if it is one.
-        phase: Index into `marks.PHASES`.
+        op: Row id of the innermost op, of the row itself if it is one.
+        phase: Index into `PHASES`.
         module: Code of the name of the innermost module call.
-        is_op: Which rows are ops.
-        is_call: Which rows are calls of the device's runtime or driver.
-        allocations: The events, in their final order.
-        allocating: Row id of the op that each of them happened in.
+        is_op: Mask of ops.
+        is_call: Mask of calls of the device's runtime or driver.
+        allocations: Allocator events, in their final order.
+        allocating: Row id of the op around each event.
     """
 
     first: int
@@ -189,7 +189,7 @@ class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host:
-    """Rows of one process's host and its allocator events."""
+    """Host rows and allocator events of one trace."""
 
     def __init__(self, host: Outline, allocations: Outline, steps: Steps, nest: Nest) -> None:
         self._host, self._allocations, self._steps, self._nest = host, allocations, steps, nest
@@ -198,10 +198,10 @@ class Host:
         self._threads = Threads()
 
     def windows(self, first: int) -> Iterator[HostWindow]:
-        """Its rows in order of time.
+        """Yield the windows, in order of time.
 
         Args:
-            first: Row id of the first one.
+            first: Row id of the first row.
         """
         carried = NOTHING_OPEN
         for window in windows([self._host, self._allocations]):

@@ -1,4 +1,4 @@
-"""Read what Nsight Systems recorded: its SQLite export, a folder of Parquet tables, or the report itself."""
+"""Reader of Nsight Systems: SQLite exports, folders of Parquet tables, and reports."""
 
 from tracekit.ingest.nsys.report import is_nsys, is_parquet_export
 

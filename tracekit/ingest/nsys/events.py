@@ -1,4 +1,4 @@
-"""Kernels, copies, memsets, graphs and synchronizations as device intervals."""
+"""Convert the event tables of an export: device and host intervals, allocations, and samples."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tracekit.ingest.nsys.rows import (
     NULL,
     Chunk,
     Wanted,
+    as_integer,
+    as_text,
     batch,
-    chosen,
     coded,
     constant,
     device_index,
+    factorize,
     named,
     nullable,
-    parked,
     pid,
     spans,
+    spool_schema,
     tid,
-    whole,
-    words,
 )
 from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.nsys.rows import Ints, Strings, Tables
 
 
-DEVICE_SCHEMA = parked(
+DEVICE_SCHEMA = spool_schema(
     texts=(C.KIND, C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
     integers=(
         C.START_NS,
@@ -88,26 +88,26 @@ DEVICE_TABLES = {
 
 
 def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[pa.RecordBatch, int]:
-    """A chunk of one of these tables as device rows, and how many had no usable end."""
+    """Convert a chunk to device rows; also return the number of rows without a usable end."""
     found = spans(chunk)
     own = _READERS[table](chunk, strings)
     return batch(DEVICE_SCHEMA, {**found.columns, **_common(chunk), **own}, chunk.rows), found.bad
 
 
 class Devices:
-    """The devices that each process works on."""
+    """The devices that each process uses."""
 
     def __init__(self) -> None:
         self._seen: dict[int, set[int]] = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Take note of work on devices."""
+        """Add the devices of some rows."""
         pairs = np.stack((chunk.integers("globalPid"), chunk.integers("deviceId")))
         for process, device in np.unique(pairs, axis=1).T.tolist():
             self._seen.setdefault(process, set()).add(device)
 
     def corrected(self, chunk: Chunk) -> Chunk:
-        """Waits on the device of their process, where it works on one: exports count these from 0."""
+        """Return the device of waits: that of their process, if it uses one; exports number it from 0."""
         process, device = chunk.integers("globalPid"), chunk.integers("deviceId").copy()
         for number, devices in self._seen.items():
             if len(devices) == 1:
@@ -120,7 +120,7 @@ def _common(chunk: Chunk) -> dict[str, pa.Array]:
     return {
         C.PID: pa.array(pid(chunk.integers("globalPid"))),
         C.DEVICE: pa.array(device_index(chunk.integers("deviceId"))),
-        C.STREAM: nullable(np.where(stream == rows.NO_STREAM, -1, stream)),  # as torch.profiler has it
+        C.STREAM: nullable(np.where(stream == rows.NO_STREAM, -1, stream)),  # as in torch.profiler
         C.CONTEXT: nullable(chunk.integers("contextId")),
         C.CORRELATION_ID: nullable(chunk.integers("correlationId"), above=0),
         C.GRAPH_ID: nullable(chunk.integers("graphId"), above=0),
@@ -138,7 +138,7 @@ def _kernels(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
 def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
     columns = [chunk.integers(name) for name in _ENDS]
     kind, source, target = (np.where(column == NULL, _UNKNOWN, column) & 0xFF for column in columns)
-    distinct, place = chosen(kind << 16 | source << 8 | target)
+    distinct, place = factorize(kind << 16 | source << 8 | target)
     ends = [rows.copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
     texts = zip((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), zip(*ends, strict=True), strict=True)
     return {
@@ -151,15 +151,15 @@ def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
 
 
 def _end(devices: Ints) -> pa.Array:
-    """The device at an end of a copy; null where there is none."""
+    """Return the device at one end of a copy; null if there is none."""
     return nullable(device_index(devices), above=-1)
 
 
 def _memsets(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    distinct, place = chosen(chunk.integers("memKind"))
+    distinct, place = factorize(chunk.integers("memKind"))
     return {
         C.KIND: constant(DeviceKind.MEMSET, chunk.rows),
-        C.NAME: coded(place, [f"Memset ({rows.word(kind)})" for kind in distinct.tolist()]),
+        C.NAME: coded(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]),
         C.BYTES: nullable(chunk.integers("bytes")),
     }
 
@@ -172,7 +172,7 @@ def _graphs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
 
 
 def _syncs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    distinct, place = chosen(chunk.integers("syncType"))
+    distinct, place = factorize(chunk.integers("syncType"))
     names = [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]
     return {C.KIND: constant(DeviceKind.SYNC, chunk.rows), C.NAME: coded(place, names)}
 
@@ -193,13 +193,13 @@ _OP = (
 
 
 def decode_text(chunk: Chunk, strings: Strings) -> pa.Array:
-    """The text of each range: its own, or the one it refers to."""
+    """Return the text of each range: its own, or the referenced one."""
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     return pc.fill_null(pc.coalesce(chunk.texts("text"), referred), "")
 
 
 def columns(texts: pa.Array) -> dict[str, pa.Array]:
-    """Kind, name, ids and shapes of ranges.
+    """Parse kind, name, ids and shapes of ranges.
 
     `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
     fields is an annotation, and so is what torch.profiler would call one.
@@ -227,7 +227,7 @@ def columns(texts: pa.Array) -> dict[str, pa.Array]:
 
 
 def _kinds(names: pa.Array, is_op: pa.Array) -> pa.Array:
-    """Ops, but for those that torch.profiler would call annotations."""
+    """Return the kinds of ops; those that torch.profiler records as annotations are annotations."""
     once = names.dictionary_encode()
     kinds = pa.array([_kind(name) for name in once.dictionary.to_pylist()], pa.string())
     return pc.if_else(is_op, kinds.take(once.indices), str(HostKind.ANNOTATION))
@@ -238,7 +238,7 @@ def _kind(name: str) -> str:
 
 
 def _spread(values: pa.Array, distinct: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Values of the distinct texts, for each row."""
+    """Expand values of distinct texts to rows."""
     once = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(once.indices.take(distinct.indices), once.dictionary)
 
@@ -248,7 +248,7 @@ def _numbers(values: pa.Array) -> pa.Array:
 
 
 def _flops(names: pa.Array, shapes: pa.Array) -> pa.Array:
-    """Work of the ops whose shapes tell it."""
+    """Return the floating point operations of ops, null if unknown."""
     counted = pc.and_(pc.is_in(names, pa.array(sorted(flops.COUNTED))), pc.is_valid(shapes))
     if not pc.any(counted).as_py():
         return pa.nulls(len(names), pa.int64())
@@ -258,7 +258,7 @@ def _flops(names: pa.Array, shapes: pa.Array) -> pa.Array:
     )
 
 
-HOST_SCHEMA = parked(
+HOST_SCHEMA = spool_schema(
     texts=(C.KIND, C.NAME, C.INPUT_SHAPES),
     integers=(
         C.START_NS,
@@ -277,7 +277,7 @@ _OWN = Wanted(integers=("start", "end", "globalTid", "nameId"))
 _RANGE = Wanted(integers=("start", "end", "eventType", "globalTid", "textId"), texts=("text",))
 HOST_TABLES = {
     rows.RUNTIME: _CALL,
-    rows.OSRT: _OWN,  # its correlation ids are not those of CUDA
+    rows.OSRT: _OWN,  # correlation ids of another API
     rows.OVERHEAD: _OWN,
     rows.PROFILER: _OWN,
     rows.NVTX: _RANGE,
@@ -285,13 +285,13 @@ HOST_TABLES = {
 
 
 def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> tuple[pa.RecordBatch, int]:
-    """A chunk of one of these tables as host rows, and how many had no usable end.
+    """Convert a chunk to host rows; also return the number of rows without a usable end.
 
     Args:
-        table: Which one.
-        chunk: Its rows.
-        strings: The export's texts.
-        end: End of the capture, until which an NVTX range lasts that was never closed.
+        table: Name of the table.
+        chunk: Rows of the table.
+        strings: Texts of the export.
+        end: End of the capture, where NVTX ranges end that were never closed.
     """
     if table == rows.NVTX:
         return _ranges(chunk, strings, end)
@@ -315,7 +315,7 @@ def _calls(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
 
 
 def _others(table: str, chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
-    """Calls of the operating system, which have no kind of their own, and overhead."""
+    """Return calls of the operating system, which have no kind of their own, and overhead."""
     place, names = named(strings, chunk.integers("nameId"))
     kind = HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD
     return {C.KIND: constant(kind, chunk.rows), C.NAME: coded(place, names)}
@@ -337,7 +337,7 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[pa.RecordBatch, i
 
 
 def _only_ranges(chunk: Chunk) -> Chunk:
-    """Ranges and marks; what else NVTX records describes domains, categories and threads."""
+    """Keep ranges and marks; other NVTX rows describe domains, categories and threads."""
     kept = np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK))
     if kept.all():
         return chunk
@@ -350,12 +350,12 @@ ALLOCATED = Wanted(
 METRICS = Wanted(integers=("timestamp", "typeId", "metricId"), reals=("value",))
 _FREED = 1
 _DEVICE_BITS = 0xFF
-_ALLOCATIONS = parked(texts=(), integers=(C.T_NS, C.PID, C.DEVICE, C.BYTES, C.ADDRESS))
-_COUNTERS = parked(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVICE), reals=(C.VALUE,))
+_ALLOCATIONS = spool_schema(texts=(), integers=(C.T_NS, C.PID, C.DEVICE, C.BYTES, C.ADDRESS))
+_COUNTERS = spool_schema(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVICE), reals=(C.VALUE,))
 
 
 def allocations(chunk: Chunk) -> pa.RecordBatch:
-    """What the driver gave out and took back; memory of the host has the host's device number."""
+    """Convert allocations of the driver; those in host memory have the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), rows.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
     size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
@@ -370,16 +370,18 @@ def allocations(chunk: Chunk) -> pa.RecordBatch:
 
 
 def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
-    """Names of the hardware counters by type and number."""
+    """Return the names of hardware counters by type and number."""
     found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
-    return {(whole(row["typeId"]), whole(row["metricId"])): words(row["metricName"]) for row in found}
+    return {
+        (as_integer(row["typeId"]), as_integer(row["metricId"])): as_text(row["metricName"]) for row in found
+    }
 
 
 def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
-    """Samples of hardware counters that have a value; those whose name ends in `[...%...]` are percent."""
+    """Convert samples of hardware counters; the unit of those named `...[...%...]` is percent."""
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
-    distinct, place = chosen(kind << 20 | number & 0xF_FFFF)
+    distinct, place = factorize(kind << 20 | number & 0xF_FFFF)
     found = [
         names.get((code >> 20, code & 0xF_FFFF), f"metric {code & 0xF_FFFF}") for code in distinct.tolist()
     ]

@@ -1,4 +1,4 @@
-"""The Parquet export: a folder with one file for each table."""
+"""Tables of a Parquet export: a folder with one file per table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
-from tracekit.ingest.texts import HARMLESS_ROWS, MOST_GROUP_BYTES, MOST_ROWS_PER_BYTE
+from tracekit.ingest.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
 
 
 class ParquetTables:
-    """Tables of an export in a folder."""
+    """Tables of a Parquet export."""
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
         self._files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
-            if storage.kind(file) is storage.Kind.FILE  # a pipe would be waited for
+            if storage.kind(file) is storage.Kind.FILE  # opening a pipe would block
         }
 
     @property
     def path(self) -> Path:
-        """What is read."""
+        """The folder."""
         return self._path
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
     def names(self) -> frozenset[str]:
-        """The tables that are there."""
+        """Names of the tables."""
         return frozenset(self._files)
 
     def columns(self, table: str) -> frozenset[str]:
-        """Columns of a table; none when it is absent."""
+        """Return the columns of a table, empty if it is absent."""
         if table not in self._files:
             return frozenset()
         with self._reading(table):
             return frozenset(pq.read_schema(self._files[table]).names)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of a small table, only these columns; absent ones are None."""
+        """Return columns of the rows of a small table; absent ones are None."""
         there = self.columns(table)
         if not there:
             return []
@@ -64,7 +64,7 @@ class ParquetTables:
         return [{name: row.get(name) for name in columns} for row in rows]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
-        """A table's rows, in the order in which they are stored."""
+        """Yield the rows of a table, in the stored order."""
         there = self.columns(table)
         names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
         if not names:
@@ -80,7 +80,7 @@ class ParquetTables:
                 yield _chunk(batch, wanted)
 
     def _opened(self, table: str) -> pq.ParquetFile:
-        """A table's file, if what it says it holds is in proportion to its size."""
+        """Open a table's file, after checks of the sizes that it declares."""
         path = self._files[table]
         file = pq.ParquetFile(path)
         try:
@@ -103,19 +103,19 @@ class ParquetTables:
 
 
 def _check_size(said: pq.FileMetaData, size: int) -> None:
-    """Refuse what a few bytes are said to unpack to.
+    """Refuse files whose declared sizes are out of proportion to their bytes.
 
-    The sizes of columns are not asked for: pyarrow ends the process where it finds one's description damaged
-    while it is asked for that alone (it is an error while the column is read).
+    Sizes of columns are not checked: pyarrow ends the process if it reads damaged column metadata alone;
+    if it reads the column, it raises an error.
 
     Raises:
-        ValueError: More rows, or larger row groups, than recorded events can give a file of this size.
+        ValueError: More rows, or larger row groups, than recorded events have in a file of this size.
     """
-    if said.num_rows > max(HARMLESS_ROWS, size * MOST_ROWS_PER_BYTE):
+    if said.num_rows > max(HARMLESS_ROWS, size * MAX_ROWS_PER_BYTE):
         raise ValueError(f"{said.num_rows} rows in {size} bytes: no recording has so many")
     for number in range(said.num_row_groups):
-        if said.row_group(number).total_byte_size > MOST_GROUP_BYTES:
-            raise ValueError(f"row group {number} unpacks to over {MOST_GROUP_BYTES >> 30} GiB")
+        if said.row_group(number).total_byte_size > MAX_GROUP_BYTES:
+            raise ValueError(f"row group {number} unpacks to over {MAX_GROUP_BYTES >> 30} GiB")
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
@@ -129,7 +129,7 @@ def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
 
 
 def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Whole numbers as int64; unsigned ones of 64 bits keep their bits."""
+    """Convert integers to int64; unsigned 64-bit integers keep their bits."""
     if pa.types.is_uint64(column.type):
         column = column.cast(pa.int64(), safe=False)
     found: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(
@@ -144,7 +144,7 @@ def _reals(column: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a small table, with text for what is text or bytes, as SQLite gives it."""
+    """Return the rows of a small table, with text for text and bytes, like SQLite."""
     columns = [_texts(column) if _is_text(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -155,7 +155,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Text, whatever holds it; files are read without a look at its bytes, which are repaired here."""
+    """Convert text of any type, and repair invalid UTF-8."""
     raw = pc.cast(column, options=_UNSEEN).cast(pa.binary())
     try:
         return raw.cast(pa.string())

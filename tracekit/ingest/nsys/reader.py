@@ -1,7 +1,7 @@
-"""The tables at a path, whichever of Nsight Systems' formats it is.
+"""Read an export of Nsight Systems in any of its formats to the spool.
 
-Only the named fields of a few tables are read. `META_DATA_CAPTURE`, which holds every environment variable of
-the program, is never opened; host and user names and paths stay behind.
+Only named columns of some tables are read. `META_DATA_CAPTURE`, which contains all environment variables of
+the program, is never opened; host and user names and paths are not read.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
 from tracekit.ingest.nesting import Trace
 from tracekit.ingest.nsys import events, report, rows
-from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, timely, whole, words
+from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, as_integer, as_text, within_limits
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.rows import of_arrow
-from tracekit.ingest.texts import LATEST_NS, MOST_RANKS
+from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 def is_export(path: Place) -> bool:
-    """Whether a SQLite database holds an export's tables; False, too, for a damaged one.
+    """Return whether a SQLite database has an export's tables; False for a damaged one.
 
-    One on object storage is taken for an export: to tell, all of it would have to come here.
+    A database on object storage is assumed to be an export, as checking requires a download.
     """
     if not isinstance(path, Path):
         return True
@@ -55,15 +55,15 @@ def is_export(path: Place) -> bool:
 
 
 def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
-    """The tables at a path.
+    """Open the tables at a path.
 
     Args:
         path: A SQLite export, a folder of Parquet tables, or a report.
-        directory: Where a report is exported to when there is no writing beside it, and where what lies on
-            object storage is brought.
+        directory: Folder of the export of a report, if that of the report is not writable, and of downloads
+            from object storage.
 
     Raises:
-        UnusableInputError: It holds none of an export's tables.
+        UnusableInputError: The path has none of an export's tables.
     """
     local = storage.fetch(path, directory)
     if storage.kind(local) is storage.Kind.FOLDER:
@@ -100,11 +100,11 @@ _HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
 _GPU_WORDS = ("name", "uuid")
 _LONGEST = 300
 _SIMULATED = "TRACEKIT_SIMULATED"
-"""Said by what the project's own simulator writes."""
+"""Marker of exports that the simulator of this project writes."""
 
 
 def top_level(tables: Tables) -> TopLevel:
-    """The capture's start, its GPUs and driver."""
+    """Return the start of the capture, its GPUs and driver."""
     started = tables.records("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     system = _system(tables)
     return TopLevel(
@@ -117,39 +117,39 @@ def top_level(tables: Tables) -> TopLevel:
 
 
 def _instant(value: Any) -> int:
-    """Nanoseconds since 1970, or since the capture's start; 0 where nothing could be reckoned with them."""
-    found = whole(value) or 0
+    """Return a time in ns, 0 if it is beyond the limits."""
+    found = as_integer(value) or 0
     return found if 0 <= found < LATEST_NS else 0
 
 
 def version(tables: Tables) -> str:
-    """Version of the tool that wrote the export; empty when it does not say."""
+    """Return the version of the tool that wrote the export, empty if unknown."""
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         for row in tables.records(table, ("name", "value")):
             if row["name"] == "EXPORT_PRODUCT_VERSION":
-                return words(row["value"])
+                return as_text(row["value"])
     return ""
 
 
 def _system(tables: Tables) -> dict[str, str]:
-    """Facts about the machine that are no names of a person or host."""
+    """Return properties of the machine, without names of users or hosts."""
     records = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))
-    return {row["name"]: words(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
+    return {row["name"]: as_text(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
 
 
 def gpus(tables: Tables) -> list[DeviceProperties]:
-    """GPUs that can run CUDA; exports of old tell only their names."""
-    told = "smCount" in tables.columns("TARGET_INFO_GPU")
+    """Return the CUDA GPUs; old exports have only their names."""
+    has_sm_counts = "smCount" in tables.columns("TARGET_INFO_GPU")
     records = tables.records("TARGET_INFO_GPU", _GPU)
-    return [_gpu(row) for row in records if whole(row["smCount"]) or not told]
+    return [_gpu(row) for row in records if as_integer(row["smCount"]) or not has_sm_counts]
 
 
 def _gpu(row: dict[str, Any]) -> DeviceProperties:
-    row = {name: value if name in _GPU_WORDS else whole(value) for name, value in row.items()}
+    row = {name: value if name in _GPU_WORDS else as_integer(value) for name, value in row.items()}
     warps, warp = row["maxWarpsPerSm"], row["threadsPerWarp"]
     return DeviceProperties(
         index=row["id"] if row["id"] is not None else row["deviceId"] or 0,
-        name=words(row["name"]),
+        name=as_text(row["name"]),
         memory_bytes=row["totalMemory"] or None,
         major=row["computeMajor"],
         minor=row["computeMinor"],
@@ -158,33 +158,33 @@ def _gpu(row: dict[str, Any]) -> DeviceProperties:
         registers_per_sm=row["maxRegistersPerSm"] or None,
         shared_bytes_per_sm=row["maxShmemPerSm"] or None,
         warp_size=warp or None,
-        uuid=words(row["uuid"]) or None,
+        uuid=as_text(row["uuid"]) or None,
     )
 
 
 def capture_end(tables: Tables) -> int:
-    """When the capture ended, ns since its start; 0 when the export does not say."""
+    """Return the end of the capture, ns since its start; 0 if unknown."""
     records = tables.records("ANALYSIS_DETAILS", ("duration",))
     return max((_instant(row["duration"]) for row in records), default=0)
 
 
 def mpi_ranks(tables: Tables) -> dict[int, int]:
-    """Rank by process, where the export tells: `MPI_RANKS`."""
+    """Return ranks by process, from the table `MPI_RANKS` if it exists."""
     records = tables.records("MPI_RANKS", ("globalPid", "rank"))
     mask = (1 << PROCESS_BITS) - 1
-    told = [(whole(row["globalPid"]), whole(row["rank"])) for row in records]
+    ranks = [(as_integer(row["globalPid"]), as_integer(row["rank"])) for row in records]
     return {
         process >> PROCESS_BITS & mask: rank
-        for process, rank in told
-        if process is not None and rank is not None and 0 <= rank < MOST_RANKS
+        for process, rank in ranks
+        if process is not None and rank is not None and 0 <= rank < MAX_RANKS
     }
 
 
 def diagnostics(tables: Tables) -> list[Diagnostic]:
-    """Warnings and errors of the tool; those that do not concern the GPU are information."""
+    """Return warnings and errors of the tool; those that do not concern the GPU are information."""
     records = tables.records("DIAGNOSTIC_EVENT", ("severity", "text", "timestamp"))
     found: dict[str, Level] = {}
-    for row in sorted(records, key=lambda row: (whole(row["timestamp"]) or 0, str(row["text"]))):
+    for row in sorted(records, key=lambda row: (as_integer(row["timestamp"]) or 0, str(row["text"]))):
         if row["severity"] in (rows.WARNING, rows.ERROR):
             found.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
     return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in found.items()]
@@ -197,13 +197,13 @@ def _level(severity: int, text: str) -> Level:
 
 
 def _clean(text: str) -> str:
-    """One line, of bounded length, without the name of a person's folder."""
+    """Return one line of limited length, without names of home folders."""
     line = " ".join(_HOME.sub("~", text).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def no_device_reason(found: Sequence[Diagnostic], tables: Tables) -> str:
-    """Why there may be no device activity, as far as the export tells."""
+    """Return why device activity may be missing."""
     if not tables.names() & {rows.RUNTIME, rows.KERNEL, rows.MEMCPY}:
         return "the export has no CUDA tables: record with `nsys profile --trace=cuda,nvtx,osrt`"
     said = [one.message for one in found if one.level is not Level.INFO]
@@ -213,12 +213,12 @@ def no_device_reason(found: Sequence[Diagnostic], tables: Tables) -> str:
 
 
 class Tally(msgspec.Struct):
-    """What was noticed while an export was read.
+    """Counts of unusual rows of an export.
 
     Attributes:
         rows: Rows of events by table.
-        bad: Rows by table whose end is absent or before their start.
-        dropped: Rows by table without a usable time; they are among `rows`.
+        bad: Rows by table whose end is missing or before their start.
+        dropped: Rows by table without a usable time, included in `rows`.
     """
 
     rows: dict[str, int] = msgspec.field(default_factory=dict)
@@ -226,7 +226,7 @@ class Tally(msgspec.Struct):
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, table: str, part: int, *, bad: int = 0, dropped: int = 0) -> None:
-        """Count a chunk."""
+        """Add the counts of a chunk."""
         self.rows[table] = self.rows.get(table, 0) + part
         for counts, count in ((self.bad, bad), (self.dropped, dropped)):
             if count:
@@ -235,12 +235,12 @@ class Tally(msgspec.Struct):
 
 @dataclass(frozen=True)
 class NsysTrace(Trace):
-    """What an export holds of one rank, or all of it where it does not tell ranks.
+    """Trace of one rank of an export, or of the whole export if it has no ranks.
 
     Attributes:
-        said: The tool's own warnings.
+        said: Diagnostics of the tool.
         reason: Why device activity may be missing.
-        tally: What was noticed.
+        tally: Counts of unusual rows.
     """
 
     said: tuple[Diagnostic, ...]
@@ -248,7 +248,7 @@ class NsysTrace(Trace):
     tally: Tally
 
     def notes(self) -> Iterator[Diagnostic]:
-        """What reading noticed, and what the tool itself noticed while it recorded."""
+        """Return the diagnostics of reading, and those of the tool."""
         name = sources.name(self.path)
         if self.top.simulated:
             yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
@@ -268,41 +268,41 @@ class NsysTrace(Trace):
             yield Diagnostic(Level.INFO, "driver_allocations", said)
 
     def empty(self) -> UnusableInputError:
-        """The error for an export that gives no interval."""
+        """Return the error for an export without intervals."""
         return UnusableInputError(
             f"{sources.name(self.path)} has no events: {self.reason}",
             hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
         )
 
     def no_device_work(self) -> str:
-        """What the tool says of missing device activity."""
+        """Return the tool's message on missing device activity."""
         return self.reason
 
 
 def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[Trace]:
-    """Read an export and park its batches.
+    """Read an export to the spool.
 
     Args:
         path: A SQLite export, a folder of Parquet tables, or a report, which is exported first.
         directory: An existing folder for the batches.
-        progress: Told about how many bytes are read so far.
+        progress: Called with the approximate bytes read so far.
 
     Returns:
-        One trace for each rank where the export tells them, else one.
+        One trace per rank, or one if the export has no ranks.
 
     Raises:
-        UnusableInputError: It is no export, a damaged one, or a report that cannot be exported here.
+        UnusableInputError: The path is not an export, is damaged, or is a report that cannot be exported.
     """
     with closing(open_tables(path, directory)) as tables:
         reading = _Reading(tables, directory)
         size = sources.size(path)
-        for share in reading.park():
+        for share in reading.spool_tables():
             progress(int(size * share))
         return reading.traces(path)
 
 
 class _Reading:
-    """One export while it is read."""
+    """State of reading an export."""
 
     def __init__(self, tables: Tables, directory: Path) -> None:
         self._tables, self._directory = tables, directory
@@ -314,19 +314,19 @@ class _Reading:
         self._devices = events.Devices()
         self._part = 0
 
-    def park(self) -> Iterator[float]:
-        """Park every table of events; gives the share of the tables that are done."""
+    def spool_tables(self) -> Iterator[float]:
+        """Spool all event tables; yield the share of tables that are done."""
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                usable = timely(chunk, _TIMES.get(table, "start"))
+                usable = within_limits(chunk, _TIMES.get(table, "start"))
                 self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
                 if usable.rows:
-                    self._park(*self._rows(table, usable))
+                    self._spool(*self._rows(table, usable))
             yield done / len(there)
 
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
-        """A chunk as rows of one of the project's tables."""
+        """Convert a chunk to rows of a table of the schema."""
         bad = 0
         if table in events.DEVICE_TABLES:
             name = DEVICE_INTERVALS.name
@@ -342,22 +342,22 @@ class _Reading:
         return name, batch
 
     def _placed(self, table: str, chunk: Chunk) -> Chunk:
-        """Waits with the device that their process works on; the export numbers it otherwise there."""
+        """Correct the devices of waits, which exports number differently."""
         if table == rows.SYNC:
             return self._devices.corrected(chunk)
         self._devices.add(chunk)
         return chunk
 
-    def _park(self, table: str, batch: pa.RecordBatch) -> None:
+    def _spool(self, table: str, batch: pa.RecordBatch) -> None:
         for rank, part in self._by_rank(batch):
             if part.num_rows:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                spool.park(place, self._part, {table: of_arrow(part)})
+                spool.write_batches(place, self._part, {table: of_arrow(part)})
         self._part += 1
 
     def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-        """A batch's rows by rank; processes without one, such as a launcher, go with the lowest."""
+        """Split a batch by rank; processes without a rank, such as launchers, belong to the lowest."""
         if len(set(self._ranks.values())) < 2 or C.PID not in batch.schema.names:
             yield self._lowest, batch
             return
@@ -374,7 +374,7 @@ class _Reading:
         return self._directory / f"rank-{rank or 0:05d}"
 
     def traces(self, path: Place) -> list[Trace]:
-        """What was parked."""
+        """Return the spooled traces."""
         top, said = top_level(self._tables), diagnostics(self._tables)
         reason = no_device_reason(said, self._tables)
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
@@ -399,5 +399,5 @@ _WANTED = {
     rows.VENDOR_METRICS: events.METRICS,
 }
 _TIMES = {rows.VENDOR_METRICS: "timestamp"}
-"""Columns of time that are not called start."""
+"""Time columns that are not named start."""
 _ORDER = tuple(_WANTED)

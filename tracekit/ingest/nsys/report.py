@@ -1,4 +1,4 @@
-"""The tool's own report: exported by the tool itself, once, beside it."""
+"""Formats of Nsight Systems by path; export reports with `nsys export`, next to the report."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ AnyPlace = TypeVar("AnyPlace", Path, Place)
 
 
 def is_report(path: Place) -> bool:
-    """Whether a path is named as reports are."""
+    """Return whether a path has the name of a report."""
     return path.name.endswith(SUFFIXES)
 
 
-def beside(path: AnyPlace) -> AnyPlace:
-    """Where a report's export lies: `run.nsys-rep` gives `run.sqlite`.
+def export_path(path: AnyPlace) -> AnyPlace:
+    """Return the path of a report's export: `run.sqlite` for `run.nsys-rep`.
 
     Example:
-        >>> beside(Path("runs/a.b.nsys-rep")).name
+        >>> export_path(Path("runs/a.b.nsys-rep")).name
         'a.b.sqlite'
     """
     return path.with_suffix(".sqlite")
 
 
 def is_exported(path: Place) -> bool:
-    """Whether an export that is not older lies beside a report."""
-    export: Place = beside(path)
+    """Return whether an up-to-date export exists next to a report."""
+    export: Place = export_path(path)
     return export.is_file() and export.stat().st_mtime_ns >= path.stat().st_mtime_ns
 
 
-def spare(path: Place) -> Place:
-    """Which of a report and its export says nothing the other does not: the report, or an outdated export."""
-    return path if is_exported(path) else beside(path)
+def redundant(path: Place) -> Place:
+    """Return the redundant one of a report and its export: the report, or an outdated export."""
+    return path if is_exported(path) else export_path(path)
 
 
 def exported(path: Path, directory: Path) -> Path:
-    """The report's export, made now unless one that is not older lies beside the report.
+    """Return the report's export; create it unless it is up to date.
 
     Args:
-        path: The report, which is kept whatever happens.
-        directory: Where the export goes when nothing can be written beside the report.
+        path: The report, which is not changed.
+        directory: Folder of the export, if that of the report is not writable.
 
     Raises:
-        UnusableInputError: The report is not there, nsys is not, or it failed.
+        UnusableInputError: The report or nsys is missing, or nsys failed.
     """
     with sources.reading(path):
-        target = beside(path)
+        target = export_path(path)
         if is_exported(path):
             return target
     writable = os.access(path.parent, os.W_OK)
@@ -66,7 +66,7 @@ def exported(path: Path, directory: Path) -> Path:
 
 def _export(path: Path, target: Path) -> Path:
     nsys, part = _found(path), target.with_name(f".{target.stem}.{owners.mark()}{_PART}")
-    _sweep(target)
+    _delete_abandoned(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     try:
         done = subprocess.run(  # noqa: S603 (the tool the user installed)
@@ -85,8 +85,8 @@ def _export(path: Path, target: Path) -> Path:
     return target
 
 
-def _sweep(target: Path) -> None:
-    """Delete what exports of the same report left that were killed."""
+def _delete_abandoned(target: Path) -> None:
+    """Delete files of killed exports of the same report."""
     front = f".{target.stem}."
     for path in target.parent.iterdir():
         mark = path.name.removeprefix(front).removesuffix(_PART)
@@ -108,7 +108,7 @@ def _found(path: Path) -> str:
         return found
     raise UnusableInputError(
         f"{sources.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
-        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {beside(path).name}",
+        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",
     )
 
 
@@ -116,7 +116,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def is_nsys(path: Place) -> bool:
-    """Whether a path is for this reader: a SQLite database, a report, or a folder of its tables."""
+    """Return whether this reader reads a path: a SQLite database, a report, or a folder of tables."""
     match storage.kind(path):
         case storage.Kind.FOLDER:
             return is_parquet_export(path)
@@ -127,13 +127,13 @@ def is_nsys(path: Place) -> bool:
 
 
 def is_sqlite(path: Place) -> bool:
-    """Whether a file begins as SQLite databases do."""
+    """Return whether a file starts like a SQLite database."""
     with sources.reading(path), path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
 def is_parquet_export(path: Place) -> bool:
-    """Whether a folder holds tables of an export, one file each."""
+    """Return whether a folder contains the tables of an export."""
     try:
         inside = {file.name: file for file in path.glob(f"*{SUFFIX}")}
     except OSError:

@@ -1,4 +1,4 @@
-"""The tables of an export, read by column name in bounded chunks, whatever holds them."""
+"""Tables of an export, read by column name in chunks; conversions of their values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.texts import LATEST_NS
+from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory, ValueType
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 NULL: Final = int(np.iinfo(np.int64).min)
-"""Stands for null in a column of integers; no time, id or size has this value."""
+"""Placeholder of null in a column of integers; no time, id or size has this value."""
 CHUNK_ROWS: Final = 1 << 17
 FEW_ROWS: Final = 4096
-"""Rows at most of a table that describes the capture."""
+"""Limit of rows of a table that describes the capture."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns to read of a table; one that the table lacks is null in every row.
+    """Columns to read of a table; missing ones are null.
 
     Attributes:
-        integers: Whole numbers: times in ns, ids, sizes in bytes.
-        reals: Numbers that may have a fraction.
+        integers: Integers: times in ns, ids, sizes in bytes.
+        reals: Floating point numbers.
         texts: Text.
     """
 
@@ -45,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Some rows of a table, by column: integers with `NULL` for null, reals with NaN, texts with nulls."""
+    """Rows of a table by column; null is `NULL` in integers and NaN in reals."""
 
     rows: int
     _integers: dict[str, Ints] = msgspec.field(default_factory=dict)
@@ -53,16 +53,16 @@ class Chunk(msgspec.Struct, frozen=True):
     _texts: dict[str, pa.Array] = msgspec.field(default_factory=dict)
 
     def integers(self, name: str) -> Ints:
-        """A column of whole numbers; all `NULL` where the table lacks it."""
+        """Return a column of integers, all `NULL` if it is missing."""
         found = self._integers.get(name)
         return np.full(self.rows, NULL, np.int64) if found is None else found
 
     def replaced(self, name: str, values: Ints) -> Chunk:
-        """The same rows with other whole numbers in one column."""
+        """Return the rows with a replaced column of integers."""
         return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Chunk:
-        """Only the rows that are kept."""
+        """Return the selected rows."""
         chosen = pa.array(kept)
         return Chunk(
             int(kept.sum()),
@@ -72,21 +72,21 @@ class Chunk(msgspec.Struct, frozen=True):
         )
 
     def reals(self, name: str) -> Floats:
-        """A column of numbers; all NaN where the table lacks it."""
+        """Return a column of reals, all NaN if it is missing."""
         found = self._reals.get(name)
         return np.full(self.rows, np.nan) if found is None else found
 
     def texts(self, name: str) -> pa.Array:
-        """A column of text; all null where the table lacks it."""
+        """Return a column of text, all null if it is missing."""
         found = self._texts.get(name)
         return pa.nulls(self.rows, pa.string()) if found is None else found
 
 
-def whole(value: Any) -> int | None:
-    """A value of a small table as a whole number of 64 bits; None where it is none.
+def as_integer(value: Any) -> int | None:
+    """Return a value of a small table as a 64-bit integer; None for other values.
 
     Example:
-        >>> [whole(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
+        >>> [as_integer(value) for value in (7, 7.0, "7", None, b"x", 1 << 64)]
         [7, 7, None, None, None, None]
     """
     if isinstance(value, float) and value.is_integer():
@@ -94,36 +94,36 @@ def whole(value: Any) -> int | None:
     return value if isinstance(value, int) and abs(value) <= np.iinfo(np.int64).max else None
 
 
-def words(value: Any) -> str:
-    """A value of a small table as text; empty where it is none."""
+def as_text(value: Any) -> str:
+    """Return a value of a small table as text; empty for other values."""
     return value if isinstance(value, str) else ""
 
 
 class Tables(Protocol):
-    """An export: tables by the vendor's names, any of which may be absent."""
+    """Interface of an export: tables by the vendor's names, all of them optional."""
 
     @property
     def path(self) -> Path:
-        """What is read."""
+        """The path of the export."""
 
     def names(self) -> frozenset[str]:
-        """The tables that are there."""
+        """Names of the tables."""
 
     def columns(self, table: str) -> frozenset[str]:
-        """Columns of a table; none when it is absent."""
+        """Return the columns of a table, empty if it is absent."""
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
-        """A table's rows, in the order in which they are stored; none when it is absent.
+        """Yield the rows of a table, in the stored order; none if it is absent.
 
         Raises:
-            UnusableInputError: It is damaged.
+            UnusableInputError: The table is damaged.
         """
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of a small table, only these columns; absent ones are None.
+        """Return columns of the rows of a small table; absent ones are None.
 
         Raises:
-            UnusableInputError: It is damaged.
+            UnusableInputError: The table is damaged.
         """
 
 
@@ -132,7 +132,7 @@ _MASK = (1 << PROCESS_BITS) - 1
 
 
 def pid(global_id: Ints) -> Ints:
-    """The process in a globalPid or globalTid; 0 where there is none.
+    """Return the process of a globalPid or globalTid; 0 if there is none.
 
     Example:
         >>> pid(np.array([281477392629760 + 7]))
@@ -142,24 +142,24 @@ def pid(global_id: Ints) -> Ints:
 
 
 def tid(global_id: Ints) -> Ints:
-    """The thread in a globalTid; 0 where there is none."""
+    """Return the thread of a globalTid; 0 if there is none."""
     return np.where(global_id == NULL, 0, global_id & _MASK)
 
 
 def nullable(values: Ints, *, above: int | None = None) -> pa.Array:
-    """int64 with nulls; with `above`, what is not above it is null too."""
+    """Return an int64 array with nulls; with `above`, values up to it are null too."""
     absent = values == NULL if above is None else values <= above
     return pa.array(values, mask=absent)
 
 
-def chosen(values: Ints) -> tuple[Ints, np.ndarray[Any, np.dtype[np.int32]]]:
-    """Distinct values, and the place of each row's among them."""
+def factorize(values: Ints) -> tuple[Ints, np.ndarray[Any, np.dtype[np.int32]]]:
+    """Return distinct values, and the index of each row's value."""
     distinct, place = np.unique(values, return_inverse=True)
     return distinct, place.astype(np.int32)
 
 
 def coded(place: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Text by its place among distinct values, some of which may be the same, or null."""
+    """Return text by index into values, which may contain duplicates and null."""
     known = sorted({value for value in values if value is not None})
     number = {value: at for at, value in enumerate(known)}
     codes = np.array([number.get(value, -1) if value is not None else -1 for value in values], np.int32)
@@ -168,15 +168,15 @@ def coded(place: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str | Non
 
 
 def constant(value: str, count: int) -> pa.DictionaryArray:
-    """One text in every row."""
+    """Return a column with the same text in all rows."""
     return coded(np.zeros(count, np.int32), [value])
 
 
 def named(
     strings: Strings, ids: Ints, change: Callable[[str], str] = str
 ) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Place of each row's name among the distinct ones, and those names, changed."""
-    distinct, place = chosen(ids)
+    """Return the index of each row's name among the distinct ones, and these names, converted."""
+    distinct, place = factorize(ids)
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
@@ -184,7 +184,7 @@ class Spans(msgspec.Struct, frozen=True):
     """Starts and durations, ns.
 
     Attributes:
-        bad: Rows whose end is before their start or absent; they last 0 ns.
+        bad: Number of rows whose end is missing or before their start; their duration is 0.
     """
 
     start: Ints
@@ -193,15 +193,12 @@ class Spans(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> dict[str, pa.Array]:
-        """As columns."""
+        """Return them as columns."""
         return {C.START_NS: pa.array(self.start), C.DUR_NS: pa.array(self.duration)}
 
 
-def timely(chunk: Chunk, time: str) -> Chunk:
-    """The rows whose time can be reckoned with: it is there, and no difference of two leaves 64 bits.
-
-    An end that cannot be is absent.
-    """
+def within_limits(chunk: Chunk, time: str) -> Chunk:
+    """Select the rows with a time within the limits; ends beyond the limits become missing."""
     found = chunk.integers(time)
     kept = (found > -LATEST_NS) & (found < LATEST_NS)
     if not kept.all():
@@ -212,12 +209,12 @@ def timely(chunk: Chunk, time: str) -> Chunk:
 
 
 def device_index(values: Ints) -> Ints:
-    """Device indices that fit 32 bits; an absent or impossible one is -1."""
+    """Return device indices in the range of 32 bits; missing and invalid ones are -1."""
     return np.where((values >= 0) & (values < 1 << 31), values, -1)
 
 
 def spans(chunk: Chunk, *, open_until: int | None = None) -> Spans:
-    """Times of a chunk's rows; what has no end lasts until `open_until`."""
+    """Return the times of a chunk's rows; those without an end last until `open_until`."""
     start, end = chunk.integers("start"), chunk.integers("end")
     if open_until is not None:
         end = np.where(end == NULL, np.maximum(start, open_until), end)
@@ -226,7 +223,7 @@ def spans(chunk: Chunk, *, open_until: int | None = None) -> Spans:
 
 
 def batch(schema: pa.Schema, known: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """A batch of all the schema's columns; what is not known is null."""
+    """Return a batch with all columns of the schema; unknown ones are null."""
     columns = []
     for column in schema:
         array = known.get(column.name)
@@ -234,8 +231,8 @@ def batch(schema: pa.Schema, known: dict[str, pa.Array], count: int) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def parked(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
-    """The schema of a parked table: every part has all of its columns."""
+def spool_schema(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
+    """Return the schema of a spooled table: every part has all columns."""
     fields = [(name, ValueType.TEXT.arrow) for name in texts] + [(name, pa.int64()) for name in integers]
     return pa.schema(fields + [(name, pa.float64()) for name in reals])
 
@@ -256,15 +253,15 @@ STRINGS: Final = "StringIds"
 TABLES: Final = frozenset(
     {KERNEL, MEMCPY, MEMSET, GRAPH, SYNC, RUNTIME, OVERHEAD, PROFILER, OSRT, NVTX, MEMORY, VENDOR_METRICS}
 )
-"""Tables of events; a file with one of them, or with `MARKS`, is an export."""
+"""Event tables; a file with one of them, or with `MARKS`, is an export."""
 MARKS: Final = frozenset({STRINGS, "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS"})
 SUFFIX: Final = ".parquet"
-"""What the name of a table's file ends in, in a folder of them."""
+"""Suffix of a table's file in a folder."""
 
 _UNKNOWN, _PAGEABLE, _PINNED, _DEVICE = "Unknown", "Pageable", "Pinned", "Device"
 _ARRAY, _MANAGED = "Array", "Managed"
 MEMORY_WORDS: Final = (_PAGEABLE, _PINNED, _DEVICE, _ARRAY, _MANAGED, _DEVICE, _MANAGED, _UNKNOWN)
-"""Words for srcKind, dstKind and memKind, by number."""
+"""Names of srcKind, dstKind and memKind, by number."""
 _MEMORIES = {
     _PAGEABLE: Memory.PAGEABLE,
     _PINNED: Memory.PINNED,
@@ -274,7 +271,7 @@ _MEMORIES = {
     _UNKNOWN: Memory.UNKNOWN,
 }
 ON_HOST: Final = (0, 1)
-"""Memory kinds of the host."""
+"""Kinds of host memory."""
 
 _COPIES: Final = {
     1: ("HtoD", CopyKind.H2D),
@@ -292,9 +289,9 @@ _COPIES: Final = {
     13: ("DtoD", CopyKind.D2D),
 }
 _MIGRATIONS: Final = (11, 12, 13)
-"""Copies of unified memory, whose memory kinds the export calls unknown."""
+"""Copies of unified memory, whose memory kinds are unknown in the export."""
 SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
-"""Names by syncType, as torch.profiler writes them."""
+"""Names by syncType, as in torch.profiler."""
 NO_STREAM: Final = 0xFFFF_FFFF
 NVTX_MARK: Final = 34
 NVTX_RANGES: Final = (59, 60)
@@ -305,7 +302,7 @@ _VERSION = re.compile(r"(_ptsz|_ptds)?(_v\d+)?$")
 
 
 def call(name: str) -> str:
-    """The name of a runtime or driver call without the version of its interface.
+    """Return the name of a runtime or driver call without its version.
 
     Example:
         >>> call("cudaMemcpyAsync_v3020"), call("cuMemcpyHtoDAsync_v2"), call("cudaLaunchKernel_ptsz_v7000")
@@ -315,7 +312,7 @@ def call(name: str) -> str:
 
 
 def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Memory]:
-    """Name, direction and memories of a copy; named as torch.profiler names it.
+    """Return name, direction and memory kinds of a copy; the name as in torch.profiler.
 
     Example:
         >>> copy(1, 0, 2)[0], copy(12, 7, 7)[0]
@@ -324,17 +321,17 @@ def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Me
     letters, direction = _COPIES.get(kind, (_UNKNOWN, CopyKind.UNKNOWN))
     if kind in _MIGRATIONS:
         return f"Unified Memory Memcpy {letters}", direction, Memory.UNIFIED, Memory.UNIFIED
-    ends = [word(source), word(target)]
+    ends = [memory_name(source), memory_name(target)]
     return f"Memcpy {letters} ({ends[0]} -> {ends[1]})", direction, _MEMORIES[ends[0]], _MEMORIES[ends[1]]
 
 
-def word(memory: int) -> str:
-    """The word for a memory kind."""
+def memory_name(memory: int) -> str:
+    """Return the name of a memory kind."""
     return MEMORY_WORDS[memory] if 0 <= memory < len(MEMORY_WORDS) else _UNKNOWN
 
 
 class Strings:
-    """Texts by id; a text takes memory once, whatever refers to it."""
+    """Texts of an export by id."""
 
     def __init__(self, tables: Tables) -> None:
         chunks = list(tables.chunks(STRINGS, Wanted(integers=("id",), texts=("value",))))
@@ -345,7 +342,7 @@ class Strings:
         self._ids, self._texts = ids[order], joined.take(pa.array(order))
 
     def of(self, ids: Ints) -> pa.Array:
-        """The texts of ids; null for one that is not there."""
+        """Return the texts of ids; null for unknown ids."""
         if not len(self._ids):
             return pa.nulls(len(ids), pa.large_string())
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)

@@ -1,11 +1,11 @@
-"""A SQLite file of unknown origin, opened so that it is read as plain tables and does nothing else.
+"""Tables of a SQLite export, read safely from an untrusted file.
 
-A database can hold more than rows: views, triggers, virtual tables, columns that are computed, and a schema
-that calls functions. None of it is evaluated: only tables that are stored row by row are seen, and whatever a
-question would touch beyond selecting from those is denied when the question is prepared.
+Databases can contain views, triggers, virtual tables, generated columns, and schemas that call functions.
+None of these is evaluated: only ordinary tables are visible, and an authorizer denies everything but
+selecting from them when a query is prepared.
 
-A tuple for each row is what costs most in reading; SQLite joins the numbers of a column instead, and NumPy
-parses the text, whole and exactly. Measured on five columns: 0.5 s of CPU a million rows, against 0.8 to 1.0.
+Python tuples per row would dominate the time of reading. Instead, SQLite joins the numbers of a column, and
+NumPy parses the text. Measured on five columns: 0.5 s of CPU per million rows, instead of 0.8 to 1.0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
-from tracekit.ingest.texts import MOST_STEPS, MOST_VALUE_BYTES
+from tracekit.ingest.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 _STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _TABLE: Final = b"CREATE TABLE "
-"""How the statement of a table begins that is stored row by row; SQLite writes them itself, always so."""
+"""Start of the statement that creates an ordinary table, as SQLite stores it."""
 _FUNCTIONS: Final = frozenset({"count", "group_concat", "ifnull", "max", "min"})
 _PRAGMAS: Final = frozenset({"table_info"})
 _STEPS: Final = 1_000_000
-"""Steps of SQLite's machine between two looks at how many they were."""
+"""Steps of SQLite's virtual machine between two checks of the budget."""
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Open a database for reading: without locks, journals, and anything that it might do by itself.
+    """Open a database for reading, without locks, journals, and side effects.
 
     Raises:
-        sqlite3.Error: It is not there, or no database.
+        sqlite3.Error: The file does not exist, or is not a database.
     """
     where = quote(os.fsencode(path))
     file = sqlite3.connect(f"file:{where}?mode=ro&immutable=1", uri=True)
     try:
         for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
             file.execute(f"PRAGMA {pragma}")
-        file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+        file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         file.set_authorizer(_authorized)
     except sqlite3.Error:
@@ -62,7 +62,7 @@ def opened(path: Path) -> sqlite3.Connection:
 def _authorized(
     action: int, first: str | None, second: str | None, _file: str | None, inside: str | None
 ) -> int:
-    """Whether a question may do this; `inside` names the view or trigger that would."""
+    """Authorize an action of a query; `inside` names the view or trigger that requests it."""
     allowed = inside is None and (
         action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
         or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
@@ -72,22 +72,22 @@ def _authorized(
 
 
 def stored(file: sqlite3.Connection) -> Iterator[bytes]:
-    """Names of the tables that are stored row by row; text must come as bytes."""
+    """Return the names of ordinary tables; the connection must return text as bytes."""
     for name, statement in file.execute(_STORED):
         if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE):
             yield name
 
 
 class Budget:
-    """Ends a question that takes more steps than any export can need."""
+    """Interrupts a query that takes more steps than any export requires."""
 
     def __init__(self, file: sqlite3.Connection) -> None:
         self._left = 0
         file.set_progress_handler(self._over, _STEPS)
 
     def renew(self) -> None:
-        """Begin another question."""
-        self._left = MOST_STEPS // _STEPS
+        """Reset the budget for a new query."""
+        self._left = MAX_STEPS // _STEPS
 
     def _over(self) -> bool:
         self._left -= 1
@@ -95,31 +95,31 @@ class Budget:
 
 
 _FEWER = 16
-"""Of so many rows one is asked for, where the texts of all are too long."""
+"""Factor by which chunks shrink if their joined texts are too long."""
 _BETWEEN = b"\x1f"
-"""Stands between texts that are joined; a text that holds it is read by itself."""
+"""Separator of joined texts; texts that contain it are read one by one."""
 _HINT = "export the report again: nsys export --type=sqlite REPORT.nsys-rep"
 
 
 class SqliteTables:
-    """Tables of an export in one file.
+    """Tables of a SQLite export.
 
     Raises:
-        UnusableInputError: It is not an SQLite database, or a damaged one.
+        UnusableInputError: The file is not an SQLite database, or is damaged.
     """
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
         with self._reading():
             self._file = opened(path)
-            self._file.text_factory = bytes  # what is no UTF-8 must not stop the reading
+            self._file.text_factory = bytes  # invalid UTF-8 must not be an error
             self._budget = Budget(self._file)
             self._budget.renew()
             self._names = frozenset(map(_text, stored(self._file)))
 
     @property
     def path(self) -> Path:
-        """What is read."""
+        """The file."""
         return self._path
 
     def close(self) -> None:
@@ -127,11 +127,11 @@ class SqliteTables:
         self._file.close()
 
     def names(self) -> frozenset[str]:
-        """The tables that are there."""
+        """Names of the tables."""
         return self._names
 
     def columns(self, table: str) -> frozenset[str]:
-        """Columns of a table; none when it is absent."""
+        """Return the columns of a table, empty if it is absent."""
         if table not in self._names:
             return frozenset()
         with self._reading():
@@ -139,7 +139,7 @@ class SqliteTables:
         return frozenset(_text(column[1]) for column in found)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of a small table, only these columns; absent ones are None."""
+        """Return columns of the rows of a small table; absent ones are None."""
         there = self.columns(table)
         if not there:
             return []
@@ -149,7 +149,7 @@ class SqliteTables:
             return [dict(zip(columns, map(_text, row), strict=True)) for row in self._asked(ask)]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
-        """A table's rows, in the order in which they are stored."""
+        """Yield the rows of a table, in the stored order."""
         there = self.columns(table)
         chosen = Wanted(
             integers=[name for name in wanted.integers if name in there],
@@ -164,21 +164,21 @@ class SqliteTables:
                 except (sqlite3.DataError, sqlite3.OperationalError) as error:
                     if rows == 1 or "too big" not in str(error):
                         raise
-                    rows = max(1, rows // _FEWER)  # their texts together are longer than a value may be
+                    rows = max(1, rows // _FEWER)  # the joined texts exceed the limit of a value
                     continue
             if not chunk.rows:
                 return
             yield chunk
 
     def _asked(self, ask: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
-        """The answer to a question, which is given up where it takes too long."""
+        """Run a query within the budget."""
         self._budget.renew()
         return self._file.execute(ask, values)
 
     def _chunk(self, table: str, wanted: Wanted, after: int, most: int) -> tuple[Chunk, int]:
-        """The rows behind a rowid, and the last one's rowid."""
+        """Return the rows after a rowid, and the last rowid."""
         numbers = [*wanted.integers, *wanted.reals]
-        ask = _question(table, numbers, wanted.texts)
+        ask = _query(table, numbers, wanted.texts)
         rows, first, last, *joined = self._asked(ask, (after, most)).fetchone()
         if not rows:
             return Chunk(0), after
@@ -199,7 +199,7 @@ class SqliteTables:
         ), last
 
     def _texts(self, table: str, column: str, span: range, rows: int, joined: Any, places: Any) -> pa.Array:
-        """A column of text, taken apart; asked for once more, text by text, where that cannot be sure."""
+        """Split a column of joined texts; query the texts one by one if the result is ambiguous."""
         if joined is None:
             return pa.nulls(rows, pa.string())
         at = np.fromstring(_text(places), np.int64, sep=",") - span.start
@@ -232,8 +232,8 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _question(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
-    """Asks for the next rows: how many, first and last rowid, columns joined, and where there are texts."""
+def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
+    """Build the query for the next rows: count, first and last rowid, joined columns, and rows with texts."""
     joined = [f"group_concat(ifnull({_quoted(name)}, {NULL}))" for name in numbers]
     for name in map(_quoted, texts):
         joined += [
@@ -250,22 +250,22 @@ def _encoded(value: Any) -> bytes:
 
 
 def _text(value: Any) -> Any:
-    """What the database calls text as text; anything else as it is."""
+    """Decode text; return other values unchanged."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _decoded(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values, pa.binary()).cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # no UTF-8, or a number
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # invalid UTF-8, or a number
         return pa.array([None if value is None else str(_text(value)) for value in values], pa.string())
 
 
 def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
-    """Joined numbers as an array.
+    """Parse joined numbers.
 
     Raises:
-        ValueError: There is something else among them.
+        ValueError: A value is not a number.
     """
     found: npt.NDArray[Any] = np.fromstring(_text(text), kind, sep=",")
     if len(found) != rows:

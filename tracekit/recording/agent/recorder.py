@@ -171,7 +171,7 @@ class TorchRecorder:
 def peaks(torch: Any) -> list[tuple[str, int | None, str, float]]:
     """Return peak memory so far: source, device, metric and bytes."""
     found: list[tuple[str, int | None, str, float]] = []
-    resident = _resident_peak()
+    resident = resident_peak()
     if resident is not None:
         found.append(("process", None, "host_peak_bytes", float(resident)))
     if torch.cuda.is_initialized():
@@ -184,7 +184,11 @@ def peaks(torch: Any) -> list[tuple[str, int | None, str, float]]:
     return found
 
 
-def _resident_peak() -> int | None:
+def resident_peak() -> int | None:
+    """Return peak resident bytes of this process; None if the system does not tell them.
+
+    `getrusage` would include the parent that started this process.
+    """
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
             line = next(line for line in status if line.startswith("VmHWM:"))

@@ -85,7 +85,7 @@ def test_a_question_that_takes_too_many_steps_is_given_up(
 ) -> None:
     path = sqlite(tmp_path / "run.sqlite", tables(KERNEL=[kernel(n, n + 1) for n in range(30_000)]))
     monkeypatch.setattr(sqlite_module, "_STEPS", 1_000)
-    monkeypatch.setattr(sqlite_module, "MOST_STEPS", 100_000)
+    monkeypatch.setattr(sqlite_module, "MAX_STEPS", 100_000)
     with closing(SqliteTables(path)) as found, pytest.raises(UnusableInputError, match="interrupted"):
         list(found.chunks(KERNEL, Wanted(integers=("start", "end", "gridX", "gridY"))))
 
@@ -95,7 +95,7 @@ def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
 ) -> None:
     rows = [{"id": number, "value": f"{number} " * 200} for number in range(500)]
     path = sqlite(tmp_path / "run.sqlite", {"StringIds": rows})
-    monkeypatch.setattr(sqlite_module, "MOST_VALUE_BYTES", 60_000)
+    monkeypatch.setattr(sqlite_module, "MAX_VALUE_BYTES", 60_000)
     with closing(SqliteTables(path)) as found:
         chunks = list(found.chunks("StringIds", Wanted(integers=("id",), texts=("value",))))
     assert len(chunks) > 1
@@ -142,7 +142,7 @@ def test_a_row_group_that_unpacks_to_more_than_recordings_have_is_refused(
     zeros = pa.table({"start": pa.array(np.zeros(200_000, np.int64))})
     pq.write_table(zeros, path / "NVTX_EVENTS.parquet", use_dictionary=False)
     assert imported(store, path).rows("device_intervals") == 1
-    monkeypatch.setattr("tracekit.ingest.nsys.parquet.MOST_GROUP_BYTES", 10_000)
+    monkeypatch.setattr("tracekit.ingest.nsys.parquet.MAX_GROUP_BYTES", 10_000)
     with pytest.raises(
         UnusableInputError, match=r"NVTX_EVENTS\.parquet is damaged: row group 0 unpacks to over"
     ):

@@ -1,7 +1,7 @@
 # ruff: noqa: N802 (the names are those of the library)
-"""An NVML library in Python: what the real binding calls, with the real binding's structures and codes.
+"""Fake NVML library for the real binding `pynvml`, with its structures and codes.
 
-It stands where `pynvml` keeps the shared library, so that functions, structures, constants and exceptions are
+It replaces the shared library inside `pynvml`, so functions, structures, constants and exceptions are
 those of nvidia-ml-py itself.
 """
 

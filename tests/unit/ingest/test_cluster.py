@@ -1,4 +1,4 @@
-"""Traces that workers import: what is parked may be gone, and what cannot be written is left out."""
+"""Traces that workers import: what is spooled may be gone, and what cannot be written is left out."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_what_a_killed_import_parked_is_deleted_by_a_later_one(
     folder = job(tmp_path / "job", 1)
     imported(store, folder, Here())
     assert left.is_dir()
-    monkeypatch.setattr("tracekit.ingest.cluster.FORGOTTEN_S", -1)
+    monkeypatch.setattr("tracekit.ingest.cluster.ABANDONED_S", -1)
     imported(store, folder, Here())
     assert not left.exists()
     assert scratch() == place

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit.ingest.pool import Behind
+from tracekit.ingest.pool import BackgroundThread
 
 if TYPE_CHECKING:
     from tracekit.ingest.pool import Work
@@ -17,7 +17,7 @@ def _fail() -> None:
 
 def test_work_is_done_in_order_in_another_thread() -> None:
     done: list[tuple[int, int]] = []
-    with Behind() as behind:
+    with BackgroundThread() as behind:
         for number in range(5):
             behind.do(lambda number=number: done.append((number, threading.get_ident())))
     assert [number for number, _ in done] == [0, 1, 2, 3, 4]
@@ -30,7 +30,7 @@ def _fail() -> None:
 
 def hand_over(*pieces: Work, then: Exception | None = None) -> None:
     """Hand pieces over, and fail with an error of one's own at the end."""
-    with Behind() as behind:
+    with BackgroundThread() as behind:
         for piece in pieces:
             behind.do(piece)
         if then is not None:

@@ -1,0 +1,134 @@
+"""Text columns over all parts of a table, and limits of what readers accept (`docs/limits.md`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from tracekit.errors import UnusableInputError
+from tracekit.runs import scrubbing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy.typing as npt
+
+
+LATEST_NS: Final = 1 << 61
+"""Limit of times (the year 2043), durations and the base time of a file, in ns: all sums and differences of
+them, over all ranks of a job, fit 64 bits."""
+
+MAX_RANKS: Final = 1 << 20
+"""Limit of ranks of a job."""
+
+MAX_TEXT_BYTES: Final = 1 << 30
+"""Limit of the bytes of a column's distinct texts: they are kept in memory, in an array of at most 2 GiB."""
+
+MAX_REPAIRED_BYTES: Final = 32 << 20
+"""Limit of the bytes of an invalid top level that is repaired: repair takes a multiple of them in memory, and
+without it only metadata is lost."""
+
+MAX_VALUE_BYTES: Final = 256 << 20
+"""Limit of the bytes of a value in SQLite, such as the joined texts of a chunk; then chunks are smaller."""
+
+MAX_STEPS: Final = 4_000_000_000
+"""Limit of the steps of SQLite's virtual machine per query, which takes some hundred per row."""
+
+HARMLESS_ROWS: Final = 10_000_000
+"""Rows that a Parquet file of any size may have."""
+
+MAX_ROWS_PER_BYTE: Final = 16
+"""Limit of further rows per byte of a Parquet file; times alone take more than a byte per row."""
+
+MAX_GROUP_BYTES: Final = 4 << 30
+"""Limit of the unpacked bytes of a row group in a Parquet file; nsys writes 8 MB per column."""
+
+LISTED: Final = 10
+"""Limit of names listed in a message."""
+
+
+if TYPE_CHECKING:
+    Codes = npt.NDArray[np.int32]
+
+
+class Strings(msgspec.Struct, frozen=True, dict=True):
+    """A text column over all parts of a table.
+
+    Attributes:
+        values: Its distinct values, sorted, so that codes do not depend on the file's order.
+        recode: For each part, the new code of each of its codes, then -1 for null.
+    """
+
+    values: list[str]
+    recode: list[Codes]
+
+    @cached_property
+    def encoded(self) -> list[bytes]:
+        """Return the values in UTF-8."""
+        return [value.encode() for value in self.values]
+
+    def codes(self, part: int, own: Codes) -> Codes:
+        """Convert codes of a part to codes of `values`; -1 for null."""
+        return self.recode[part].take(own)
+
+    def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+        """Return a mask of the values that match a pattern, with a False at the end for the code -1."""
+        return np.array([*(bool(matches(value)) for value in self.values), False], np.bool_)
+
+    def among(self, wanted: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Return a mask of the values that are among some, with a False at the end for the code -1."""
+        return self.matching(frozenset(wanted).__contains__)
+
+
+NO_STRINGS = Strings([], [])
+"""The text column of a table without rows."""
+
+
+class _Numbers(dict[bytes, int]):
+    """Dictionary that numbers new keys."""
+
+    def __missing__(self, value: bytes) -> int:
+        self[value] = len(self)
+        return len(self) - 1
+
+
+class Collected:
+    """Builder of a text column from its parts."""
+
+    def __init__(self) -> None:
+        self._known = _Numbers()
+        self._seen: list[Codes] = []
+        self._bytes = 0
+
+    def add(self, texts: Sequence[bytes]) -> None:
+        """Add the values of the next part, in UTF-8 and in the order of its codes.
+
+        Raises:
+            UnusableInputError: The distinct values exceed `MAX_TEXT_BYTES`.
+        """
+        numbers = map(self._known.__getitem__, texts)
+        self._seen.append(np.fromiter(numbers, np.int32, len(texts)))
+        self._bytes += sum(map(len, texts))
+        if self._bytes > MAX_TEXT_BYTES:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Check the size of the distinct values."""
+        self._bytes = sum(map(len, self._known))
+        if self._bytes > MAX_TEXT_BYTES:
+            raise UnusableInputError(
+                f"the trace has over {MAX_TEXT_BYTES >> 30} GiB of distinct strings in one column",
+                hint="record fewer steps, or disable stacks (with_stack=False)",
+            )
+
+    def strings(self) -> Strings:
+        """Return the column."""
+        redacted = scrubbing.texts([value.decode() for value in self._known])
+        values = sorted(set(redacted))
+        at = {value: place for place, value in enumerate(values)}
+        place = np.fromiter(chain(map(at.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
+        return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
