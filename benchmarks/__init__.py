@@ -1,1 +1,1 @@
-"""Benchmarks: each prints ratios measured within one run, since absolute times differ between machines."""
+"""Benchmarks; they print ratios within one run, since absolute times differ between machines."""

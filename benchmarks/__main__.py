@@ -1,4 +1,4 @@
-"""Measure tracekit beside its peers, and write what came out as JSON and as a page.
+"""Compare tracekit with similar tools; writes the results as JSON and as a page.
 
     just bench                         everything: 10 MB, 100 MB and 1 GB, three rounds; over an hour
     just bench ingest nsys             only these parts
@@ -6,10 +6,10 @@
     just bench --large                 4 GB too
     just bench analyses --only kernels --only ops
 
-Inputs are amplified from a simulated and a recorded trace and kept in .bench/, where the peers get
-environments of their own (benchmarks/peers.txt). A contender that fails, takes too long or too much memory is
-named with the reason, and the others go on. Use a quiet machine: contenders take turns, but nothing makes up
-for a neighbour. The inputs up to 1 GB take 4 GB of the disk, those of --large 12 GB more.
+Inputs are amplified from a simulated and a recorded trace and cached in .bench/, which also has a virtual
+environment for each peer (benchmarks/peers.txt). A contender that fails or exceeds a limit is listed with the
+reason; the others continue. Use an idle machine. The inputs up to 1 GB take 4 GB of disk, those of --large
+another 12 GB.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from benchmarks.parts import PARTS
-from benchmarks.parts.plan import Plan
+from benchmarks.page import page, sections
+from benchmarks.parts import PARTS, Plan
 from benchmarks.peers import environments
-from benchmarks.report.document import SCHEMA, document
-from benchmarks.report.machine import machine, peers, versions
-from benchmarks.report.page import page, sections
+from benchmarks.report import SCHEMA, document, machine, peer_versions, versions
 from benchmarks.runner import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from benchmarks.parts.part import Part
+    from benchmarks.parts import Part
 
 SIZES, LARGE = (10.0, 100.0, 1000.0), 4000.0
 ROUNDS = 3
@@ -42,56 +40,65 @@ SHARE_OF_MEMORY = 0.8
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         prog="just bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    _what(found.add_argument_group("what is measured").add_argument)
-    _how(found.add_argument_group("how, and where it goes").add_argument)
-    return found
+    _add_inputs(commands.add_argument_group("parts and inputs").add_argument)
+    _add_options(commands.add_argument_group("measurement and output").add_argument)
+    return commands
 
 
-def _what(add: Callable[..., object]) -> None:
+def _add_inputs(add: Callable[..., object]) -> None:
     add("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default")
-    add("--quick", action="store_true", help="10 MB and one round, written to .bench/ unless told otherwise")
-    add("--large", action="store_true", help="4 GB too")
-    add("--sizes", type=_sizes, metavar="MB,...", help="these sizes of inputs, in MB")
+    add("--quick", action="store_true", help="10 MB and one round; results go to .bench/ by default")
+    add("--large", action="store_true", help="also 4 GB")
+    add("--sizes", type=_sizes, metavar="MB,...", help="sizes of the inputs, in MB")
     add(
         "--only",
         action="append",
         default=[],
         metavar="NAME",
-        help="peers and analyses with this in their name",
+        help="select peers and analyses whose name contains this; repeatable",
     )
-    add("--source", type=Path, metavar="TRACE", help="amplify this Kineto trace, of a device")
-    add("--export", type=Path, metavar="SQLITE", help="amplify this export of Nsight Systems")
-    add("--as-it-is", action="store_true", help="measure --source and --export themselves, at no other size")
+    add("--source", type=Path, metavar="TRACE", help="Kineto trace with device activity to amplify")
+    add("--export", type=Path, metavar="SQLITE", help="Nsight Systems export to amplify")
+    add(
+        "--as-it-is",
+        action="store_true",
+        help="measure --source and --export as they are, without amplifying",
+    )
 
 
-def _how(add: Callable[..., object]) -> None:
-    add("--rounds", type=int, help=f"how often each contender runs; {ROUNDS} by default")
+def _add_options(add: Callable[..., object]) -> None:
+    add("--rounds", type=int, help=f"runs of each contender (default: {ROUNDS})")
     add(
         "--timeout",
         type=float,
         default=900,
         metavar="S",
-        help="end a run after so long (default: %(default)s)",
+        help="kill a run after this time (default: %(default)s)",
     )
     add(
         "--memory-gb",
         type=float,
         metavar="GB",
-        help="end a run that has more; by default 80%% of what is free",
+        help="kill a run above this memory (default: 80%% of the free memory)",
     )
-    add("--offline", action="store_true", help="install no peers; use those that are there")
-    add("--folder", type=Path, default=Path(".bench"), help="for inputs and peers (default: %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="results; by default docs/benchmarks.json")
-    add("--page", type=Path, metavar="FILE", help="the page; by default beside the results, as .md")
+    add("--offline", action="store_true", help="install no peers; use those already installed")
+    add(
+        "--folder",
+        type=Path,
+        default=Path(".bench"),
+        help="folder for inputs and peers (default: %(default)s)",
+    )
+    add("--json", type=Path, metavar="FILE", help="results (default: docs/benchmarks.json)")
+    add("--page", type=Path, metavar="FILE", help="page (default: next to the results, as .md)")
 
 
 def _sizes(text: str) -> tuple[float, ...]:
     sizes = tuple(sorted(float(word) for word in text.split(",")))
     if not sizes or sizes[0] <= 0:
-        raise argparse.ArgumentTypeError(f"{text}: sizes are above 0")
+        raise argparse.ArgumentTypeError(f"{text}: sizes must be above 0")
     return sizes
 
 
@@ -100,27 +107,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     unknown = [name for name in options.parts if name not in PARTS]
     if unknown:
-        parser().error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    plan, results = planned(options), results_of(options)
+        parser().error(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
+    plan, results = make_plan(options), results_path(options)
     for name in options.parts or PARTS:
-        found = measured(PARTS[name], plan, lambda part: write(results, options.page, part))
+        found = measure_part(PARTS[name], plan, lambda part: write(results, options.page, part))
         print("\n\n".join(sections(found)), end="\n\n", flush=True)
 
 
-def measured(part: Part, plan: Plan, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Measure a part; what came out so far is kept after every input, for a part may take hours."""
-    facts: dict[str, Any] = {"name": part.name, "machine": machine(), "options": _told(plan)}
-    facts |= {"versions": versions(), "peers": peers(plan.peers)}
+def measure_part(part: Part, plan: Plan, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Measure a part; the results so far are saved after every input, since a part may take hours."""
+    facts: dict[str, Any] = {"name": part.name, "machine": machine(), "options": _options(plan)}
+    facts |= {"versions": versions(), "peers": peer_versions(plan.peers)}
     found, cases = {**facts, **document(part, [])}, []
     for case in part.measure(plan):
         cases.append(case)
         found |= document(part, cases)
-        keep(found)
+        save(found)
     return found
 
 
-def planned(options: argparse.Namespace) -> Plan:
-    """What the command line asks for."""
+def make_plan(options: argparse.Namespace) -> Plan:
+    """The plan for the command line's options."""
     sizes = options.sizes or (SIZES[:1] if options.quick else SIZES)
     memory_gb = options.memory_gb or SHARE_OF_MEMORY * psutil.virtual_memory().available / 1e9
     return Plan(
@@ -128,40 +135,40 @@ def planned(options: argparse.Namespace) -> Plan:
         rounds=options.rounds or (1 if options.quick else ROUNDS),
         folder=options.folder.absolute(),
         limits=Limits(wall_s=options.timeout, memory_mb=memory_gb * 1e3),
-        peers=environments(options.folder.absolute() / "peers", install=not options.offline, tell=_say),
+        peers=environments(options.folder.absolute() / "peers", install=not options.offline, log=_log),
         source=options.source,
         export=options.export,
         as_it_is=options.as_it_is,
         only=tuple(options.only),
-        tell=_say,
+        log=_log,
     )
 
 
-def results_of(options: argparse.Namespace) -> Path:
-    """Where the results go: those of a quick look never in place of the documented ones."""
+def results_path(options: argparse.Namespace) -> Path:
+    """Path of the results; quick ones never overwrite the documented ones."""
     if options.json:
         return Path(options.json)
     return options.folder / "quick.json" if options.quick else Path("docs/benchmarks.json")
 
 
 def write(results: Path, text: Path | None, part: dict[str, Any]) -> None:
-    """Put a part among the results, and write the page anew from all of them."""
+    """Update a part of the results and rewrite the page."""
     before = json.loads(results.read_text())["parts"] if results.is_file() else {}
     parts = {**before, part["name"]: part}
-    found = {"schema": SCHEMA, "parts": {known: parts[known] for known in PARTS if known in parts}}
+    found = {"schema": SCHEMA, "parts": {name: parts[name] for name in PARTS if name in parts}}
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text(json.dumps(found, indent=1) + "\n")
-    place = text or results.with_suffix(".md")
-    place.write_text(page(found, source=results.name))
-    _say(f"  wrote {results} and {place}")
+    target = text or results.with_suffix(".md")
+    target.write_text(page(found, source=results.name))
+    _log(f"  wrote {results} and {target}")
 
 
-def _told(plan: Plan) -> dict[str, Any]:
+def _options(plan: Plan) -> dict[str, Any]:
     limits = {"timeout_s": plan.limits.wall_s, "memory_gb": round(plan.limits.memory_mb / 1e3, 1)}
     return {"sizes_mb": list(plan.sizes), "rounds": plan.rounds, **limits, "only": list(plan.only)}
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

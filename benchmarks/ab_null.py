@@ -1,10 +1,10 @@
-"""How `tracekit ab` does on real processes: commits that differ in a comment, or by a planted slowdown.
+"""Error rates of `tracekit ab` on real processes: commits that differ in a comment or by a known slowdown.
 
     python -m benchmarks.ab_null [--repeats 20] [--planted 15]
 
-Each repeat is a whole `tracekit ab` between two commits of a repository made for it. What is measured is a
-small training loop of torch on one CPU thread, or `tracekit collect` (--collect). Exits with 1 when commits
-that do the same are called a regression, or when a planted slowdown is not.
+Each repeat is a full `tracekit ab` between two commits of a temporary repository. The workload is a small
+PyTorch training loop on one CPU thread, or `tracekit collect` (--collect). Exits with 1 if equivalent commits
+are reported as a regression, or a slowdown is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make a large trace out of a small real one: its events again and again, later each time, with fresh ids."""
+"""Make a large trace from a small one by repeating its events, shifted in time, with fresh ids."""
 
 from __future__ import annotations
 

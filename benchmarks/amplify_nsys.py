@@ -1,7 +1,7 @@
 """Make a large SQLite export of Nsight Systems from a small one.
 
-The rows of every table of events are repeated later and with fresh correlation ids, in SQL, until the file
-has the size asked for: `python -m benchmarks.amplify_nsys SMALL.sqlite LARGE.sqlite --mb 1000`.
+The rows of every event table are repeated in SQL, shifted in time, with fresh correlation ids, until the file
+has the requested size: `python -m benchmarks.amplify_nsys SMALL.sqlite LARGE.sqlite --mb 1000`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A real search: 12 commits of a program of torch on the CPU, one of which computes too much.
+"""Bisect a real regression: 12 commits of a PyTorch program on the CPU, one of which computes too much.
 
-Nothing is planted but the code: the program measures the CPU time of its own steps, which other programs on
-the machine disturb less than the clock on the wall, and every measurement is a fresh process.
+The program measures the CPU time of its steps, which other programs disturb less than wall time; every
+measurement is a new process.
 
     python -m benchmarks.bisect_real
 """

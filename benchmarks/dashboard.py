@@ -1,12 +1,11 @@
-"""What the dashboard costs in a real browser: from a turn of the wheel to the painted frame, and from cold.
+"""Measure the dashboard in a browser: latency of a zoom, server memory, and cold start.
 
     python -m benchmarks.dashboard [--intervals 5000000] [--rounds 60] [--chromium PATH]
 
-`tracekit dashboard` serves a synthetic run of millions of intervals in a process of its own; Chromium,
-without a screen, zooms in and out at random places of the capture. A zoom is over when the frame with the
-answer of the server is on the screen (`tracekit:painted` with `settled`). Memory is what the server's process
-has more after the timeline was shown than before. Cold is a browser that has never been there, on a small
-run, until the numbers of the overview are to be read. It needs a quiet machine.
+`tracekit dashboard` serves a synthetic run of millions of intervals in its own process; headless Chromium
+zooms in and out at random places. A zoom ends when the frame with the server's response is painted
+(`tracekit:painted` with `settled`). Memory is the growth of the server's process by showing the timeline.
+Cold start is a new browser profile on a small run, until the overview shows its numbers. Use an idle machine.
 """
 
 from __future__ import annotations

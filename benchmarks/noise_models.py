@@ -1,7 +1,7 @@
-"""Synthetic step times of runs without any difference between the sides, after how real ones misbehave.
+"""Noise models: synthetic step times without a difference between the sides.
 
-Values are natural logarithms of step times in an array of experiments × runs × steps, runs in the order they
-are made. Sigma is the standard deviation of a run's own level; steps vary by 2% around it.
+Values are natural logarithms of step times in an array of experiments × runs × steps, in run order. Sigma is
+the standard deviation between runs; steps vary by 2% around the level of their run.
 """
 
 from __future__ import annotations

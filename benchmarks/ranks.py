@@ -1,15 +1,14 @@
-"""Whether a job of many ranks can be worked with on a small machine: seconds and memory of every command.
+"""Measure time and memory of every command on a job of many ranks.
 
     python -m benchmarks.ranks [--ranks 256] [--steps 10] [--layers 80] [--mb 2000] [--keep DIR] [NAME...]
 
 A data-parallel job is simulated, one rank slower than the others; 256 ranks of the default size are 3.6
-million events in 0.8 GB of traces. Each command runs as its own process tree, whose memory is the largest sum
-of proportional shares that was seen. The dashboard is asked for the overview and the page of the ranks, and
-every block of them. What analyses that read all ranks at once take grows with the ranks until
-`tracekit.analysis.by_rank.ROWS_AT_ONCE` is reached; the others take what a few ranks do in each process.
+million events in 0.8 GB of traces. Each command runs as its own process tree; memory is the largest sum of
+proportional set sizes. The dashboard is requested for all blocks of the overview and of the ranks page. The
+memory of analyses that read all ranks at once grows with the ranks up to
+`tracekit.analysis.by_rank.ROWS_AT_ONCE`; others need the memory of a few ranks in each process.
 
-Figures of single runs of 256 ranks on two cores, which other programs shared (so CPU seconds tell more than
-wall seconds; peaks are of all processes together):
+Single runs of 256 ranks on two shared cores (so prefer CPU seconds; peaks are of all processes together):
 
                               cpu s  peak MB
     import                     10.6      220
@@ -24,7 +23,7 @@ wall seconds; peaks are of all processes together):
     analyze kernels             9.7      593    three processes
     analyze overlap            22.4      620    three processes
 
-Analyses that read all ranks at once had 392 to 876 MB, most of them `launch_latency`.
+Analyses that read all ranks at once took 392 to 876 MB, `launch_latency` the most.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.runner.cost import Cost
-from benchmarks.runner.measure import Limits, measure
+from benchmarks.runner import Cost, Limits, measure
 from samples.simulator import write
 from samples.simulator.large import Shape, one_rank
 from tracekit.analysis import available
@@ -45,7 +43,7 @@ from tracekit.runs.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.runner.cost import Failure
+    from benchmarks.runner import Failure
 
 LABEL = "job-of-many-ranks"
 PAGES = ("overview", "ranks")
@@ -56,7 +54,7 @@ _TRACEKIT = "from tracekit.cli.main import main; main()"
 
 
 def traces(folder: Path, shape: Shape) -> Path:
-    """The traces of a job; those that are there already are kept."""
+    """Write the traces of a job; existing ones are reused."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(shape.ranks):
         path = folder / f"rank{rank:04d}.json"
@@ -66,23 +64,23 @@ def traces(folder: Path, shape: Shape) -> Path:
 
 
 def commands(traces_in: Path, store: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is measured: its name, and the arguments of the program; each when the one before has ended."""
+    """Yield name and arguments of each measured command; the first one imports the traces."""
     tracekit = [sys.executable, "-c", _TRACEKIT]
-    place = ["--store", str(store)]
-    yield "import", [*tracekit, "import", str(traces_in), "--label", LABEL, *place]
+    in_store = ["--store", str(store)]
+    yield "import", [*tracekit, "import", str(traces_in), "--label", LABEL, *in_store]
     run = Store(store).resolve(LABEL).id
     everything = {
-        "runs": [*tracekit, "runs", *place],
-        "show": [*tracekit, "show", LABEL, *place],
-        "verify": [*tracekit, "verify", LABEL, *place],
-        "query": [*tracekit, "query", QUERY, "--run", LABEL, *place],
-        "analyze": [*tracekit, "analyze", LABEL, "--no-cache", *place],
+        "runs": [*tracekit, "runs", *in_store],
+        "show": [*tracekit, "show", LABEL, *in_store],
+        "verify": [*tracekit, "verify", LABEL, *in_store],
+        "query": [*tracekit, "query", QUERY, "--run", LABEL, *in_store],
+        "analyze": [*tracekit, "analyze", LABEL, "--no-cache", *in_store],
         **{
-            f"analyze {one.name}": [*tracekit, "analyze", LABEL, one.name, "--no-cache", *place]
+            f"analyze {one.name}": [*tracekit, "analyze", LABEL, one.name, "--no-cache", *in_store]
             for one in available()
         },
-        "findings": [*tracekit, "findings", LABEL, "--no-cache", *place],
-        "report": [*tracekit, "report", LABEL, "--no-cache", "-o", str(store / "report.html"), *place],
+        "findings": [*tracekit, "findings", LABEL, "--no-cache", *in_store],
+        "report": [*tracekit, "report", LABEL, "--no-cache", "-o", str(store / "report.html"), *in_store],
         "dashboard": [sys.executable, "-m", "benchmarks.programs.ask_dashboard", str(store), run, *PAGES],
     }
     for name, command in everything.items():
@@ -93,34 +91,34 @@ def commands(traces_in: Path, store: Path, names: Sequence[str]) -> Iterator[tup
 def row(name: str, cost: Cost | Failure, limit_mb: float) -> str:
     """A line of the table."""
     if not isinstance(cost, Cost):
-        return f"{name:28}{cost.why}"
+        return f"{name:28}{cost.reason}"
     over = "  over" if cost.peak_mb > limit_mb else ""
     return f"{name:28}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}{cost.peak_mb:9.0f}{over}"
 
 
 def main() -> None:
-    """Measure and print; exit with 1 where a limit is passed or a command failed."""
+    """Measure and print; exit with 1 if a limit is exceeded or a command failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="commands or analyses; all by default")
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--layers", type=int, default=80)
     parser.add_argument("--mb", type=float, default=2_000)
-    parser.add_argument("--keep", type=Path, help="where traces are kept for the next time")
+    parser.add_argument("--keep", type=Path, help="folder of traces to reuse")
     options = parser.parse_args()
     shape = Shape(
         ranks=options.ranks, steps=options.steps, layers=options.layers, slow=min(17, options.ranks - 1)
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = traces(options.keep or folder / "traces", shape)
+        inputs = traces(options.keep or folder / "traces", shape)
         print(f"{'':28}{'wall s':>8}{'cpu s':>8}{'peak MB':>9}")
-        passed = False
-        for what, command in commands(made, folder / "store", options.names):
+        exceeded = False
+        for label, command in commands(inputs, folder / "store", options.names):
             cost = measure(command, limits=Limits(wall_s=1_800))
-            passed |= not isinstance(cost, Cost) or cost.peak_mb > options.mb
-            print(row(what, cost, options.mb), flush=True)
-    sys.exit(int(passed))
+            exceeded |= not isinstance(cost, Cost) or cost.peak_mb > options.mb
+            print(row(label, cost, options.mb), flush=True)
+    sys.exit(int(exceeded))
 
 
 if __name__ == "__main__":

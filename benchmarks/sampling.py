@@ -1,13 +1,12 @@
-"""What sampling costs the program that is sampled.
+"""Measure the overhead of sampling on the sampled program.
 
     python -m benchmarks.sampling [--workload mnist_cnn] [--device cpu] [--blocks 10] [--block-s 4]
 
-Blocks of steps run with and without sampling in turns, in pairs of random order, in one process. Told is what
-the readings took while steps ran, in CPU time and as a share of the process's, and the median over pairs of
-the ratio of their mean step times, by the wall clock and by the CPU time of the whole process, each with its
-95% interval (order statistics of the pairs). The ratios see all that sampling does, and all that other
-programs do: the share is the steadier number. Exits with 1 when it, or the lower end of an interval, is above
-2%.
+Blocks of steps run with and without sampling, in pairs of random order, in one process. Printed are the CPU
+time of the samples, also as a share of the process's, and the median over pairs of the ratio of mean step
+times, by wall clock and by CPU time, with 95% intervals (order statistics of the pairs). The ratios include
+every effect of sampling, but also disturbances by other programs; the share is more stable. Exits with 1 if
+the share, or the lower bound of an interval, is above 2%.
 """
 
 from __future__ import annotations
@@ -70,11 +69,13 @@ def main() -> int:
         f"reading of a sampler, {100 * share:.2f}% of the process; step time over that without, "
         f"{len(pairs)} pairs:"
     )
-    lows = [_tell(clock, np.sort(ratios)) for clock, ratios in zip(("wall", "CPU"), pairs.T, strict=True)]
+    lows = [
+        _print_ratio(clock, np.sort(ratios)) for clock, ratios in zip(("wall", "CPU"), pairs.T, strict=True)
+    ]
     return int(max(*lows, 1 + share) > LIMIT)
 
 
-def _tell(clock: str, ratios: Any) -> float:
+def _print_ratio(clock: str, ratios: Any) -> float:
     low, high = _interval(len(ratios))
     print(f"  by the {clock} clock {np.median(ratios):.4f} ({ratios[low]:.4f} to {ratios[high]:.4f})")
     return float(ratios[low])

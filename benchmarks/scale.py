@@ -1,13 +1,13 @@
-"""How long a cluster takes to import a job of many ranks: a simulation from costs that were measured.
+"""Simulate how long a cluster takes to import a job of many ranks, from measured costs.
 
     python -m benchmarks.scale                         1,024 ranks of 1 GB, as docs/scale.md shows
-    python -m benchmarks.scale --costs costs.json      of what `python -m benchmarks.scale_costs` printed
+    python -m benchmarks.scale --costs costs.json      with the output of `benchmarks.scale_costs`
     python -m benchmarks.scale --ranks 256 --workers 8,16,32 --storage 2e9
 
-Simulated is what `tracekit.executors` and `tracekit.ingest.cluster` do: as many tasks handed over as there
-are workers, one at a time by the driver; all ranks decoded, then all written, each on the machine where it is
-spooled; one that was spooled on a machine that was lost is decoded again; a task whose worker is lost starts
-anew. Each number is drawn from `random.Random` of the seed: the same arguments print the same table.
+The simulation follows `tracekit.executors` and `tracekit.ingest.cluster`: the driver submits tasks one at a
+time, as many as there are workers; all ranks are decoded, then all written, each on the machine with its
+spool; ranks spooled on a lost machine are decoded again; the task of a lost worker is restarted. The seed
+determines the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Costs:
         gigabytes: Size of the trace that the seconds below are of.
         decode_s: Seconds of one core to decode and park it.
         write_s: Seconds of one core to link it and write its tables.
-        parked_bytes: What it takes on the disk of the worker's machine in between.
+        spool_bytes: Bytes of its spool on the disk of the worker's machine.
         stored_bytes: What it takes in the store.
         submit_s: Seconds of the driver and the scheduler to hand a task over and to take its answer.
         turn_s: Seconds that a worker waits for its next task.
@@ -48,7 +48,7 @@ class Costs:
     gigabytes: float = 1.0
     decode_s: float = 6.0
     write_s: float = 4.2
-    parked_bytes: float = 0.42e9
+    spool_bytes: float = 0.42e9
     stored_bytes: float = 12e6
     submit_s: float = 0.005
     turn_s: float = 0.035
@@ -64,13 +64,13 @@ class Scene:
     Attributes:
         ranks: Traces of the job.
         workers: Workers of one thread, each with a core of its own.
-        per_machine: Workers that share a machine, and what is spooled on it.
+        per_machine: Workers that share a machine and its spool.
         storage: Bytes a second that all workers together read of the shared storage.
         spread: Standard deviation of the logarithm of a task's time: how unlike ranks and cores are.
         stragglers: Share of tasks that take `straggling` times as long.
         straggling: How many times.
         deaths_per_hour: Times that one worker is lost in an hour of work.
-        machine_share: Share of these in which its whole machine is lost, with what is spooled there.
+        machine_share: Share of these in which the whole machine is lost, with its spool.
     """
 
     ranks: int = 1024
@@ -92,7 +92,7 @@ class Result:
         seconds: From the command to the run.
         attempts: Tasks that were begun.
         lost: Of these, those whose worker was lost.
-        again: Traces that were decoded again, for what was spooled was lost.
+        again: Traces that were decoded again because their spool was lost.
         busy: Share of the workers' time in tasks.
     """
 
@@ -139,7 +139,7 @@ class Simulation:
         while waiting:
             at, worker = heapq.heappop(free)
             rank = self._chosen(waiting, worker, decoding=decoding)
-            if rank is None:  # what is left is spooled on other machines
+            if rank is None:  # the remaining spools are on other machines
                 continue
             driver = max(driver, at) + self._costs.submit_s
             self._readers = sum(each > driver for each, _ in free) + 1 + len(waiting)
@@ -154,7 +154,7 @@ class Simulation:
         return end
 
     def _chosen(self, waiting: deque[int], worker: int, *, decoding: bool) -> int | None:
-        """The next rank; one that is written must have been spooled on the worker's machine."""
+        """The next rank; to be written, its spool must be on the worker's machine."""
         if decoding:
             return waiting.popleft()
         machine = worker // self._scene.per_machine

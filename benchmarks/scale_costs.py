@@ -1,11 +1,10 @@
-"""What the parts of an import on a cluster cost on this machine, as JSON that `benchmarks.scale` takes.
+"""Measure the costs of a cluster import on this machine, as JSON for `benchmarks.scale`.
 
     python -m benchmarks.scale_costs TRACE [--tasks 1024] [--ranks 1024] [--repeat 3] > costs.json
 
-TRACE is one rank's trace, such as `benchmarks.amplify` makes; seconds and bytes are given for 1 GB of it.
-Measured are: empty tasks through `tracekit.executors` on a cluster of this machine; one rank decoded and
-written, each by a worker process of one thread (CPU seconds and memory are that process's own); a survey and
-a commit of so many ranks, whose files are small.
+TRACE is one rank's trace, for example from `benchmarks.amplify`; results are per GB of it. Measured are:
+empty tasks through `tracekit.executors` on a local cluster; decoding and writing one rank, each in a worker
+process with one thread (CPU seconds and memory of that process); survey and commit of `--ranks` small files.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.inputs import bases
-from benchmarks.runner.memory import highest
+from benchmarks.inputs import simulated_trace
+from benchmarks.runner import peak_memory
 from tracekit.executors import workers
 from tracekit.ingest import cluster
 from tracekit.ingest.executor import Decoded, Destination
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 
 
 def nothing(number: int) -> int:
-    """The empty task."""
+    """Do nothing: the empty task."""
     return number
 
 
 def empty_tasks(count: int, workers_: int) -> dict[str, float]:
-    """Seconds for each of so many tasks that do nothing, handed over as imports do.
+    """Costs per empty task, submitted as imports do.
 
     Returns:
-        `submit_s`: of the CPU, in the process of driver, scheduler and nannies; `turn_s`: until a worker has
-        its next task.
+        `submit_s`: CPU seconds of driver, scheduler and nannies; `turn_s`: seconds until a worker has its
+        next task.
     """
     from distributed import LocalCluster
 
@@ -59,43 +58,43 @@ def empty_tasks(count: int, workers_: int) -> dict[str, float]:
     ):
         list(executor.map(nothing, range(100)))
         begun, cpu = time.perf_counter(), _cpu()
-        assert len(list(executor.map(nothing, range(count)))) == count  # noqa: S101 (else the time is of less)
+        assert len(list(executor.map(nothing, range(count)))) == count  # noqa: S101 (otherwise fewer were timed)
         found = {"submit_s": _cpu() - cpu, "turn_s": (time.perf_counter() - begun) * workers_}
     return {name: seconds / count for name, seconds in found.items()}
 
 
 def metered(task: tuple[Callable[[Any], Any], Any]) -> tuple[Any, dict[str, float]]:
-    """What a function gives, and what it cost its process and the compilers and readers that it started."""
+    """Result of a function, and its costs including child processes."""
     function, item = task
     begun, cpu = time.perf_counter(), _cpu()
     value = function(item)
-    peak = highest(os.getpid())
+    peak = peak_memory(os.getpid())
     return value, {"cpu_s": _cpu() - cpu, "wall_s": time.perf_counter() - begun, "peak_bytes": peak}
 
 
 def _cpu() -> float:
-    """Seconds of this process and of those of its children that it has waited for."""
+    """CPU seconds of this process and its reaped children."""
     return sum(os.times()[:4])
 
 
 def one_rank(trace: Path, folder: Path) -> dict[str, float]:
-    """What it costs to decode a trace and to write it, each in a worker of its own."""
+    """Costs of decoding and writing a trace, each in its own worker."""
     with Store(folder / "store").draft() as draft:
         spool = cluster.Spool(name=f"{cluster.PREFIX}measured", address=draft.address)
         source = Source(trace, 0)
-        found, decoding = _elsewhere(cluster.decode, cluster.Reading(source=source, spool=spool))
+        found, decoding = _in_worker(cluster.decode, cluster.Reading(source=source, spool=spool))
         (decoded,) = found
-        assert isinstance(decoded, Decoded)  # noqa: S101 (a trace that can be measured)
+        assert isinstance(decoded, Decoded)  # noqa: S101 (the trace is valid)
         spooled = _bytes(decoded.trace.directory)
         place = Destination(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
         task = cluster.Writing(decoded=decoded, place=place, spool=spool)
-        written, writing = _elsewhere(cluster.write_parts, task)
+        written, writing = _in_worker(cluster.write_parts, task)
         cluster.clear(spool.name)
     per_gb = 1e9 / trace.stat().st_size
     found = {
         **{f"decode_{name}": value for name, value in decoding.items()},
         **{f"write_{name}": value for name, value in writing.items()},
-        "parked_bytes": spooled,
+        "spool_bytes": spooled,
         "stored_bytes": sum(one.file.bytes for one in written.delivered),
         "rows": sum(one.file.rows for one in written.delivered),
     }
@@ -105,7 +104,7 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
     }
 
 
-def _elsewhere(function: Callable[[Any], Any], item: Any) -> tuple[Any, dict[str, float]]:
+def _in_worker(function: Callable[[Any], Any], item: Any) -> tuple[Any, dict[str, float]]:
     with workers(count=1) as executor:
         (outcome,) = executor.map(metered, [(function, item)])
         return outcome.get()
@@ -116,19 +115,19 @@ def _bytes(folder: Path) -> int:
 
 
 def survey(ranks: int, folder: Path) -> dict[str, float]:
-    """Seconds for each of so many traces, all found in one folder, to be seen and grouped."""
-    first = bases.trace(folder)
+    """Seconds per trace to find and group the traces of one folder."""
+    first = simulated_trace(folder)
     (folder / "job").mkdir()
     for rank in range(ranks):
         shutil.copy(first, folder / "job" / f"rank{rank}.json")
     begun = time.perf_counter()
     (job,) = plan([folder / "job"])
-    assert len(job.sources) == ranks  # noqa: S101 (else the time is of less)
+    assert len(job.sources) == ranks  # noqa: S101 (otherwise fewer were timed)
     return {"survey_s": (time.perf_counter() - begun) / ranks}
 
 
 def commit(ranks: int, folder: Path) -> dict[str, float]:
-    """Seconds for each of so many ranks, with a file for every table, to become one run; and to open it."""
+    """Seconds per rank to commit a run with a file per rank and table; and seconds to open it."""
     store = Store(folder / "store")
     now = timestamp(_now())
     with store.draft() as draft:
@@ -139,7 +138,7 @@ def commit(ranks: int, folder: Path) -> dict[str, float]:
         took = time.perf_counter() - begun
     begun = time.perf_counter()
     (listed,) = store.runs()
-    assert listed.meta == run.meta  # noqa: S101 (else another run was opened)
+    assert listed.meta == run.meta  # noqa: S101 (the run that was committed)
     opened = time.perf_counter() - begun
     return {
         "commit_s": took / ranks,
@@ -170,7 +169,7 @@ def _now() -> Any:
 
 
 def _median(measure: Callable[[Path], dict[str, float]], repeat: int) -> dict[str, float]:
-    """The median of each number over some repetitions, each in a folder of its own."""
+    """Median of each number over repetitions, each in its own folder."""
     found = []
     for _ in range(repeat):
         with tempfile.TemporaryDirectory(prefix="tracekit-scale-") as folder:
@@ -181,16 +180,16 @@ def _median(measure: Callable[[Path], dict[str, float]], repeat: int) -> dict[st
 
 def main() -> None:
     """Print the costs."""
-    found = argparse.ArgumentParser(prog="python -m benchmarks.scale_costs", description=__doc__)
-    found.add_argument("trace", type=Path)
+    commands = argparse.ArgumentParser(prog="python -m benchmarks.scale_costs", description=__doc__)
+    commands.add_argument("trace", type=Path)
     for name, default in {"tasks": 1024, "ranks": 1024, "workers": 2, "repeat": 3}.items():
-        found.add_argument(f"--{name}", type=int, default=default)
-    asked = found.parse_args()
+        commands.add_argument(f"--{name}", type=int, default=default)
+    options = commands.parse_args()
     costs = {
-        **_median(lambda _: empty_tasks(asked.tasks, asked.workers), asked.repeat),
-        **_median(lambda folder: survey(asked.ranks, folder), asked.repeat),
-        **_median(lambda folder: commit(asked.ranks, folder), asked.repeat),
-        **_median(lambda folder: one_rank(asked.trace, folder), asked.repeat),
+        **_median(lambda _: empty_tasks(options.tasks, options.workers), options.repeat),
+        **_median(lambda folder: survey(options.ranks, folder), options.repeat),
+        **_median(lambda folder: commit(options.ranks, folder), options.repeat),
+        **_median(lambda folder: one_rank(options.trace, folder), options.repeat),
     }
     costs |= {"decode_s": costs["decode_cpu_s"], "write_s": costs["write_cpu_s"]}
     print(json.dumps(costs, indent=2))

@@ -1,4 +1,4 @@
-"""Simulated searches for the commit that made a series slower: TorchBench's recursion, and tracekit's."""
+"""Simulated bisections of a slower series: TorchBench's recursion and tracekit's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Experiments on synthetic runs: how often comparisons err, and what they find.
+"""Simulated comparisons of synthetic runs: false alarms, coverage and power.
 
-Each function makes its experiments from a seed and returns shares of them, judged by `tracekit.stats` itself.
+Each function returns shares of experiments generated from a seed and judged by `tracekit.stats`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def split(runs: Floats, sides: str, *, planted: float = 0.0) -> tuple[Floats, Fl
 def compared(
     a: Floats, b: Floats, looks: Sequence[Look], *, planted: float = 0.0, threshold: float = THRESHOLD
 ) -> Shares:
-    """Paired comparisons that go on from look to look until they can tell.
+    """Sequential paired comparisons.
 
     Coverage is that of the interval at the look where each stopped.
     """

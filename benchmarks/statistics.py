@@ -1,9 +1,9 @@
-"""What the statistics of comparisons are worth on synthetic runs: false alarms, coverage, power, searches.
+"""Error rates of comparisons on synthetic runs: false alarms, coverage, power, searches.
 
     python -m benchmarks.statistics [--count 4000] [--searches 1000]
 
-Everything printed is a share of simulated experiments in per cent, from fixed seeds, judged by
-`tracekit.stats` itself. It exits with 1 where a bound is missed, and marks the line.
+Prints percentages of simulated experiments from fixed seeds, judged by `tracekit.stats`. Marks each missed
+bound and exits with 1.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What the timeline costs: building the index of a synthetic run, opening it again, and drawing at any zoom.
+"""Measure the timeline: building the index of a synthetic run, reopening it, and drawing at several zooms.
 
     python -m benchmarks.timeline [--intervals 5000000] [--lanes 40] [--width 1400] [--rounds 9]
 
-The run has two streams, idle time, and two threads with nested ops and annotations. Building and drawing are
-done in a process of their own, so that its peak memory is theirs; beside it stands what the process took
-before. A draw is the median over places across the capture, from the question to the bytes of the answer.
-Limits are of the processor's time, which other programs on the machine do not lengthen.
+The run has two streams, idle time, and two threads with nested ops and annotations. Building and drawing
+run in a separate process, whose peak memory is printed with its memory before. A draw is the median over
+places across the capture, from request to response bytes. Limits are in CPU time, which other programs affect
+less.
 """
 
 from __future__ import annotations

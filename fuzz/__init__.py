@@ -1,1 +1,1 @@
-"""Throw damaged and hostile inputs at the readers; see `python -m fuzz --help`."""
+"""Fuzz the readers with damaged and hostile inputs; see `python -m fuzz --help`."""

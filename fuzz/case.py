@@ -1,4 +1,4 @@
-"""One input: the files that a reader is given, and how it is kept as one small file."""
+"""Fuzz input: the files given to a reader, saved as one zip archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Of every member, so that the same input gives the same bytes."""
+"""Time of every member, so that equal inputs have equal bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,8 @@ class Case:
 
     Attributes:
         files: Content by relative path.
-        main: What the reader is given: a path of `files`, or a folder of them.
-        words: What is asked for besides: words of a command line.
+        main: Path given to the reader: one of `files`, or a folder of them.
+        words: Further arguments.
     """
 
     files: dict[str, bytes]
@@ -33,20 +33,20 @@ class Case:
         """Bytes of all files."""
         return sum(map(len, self.files.values()))
 
-    def lay(self, folder: Path) -> Path:
-        """Write the files; returns what the reader is given."""
+    def write(self, folder: Path) -> Path:
+        """Write the files; returns the path given to the reader."""
         for name, content in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         return folder / self.main
 
-    def packed(self) -> bytes:
-        """The input as one zip archive, which `unpacked` reads.
+    def pack(self) -> bytes:
+        """Pack the input into a zip archive; inverse of `unpack`.
 
         Example:
             >>> case = Case(files={"a/b": b"c"}, main="a", words=("show",))
-            >>> unpacked(case.packed()) == case
+            >>> unpack(case.pack()) == case
             True
         """
         stream = io.BytesIO()
@@ -57,8 +57,8 @@ class Case:
         return stream.getvalue()
 
 
-def unpacked(content: bytes) -> Case:
-    """The input that `Case.packed` has packed."""
+def unpack(content: bytes) -> Case:
+    """Unpack an input packed by `Case.pack`."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         main, *words = archive.comment.decode().split("\n")
         files = {name: archive.read(name) for name in archive.namelist()}

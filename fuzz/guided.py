@@ -1,8 +1,8 @@
-"""Inputs that find new paths through the readers: atheris (libFuzzer) decides, by coverage, what is made.
+"""Coverage-guided fuzzing with atheris (libFuzzer).
 
     python -m fuzz.guided kineto [CORPUS] [-runs=N] [-max_total_time=SECONDS]
 
-The random numbers that `make` asks for are taken from the fuzzer's bytes, so that it learns which lead on.
+The random numbers of `make` are taken from the fuzzer's bytes, so that it can search for new code paths.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from tracekit.errors import MissingDependencyError
 _FIRST, _LENGTH = 64, 2048
 
 
-class Told(Random):
-    """Random numbers that are told: bytes of the fuzzer's, zeros when there are none left.
+class BytesRandom(Random):
+    """Random numbers taken from given bytes, then zeros.
 
     Example:
-        >>> Told(b"").random()
+        >>> BytesRandom(b"").random()
         0.0
     """
 
-    def __init__(self, told: bytes) -> None:
-        self._told, self._at = told, 0
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
         super().__init__(0)
 
     def getrandbits(self, k: int, /) -> int:
-        """So many bits of what is told."""
+        """The next `k` bits."""
         size = (k + 7) // 8
-        piece = self._told[self._at : self._at + size]
+        piece = self._content[self._at : self._at + size]
         self._at += size
         return int.from_bytes(piece.ljust(size, b"\0"), "little") & ((1 << k) - 1)
 
     def random(self) -> float:
-        """A number from 0 up to, not including, 1."""
+        """A number in [0, 1)."""
         return self.getrandbits(53) / (1 << 53)
 
 
-def _beginning(folder: Path) -> str:
-    """A corpus to begin with, where none is given: bytes of all kinds."""
+def _initial_corpus(folder: Path) -> str:
+    """Write an initial corpus of random bytes."""
     corpus = folder / "corpus"
     corpus.mkdir()
     for number in range(_FIRST):
@@ -53,7 +53,7 @@ def _beginning(folder: Path) -> str:
 
 
 def guide(arguments: list[str]) -> int:
-    """Fuzz a reader until it fails or is told to stop; arguments are its name and libFuzzer's own.
+    """Fuzz a reader until it fails or is stopped; arguments are its name and libFuzzer's options.
 
     Raises:
         MissingDependencyError: atheris is not installed.
@@ -66,18 +66,20 @@ def guide(arguments: list[str]) -> int:
     with atheris.instrument_imports(include=["tracekit.ingest", "tracekit.runs.meta", "tracekit.runs.store"]):
         from fuzz.readers import reader
 
-        by = reader(name)
+        target = reader(name)
     with TemporaryDirectory(prefix="tracekit-fuzz-") as folder:
-        place = Path(folder) / "input"
-        begun = rest if any(not word.startswith("-") for word in rest) else [_beginning(Path(folder)), *rest]
+        input_folder = Path(folder) / "input"
+        options = (
+            rest if any(not word.startswith("-") for word in rest) else [_initial_corpus(Path(folder)), *rest]
+        )
 
-        def one(told: bytes) -> None:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir()
-            by.read(by.make(Told(told)), place)
+        def read_one(content: bytes) -> None:
+            shutil.rmtree(input_folder, ignore_errors=True)
+            input_folder.mkdir()
+            target.read(target.make(BytesRandom(content)), input_folder)
 
         setup: Any = atheris.Setup
-        setup([sys.argv[0], "-rss_limit_mb=4096", "-timeout=10", *begun], one)
+        setup([sys.argv[0], "-rss_limit_mb=4096", "-timeout=10", *options], read_one)
         atheris.Fuzz()
     return 0
 

@@ -1,6 +1,6 @@
-"""Reads inputs by number, one after the other, in a process that may die; says how far it has come.
+"""Worker process: read inputs by number and write progress to a file.
 
-Run by `fuzz.watch`; the arguments are those of `Task`, in JSON.
+Started by `fuzz.supervisor`; the argument is a `Task` in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from benchmarks.runner.memory import highest
+from benchmarks.runner import peak_memory
 from fuzz.readers import reader
 from tracekit.ingest.kineto.scan import loader
 
@@ -28,24 +28,23 @@ if TYPE_CHECKING:
     from fuzz.case import Case
     from fuzz.readers import Reader
 
-ROOM = 4 << 30
-"""Bytes of addresses that a reader may take beyond what the process has when it starts, to be safe."""
-KEPT = 3
-"""Inputs kept of each defect."""
+ADDRESS_SPACE = 4 << 30
+"""Address space that reading may add to that of the started process, in bytes."""
+SAVED_PER_DEFECT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Which inputs to read.
+    """A range of inputs.
 
     Attributes:
         reader: One of `fuzz.readers.READERS`.
-        seed: Makes other inputs.
+        seed: Seed of the inputs.
         first: Number of the first input.
-        stop: Number behind the last one.
-        memory: Bytes that reading one input may add to the process.
-        work: An empty folder.
-        found: Where inputs that found a defect are kept.
+        stop: Number after the last input.
+        memory: Memory that one input may add to the process, in bytes.
+        work: Empty working folder.
+        found: Folder for inputs that find a defect.
     """
 
     reader: str
@@ -57,72 +56,72 @@ class Task:
     found: str
 
 
-def made(by: Reader, task: Task, number: int) -> Case:
-    """The input of a number."""
-    return by.make(Random(f"{task.reader}:{task.seed}:{number}"))
+def make_input(target: Reader, task: Task, number: int) -> Case:
+    """Make the input with a number."""
+    return target.make(Random(f"{task.reader}:{task.seed}:{number}"))
 
 
 def work(task: Task) -> None:
-    """Read the inputs; what finds a defect is kept, and the next one is read."""
-    by, place, found = reader(task.reader), Path(task.work), _Found(task)
-    with suppress(ImportError):  # without a compiler the reference is fuzzed alone
+    """Read the inputs of a task, and save those that find a defect."""
+    target, work_folder, defects = reader(task.reader), Path(task.work), _Defects(task)
+    with suppress(ImportError):  # without a compiler, only the reference is fuzzed
         loader.load()
     _limit()
-    progress = place / "number"
+    progress = work_folder / "number"
     peak = accepted = 0
     parent = os.getppid()
     for number in range(task.first, task.stop):
         progress.write_text(f"{number} {accepted}")
         if os.getppid() != parent:
-            return  # nobody watches any more
-        case, folder = made(by, task, number), place / "input"
+            return  # the supervisor has exited
+        case, folder = make_input(target, task, number), work_folder / "input"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            accepted += by.read(case, folder)
-        except Exception as error:  # every kind of it is a defect
-            found.add(case, number, _where(error), "".join(traceback.format_exception(error)))
-        before, peak = peak, highest(os.getpid())
+            accepted += target.read(case, folder)
+        except Exception as error:  # readers handle their own errors
+            defects.add(case, number, _where(error), "".join(traceback.format_exception(error)))
+        before, peak = peak, peak_memory(os.getpid())
         if number > task.first and peak - before > task.memory:
-            found.add(case, number, "memory", f"{(peak - before) >> 20} MiB more than any input before")
+            defects.add(case, number, "memory", f"{(peak - before) >> 20} MiB more than any input before")
     progress.write_text(f"{task.stop} {accepted}")
 
 
-class _Found:
-    """Keeps inputs by what they found."""
+class _Defects:
+    """Saved inputs, by kind of defect."""
 
     def __init__(self, task: Task) -> None:
         self._task, self._seen = task, Counter[str]()
 
-    def add(self, case: Case, number: int, kind: str, story: str) -> None:
-        """Keep an input, unless there are enough of its kind."""
+    def add(self, case: Case, number: int, kind: str, details: str) -> None:
+        """Record a defect; save the input of the first few of each kind."""
         self._seen[kind] += 1
         folder = Path(self._task.found)
-        if self._seen[kind] <= KEPT:
+        if self._seen[kind] <= SAVED_PER_DEFECT:
             stem = folder / f"{self._task.reader}-{self._task.seed}-{number}"
-            stem.with_suffix(".zip").write_bytes(case.packed())
-            stem.with_suffix(".txt").write_text(f"{kind}\n{story}", errors="replace")
+            stem.with_suffix(".zip").write_bytes(case.pack())
+            stem.with_suffix(".txt").write_text(f"{kind}\n{details}", errors="replace")
         with (folder / "found.jsonl").open("a") as log:
             log.write(json.dumps({"number": number, "kind": kind}) + "\n")
 
 
 def _where(error: Exception) -> str:
-    """The kind of an error and the last place of the project in it."""
+    """Type of an error and the last frame of the project in its traceback."""
     own = [
         frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename
     ]
     last = own[-1]
-    story = f": {str(error)[:60]}" if type(error).__name__ == "DefectError" else ""
-    return f"{type(error).__name__} in {Path(last.filename).name}, {last.name}{story}"
+    details = f": {str(error)[:60]}" if type(error).__name__ == "DefectError" else ""
+    return f"{type(error).__name__} in {Path(last.filename).name}, {last.name}{details}"
 
 
 def _limit() -> None:
-    most = psutil.Process().memory_info().vms + ROOM
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = psutil.Process().memory_info().vms + ADDRESS_SPACE
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def command(task: Task) -> list[str]:
-    """The command that does a task in a process of its own."""
+    """Command of a worker process."""
     return [sys.executable, "-m", "fuzz.worker", json.dumps(asdict(task))]
 
 

@@ -1,4 +1,4 @@
-"""What a measured process runs: scripts by themselves, which a peer's own Python starts.
+"""Standalone scripts that measured processes run, some with a peer's Python.
 
-Each prints one line: a JSON object of what it measured inside of itself.
+Each prints one line: a JSON object of the figures it measured.
 """

@@ -1,9 +1,8 @@
-"""Open an imported run and do one analysis, all of them as advice does (`*`), or nothing (`-`).
+"""Open an imported run and compute one analysis, all (`*`, as `tracekit findings`) or none (`-`).
 
     analyze_run.py STORE RUN ANALYSIS|*|-
 
-`analyze_s` is the analysis alone, from an open run to its tables, with its modules loaded before; the process
-also starts Python and loads libraries.
+`analyze_s` is the analysis alone, with its modules loaded and the run open.
 """
 
 import json

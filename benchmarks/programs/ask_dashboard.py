@@ -1,9 +1,9 @@
-"""Start `tracekit dashboard` on a store, and ask for every part of every page, twice, one after another.
+"""Start `tracekit dashboard` on a store and request every block of every page twice.
 
     ask_dashboard.py STORE RUN [PAGE...]
 
-`PAGE_first_ms` is what a page's parts take when nothing has been asked of the run, in all; `PAGE_again_ms`
-when they were shown before. The browser's own work is not in it.
+`PAGE_first_ms` is the time of a page's blocks on the first request, `PAGE_again_ms` on the second, without
+rendering in a browser.
 """
 
 import json
@@ -76,18 +76,18 @@ def main() -> None:
         for name, page in sorted(registered().items())
         if page.blocks and (name in asked_for or not asked_for)
     }
-    told: dict[str, float] = {"failures": 0}
+    figures: dict[str, float] = {"failures": 0}
     with serving(store) as address:
-        told["index_ms"] = _page(address)
+        figures["index_ms"] = _page(address)
         entries = json.loads(fetched(f"{address}_dash-dependencies"))
         output = next(entry["output"] for entry in entries if _BLOCK in entry["output"])
         for page, blocks in pages.items():
             for time_ in ("first", "again"):
                 took, size, failures = asked(address, output, page, blocks, run)
-                told[f"{page}_{time_}_ms"] = took
-                told["failures"] += failures
-            told[f"{page}_kb"] = size / 1e3
-    print(json.dumps(told))
+                figures[f"{page}_{time_}_ms"] = took
+                figures["failures"] += failures
+            figures[f"{page}_kb"] = size / 1e3
+    print(json.dumps(figures))
 
 
 def _page(address: str) -> float:

@@ -1,4 +1,4 @@
-"""Build the timeline's index of a store's run, read it back, and draw at several zooms.
+"""Build the timeline index of a store's run, reopen it, and draw at several zooms.
 
 draw_timeline.py STORE
 """
@@ -23,9 +23,9 @@ def main() -> None:
         store = shutil.copytree(sys.argv[1], Path(folder) / "store")  # the index is kept in it
         found = child(Store(store), options)
     draws = found.pop("draws")
-    told = {name: found[name] for name in ("build_s", "build_cpu_s", "reopen_s", "peak_mb")}
-    told |= {f"draw_{draw['zoom']:g}_{name}": draw[name] for draw in draws for name in ("ms", "cpu_ms")}
-    print(json.dumps(told))
+    figures = {name: found[name] for name in ("build_s", "build_cpu_s", "reopen_s", "peak_mb")}
+    figures |= {f"draw_{draw['zoom']:g}_{name}": draw[name] for draw in draws for name in ("ms", "cpu_ms")}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load a folder with one trace by HolisticTraceAnalysis, and break the device's time down where asked.
+"""Load a folder with one trace with HolisticTraceAnalysis; optionally compute the temporal breakdown.
 
 load_hta.py FOLDER [breakdown]
 """
@@ -18,13 +18,13 @@ def main() -> None:
         imported = time.perf_counter()
         analysis = TraceAnalysis(trace_dir=sys.argv[1])
         loaded = time.perf_counter()
-        told = {"import_s": imported - start, "load_s": loaded - imported}
-        told["events"] = sum(len(analysis.t.get_trace(rank)) for rank in analysis.t.get_ranks())
+        figures = {"import_s": imported - start, "load_s": loaded - imported}
+        figures["events"] = sum(len(analysis.t.get_trace(rank)) for rank in analysis.t.get_ranks())
         if sys.argv[2:]:
             start = time.perf_counter()
             analysis.get_temporal_breakdown(visualize=False)
-            told["breakdown_s"] = time.perf_counter() - start
-    print(json.dumps(told))
+            figures["breakdown_s"] = time.perf_counter() - start
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
     parse_frames.py polars|duckdb FILE
 
-A name in `.ndjson` is read as lines, one event each. Both use every core. Polars finds the types by reading
-all events first; DuckDB is told them, with the arguments left as text, since its own finding of them ends at
-the first two names that differ only in case.
+A `.ndjson` file has one event per line. Both use every core. Polars infers the types from all events; DuckDB
+is given them, with the arguments as text, since its inference fails on names that differ only in case.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Parse a trace with one bare parser, and keep nothing.
+"""Parse a trace with one parser and discard the result.
 
-    parse_json.py PARSER FILE [BORDERS]
+    parse_json.py PARSER FILE [BOUNDS]
 
-What a gzipped file holds is inflated by Python's own gzip. `read_s` is reading and inflating, `parse_s` the
-parser alone; `events` shows that it did the whole work.
+Gzipped files are decompressed by Python's gzip. `read_s` is reading and decompressing, `parse_s` the parser
+alone; `events` is the number of events it parsed.
 """
 
 import gzip

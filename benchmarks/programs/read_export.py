@@ -1,9 +1,9 @@
-"""Read the event tables of an SQLite export of Nsight Systems, without a tool.
+"""Read the event tables of an SQLite export of Nsight Systems directly.
 
     read_export.py rows|pandas FILE
 
-`rows` takes every row as Python's sqlite3 gives it and keeps none; `pandas` makes a data frame of each table
-and puts names in place of the numbers of texts.
+`rows` fetches every row with Python's sqlite3; `pandas` reads each table into a data frame and resolves
+string ids.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What can be fuzzed, by name: how an input is made, and how it is read."""
+"""Fuzz targets: modules that make inputs and read them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ READERS = ("kineto", "nsys", "store")
 
 
 class Reader(Protocol):
-    """A module of this package."""
+    """Interface of the modules of this package."""
 
     def make(self, random: Random) -> Case:
-        """An input; the same for the same random numbers."""
+        """Make an input, determined by the random numbers."""
 
     def read(self, case: Case, folder: Path) -> bool:
-        """Read it in an empty folder; returns whether it was accepted, not refused.
+        """Read an input in an empty folder; returns whether it was accepted.
 
         Raises:
-            DefectError: What came of it must never be; any other error is a defect as well.
+            DefectError: The reader violated a requirement; any other error is a defect as well.
         """
 
 
 def reader(name: str) -> Reader:
-    """The reader of a name of `READERS`."""
+    """The target with a name of `READERS`."""
     return cast("Reader", import_module(f"fuzz.readers.{name}"))

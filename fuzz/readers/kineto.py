@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fuzz.case import Case
-from fuzz.judge import decodes, imports
-from fuzz.mutate import damaged
-from fuzz.tree import Raw, changed, copied, odd, written
+from fuzz.checks import check_decoding, check_import
+from fuzz.damage import damage
+from fuzz.json_document import Raw, change_document, copy, edge_value, to_json
 from samples.simulator import Clock, Program, trace
 from samples.simulator.examples import training
 from tracekit.ingest.kineto import reader
@@ -30,8 +30,8 @@ _WORDS = (
     *(b"/*", b"\x1b[2J", b"9" * 40, b"-", b"[" * 200, b"{" * 200, b" " * 200, b'"}, {"ph'),
 )
 IMPORTED, SCANNED, REFERENCE = "imported", "scanned", "reference"
-_DEPTHS = (IMPORTED, *(SCANNED,) * 6, *(REFERENCE,) * 3)
-"""How far inputs are read: importing costs ten times what decoding does."""
+_MODES = (IMPORTED, *(SCANNED,) * 6, *(REFERENCE,) * 3)
+"""Importing costs ten times as much as decoding."""
 _EVENTS = (2, 4, 12)
 _NAME = {False: "trace.json", True: "trace.json.gz"}
 
@@ -49,33 +49,32 @@ def _documents() -> tuple[dict[str, Any], ...]:
 
 
 def make(random: Random) -> Case:
-    """A trace with something wrong about its values, its text or its compression."""
+    """Make a trace with damaged values, text or compression."""
     text = _text(random).encode("utf-8", "surrogatepass")
     if random.random() < 0.45:
-        text = damaged(random, text, _WORDS)
+        text = damage(random, text, _WORDS)
     zipped = random.random() < 0.25
     content = random.choice(_PACKINGS)(random, text) if zipped else text
     if zipped and random.random() < 0.6:
-        content = damaged(random, content)
+        content = damage(random, content)
     name = _NAME[zipped]
-    return Case(files={name: content}, main=name, words=(random.choice(_DEPTHS),))
+    return Case(files={name: content}, main=name, words=(random.choice(_MODES),))
 
 
 def _text(random: Random) -> str:
-    document = copied(random.choice(_documents()))
+    document = copy(random.choice(_documents()))
     events = document["traceEvents"]
     first = random.randrange(len(events))
     document["traceEvents"] = (events[first:] + events[:first])[: random.choice(_EVENTS)]
     if random.random() < 0.2:
-        _far(random, document)
-    document = changed(random, document, random.choice((0, 1, 1, 2, 4, 9)))
+        _extreme_times(random, document)
+    document = change_document(random, document, random.choice((0, 1, 1, 2, 4, 9)))
     bare = random.random() < 0.1
-    shown = document.get("traceEvents", odd(random)) if bare else document
-    return written(shown)
+    return to_json(document.get("traceEvents", edge_value(random)) if bare else document)
 
 
-def _far(random: Random, document: dict[str, Any]) -> None:
-    """Times at the edges of what 64 bits hold, in some events or all."""
+def _extreme_times(random: Random, document: dict[str, Any]) -> None:
+    """Set some times near the limits of 64 bits."""
     for event in document["traceEvents"]:
         for key in ("ts", "dur"):
             if key in event and random.random() < 0.4:
@@ -124,13 +123,13 @@ _PACKINGS = (_plain, _members, _blocks)
 
 
 def read(case: Case, folder: Path) -> bool:
-    """Import the trace, or decode it, with the scanner or the reference alone."""
-    path = case.lay(folder)
+    """Import the trace, or decode it with the scanner or the reference."""
+    path = case.write(folder)
     if case.words == (IMPORTED,):
-        return imports(path, Store(folder / "store"))
+        return check_import(path, Store(folder / "store"))
     with open_pool(1, processes=False) as pool:
         fast = _scanners() if case.words == (SCANNED,) else None
-        return decodes(lambda place: [reader.read(path, place, pool, _silent, scanners=fast)], folder)
+        return check_decoding(lambda spool: [reader.read(path, spool, pool, _silent, scanners=fast)], folder)
 
 
 @cache

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.case import Case
-from fuzz.judge import decodes, imports
-from fuzz.mutate import damaged
-from fuzz.odd import SQL
+from fuzz.checks import check_decoding, check_import
+from fuzz.damage import damage
+from fuzz.edge_values import SQL
 from samples.simulator import nsys
 from samples.simulator.examples import training
 from tracekit.ingest.nsys import reader
@@ -32,7 +32,7 @@ _WORDS = (b"CREATE TABLE", b"SQLite format 3\0", b"PAR1", b"\xff" * 8, b"\x7f" +
 _SCRIPTS = (
     "ALTER TABLE {t} RENAME TO old; CREATE VIEW {t} AS SELECT * FROM old",
     "CREATE TRIGGER pulled AFTER INSERT ON {t} BEGIN DELETE FROM {t}; END",
-    "CREATE INDEX odd ON {t} (start, hex(start))",
+    "CREATE INDEX unusual ON {t} (start, hex(start))",
     "ALTER TABLE {t} ADD COLUMN more AS (hex(zeroblob(1000000)))",
     "ALTER TABLE {t} ADD COLUMN graphId AS (length(hex(zeroblob(1000000))))",
     "DROP TABLE {t}; CREATE TABLE {t} (start INTEGER PRIMARY KEY, end, globalTid, nameId) WITHOUT ROWID",
@@ -41,19 +41,19 @@ _SCRIPTS = (
     "PRAGMA encoding = 'UTF-16'",
     "DROP TABLE {t}",
     "DELETE FROM {t}",
-    'ALTER TABLE {t} RENAME TO "odd \x1b[2J"',
+    'ALTER TABLE {t} RENAME TO "name \x1b[2J"',
     "UPDATE {t} SET rowid = 9223372036854775807 WHERE rowid = 1",
     "UPDATE {t} SET rowid = -rowid",
 )
-"""What may be in a database besides plain tables."""
+"""Schema changes that a database may contain."""
 _ROWS = (1, 3, 10)
 IMPORTED = 0.1
-"""Share of the inputs that are imported; the others are only read, which is what this reader does itself."""
+"""Share of the inputs that are imported; the others are only decoded."""
 
 
 @cache
 def _tables() -> tuple[dict[str, str], Rows]:
-    """Columns with their types, and rows, of a simulated export."""
+    """CREATE statements and rows of a simulated export."""
     with (
         TemporaryDirectory() as folder,
         closing(sqlite3.connect(nsys.write(training(), Path(folder) / "x"))) as file,
@@ -61,10 +61,10 @@ def _tables() -> tuple[dict[str, str], Rows]:
         file.row_factory = sqlite3.Row
         made = dict(file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
         rows = {table: [dict(row) for row in file.execute(f"SELECT * FROM {table}")] for table in made}
-    return {**made, **_MORE}, {**rows, **_MORE_ROWS}
+    return {**made, **_EXTRA_TABLES}, {**rows, **_EXTRA_ROWS}
 
 
-_MORE = {
+_EXTRA_TABLES = {
     "DIAGNOSTIC_EVENT": "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT)",
     "MPI_RANKS": "CREATE TABLE MPI_RANKS (globalPid INTEGER, rank INTEGER)",
     "ANALYSIS_DETAILS": "CREATE TABLE ANALYSIS_DETAILS (duration INTEGER)",
@@ -79,7 +79,7 @@ _MORE = {
     "metricName TEXT)",
     "TARGET_INFO_SYSTEM_ENV": "CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)",
 }
-_MORE_ROWS: Rows = {
+_EXTRA_ROWS: Rows = {
     "DIAGNOSTIC_EVENT": [{"timestamp": 1, "severity": 2, "text": "CUDA: some events were lost"}],
     "MPI_RANKS": [{"globalPid": nsys.GLOBAL_PID, "rank": 1}, {"globalPid": 1 << 24, "rank": 0}],
     "ANALYSIS_DETAILS": [{"duration": 1_000_000}],
@@ -105,21 +105,21 @@ _MORE_ROWS: Rows = {
 
 
 def make(random: Random) -> Case:
-    """An export with something wrong about its values, its tables or its bytes."""
+    """Make an export with damaged values, tables or bytes."""
     made = _sqlite(random) if random.random() < 0.7 else _parquet(random)
     return replace(made, words=("imported",)) if random.random() < IMPORTED else made
 
 
 def read(case: Case, folder: Path) -> bool:
-    """Import the export, or only read its tables."""
-    path = case.lay(folder)
+    """Import the export, or only decode its tables."""
+    path = case.write(folder)
     if case.words:
-        return imports(path, Store(folder / "store"))
-    return decodes(lambda place: reader.read(path, place, lambda _done: None), folder)
+        return check_import(path, Store(folder / "store"))
+    return check_decoding(lambda spool: reader.read(path, spool, lambda _done: None), folder)
 
 
 def _chosen(random: Random) -> tuple[dict[str, str], Rows]:
-    """Some tables with some rows, a few of whose values are odd."""
+    """Choose tables and rows, with a few edge values."""
     made, rows = _tables()
     names = [name for name in made if random.random() < 0.7] or ["StringIds"]
     count = random.choice(_ROWS)
@@ -147,12 +147,12 @@ def _sqlite(random: Random) -> Case:
         file.commit()
         content = file.serialize()
     if random.random() < 0.3:
-        content = damaged(random, content, _WORDS)
+        content = damage(random, content, _WORDS)
     return Case(files={"run.sqlite": content}, main="run.sqlite")
 
 
 def _untyped(random: Random, statement: str) -> str:
-    """A statement without one kind of type, or with a column renamed."""
+    """Remove a type from a statement, or rename a column."""
     if random.random() < 0.7:
         return statement
     return statement.replace(
@@ -165,16 +165,16 @@ def _parquet(random: Random) -> Case:
     files = {}
     hit = random.choice(list(rows))
     for name, found in rows.items():
-        content = _file(random, found, odd=name == hit)
+        content = _file(random, found, changed=name == hit)
         if name == hit and random.random() < 0.3:
-            content = damaged(random, content, _WORDS)
+            content = damage(random, content, _WORDS)
         files[f"tables/{name}.parquet"] = content
     return Case(files=files, main="tables")
 
 
-def _file(random: Random, rows: list[dict[str, Any]], *, odd: bool) -> bytes:
+def _file(random: Random, rows: list[dict[str, Any]], *, changed: bool) -> bytes:
     table = _arrow(rows)
-    if odd and table.num_columns and random.random() < 0.7:
+    if changed and table.num_columns and random.random() < 0.7:
         at = random.randrange(table.num_columns)
         values = table.column(at).to_pylist()
         table = table.set_column(at, table.column_names[at], random.choice(_TYPES)(values))

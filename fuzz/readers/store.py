@@ -1,4 +1,4 @@
-"""Runs in a store: `run.json` and Parquet files, asked for by the commands that read them."""
+"""Stored runs with damaged files, read by commands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fuzz.asked import HERE, command
 from fuzz.case import Case
-from fuzz.columns import changed as with_other_rows
-from fuzz.judge import DefectError, said
-from fuzz.mutate import damaged
-from fuzz.tree import changed, written
+from fuzz.checks import DefectError, check_message
+from fuzz.commands import HERE, command
+from fuzz.damage import damage
+from fuzz.json_document import change_document, to_json
+from fuzz.parquet import change_rows
 from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit.cli.main import run
@@ -50,16 +50,16 @@ _KNOWN: dict[str, Any] = {
     ),
     "diagnostics": [Diagnostic(Level.WARN, "cut", "rank0.json: ends early")],
 }
-"""What `run.json` says beside what an import finds; no time and no name that changes from day to day."""
+"""Content of `run.json` that does not come from the import; fixed, for reproducible inputs."""
 _CODES = (0, 1, 2, 3, 4, 5)
 _JSON = ("--format", "json")
-_BLAMED = "report it to the package"
-"""An analysis that fails is at fault, unless the run is known to be damaged."""
+_BLAMES_ANALYSIS = "report it to the package"
+"""Hint shown for a failing analysis; wrong if the run is damaged."""
 
 
 @cache
 def _files(ranks: int) -> dict[str, bytes]:
-    """The files of a small run."""
+    """Files of a small run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         traces = folder / "traces"
@@ -68,17 +68,17 @@ def _files(ranks: int) -> dict[str, bytes]:
             trace = write(training(rank=rank, world_size=ranks), traces / f"rank{rank}.json")
             os.utime(trace, (0, 0))
         (made,) = import_traces(Store(folder / "store"), [traces], label="fuzzed")
-        place = Path(str(made.path))
-        write_meta(place, replace(made.meta, **_KNOWN))
+        path = Path(str(made.path))
+        write_meta(path, replace(made.meta, **_KNOWN))
         return {
-            str(path.relative_to(place)): path.read_bytes()
-            for path in sorted(place.rglob("*"))
-            if path.is_file()
+            str(file.relative_to(path)): file.read_bytes()
+            for file in sorted(path.rglob("*"))
+            if file.is_file()
         }
 
 
 def make(random: Random) -> Case:
-    """A run with something wrong about one of its files, and a command that reads it."""
+    """Make a run with one damaged file, and a command that reads it."""
     files = dict(_files(random.choice((1, 1, 1, 2))))
     hit = FILE_NAME if random.random() < 0.35 else random.choice(sorted(files))
     files[hit] = _metadata(random, files[hit]) if hit == FILE_NAME else _table(random, files[hit])
@@ -90,73 +90,73 @@ def make(random: Random) -> Case:
 
 def _metadata(random: Random, content: bytes) -> bytes:
     if random.random() < 0.7:
-        document = changed(random, json.loads(content), random.choice((1, 1, 2, 4)))
-        content = written(document).encode("utf-8", "surrogatepass")
-    return damaged(random, content, _WORDS) if random.random() < 0.4 else content
+        document = change_document(random, json.loads(content), random.choice((1, 1, 2, 4)))
+        content = to_json(document).encode("utf-8", "surrogatepass")
+    return damage(random, content, _WORDS) if random.random() < 0.4 else content
 
 
 def _table(random: Random, content: bytes) -> bytes:
-    return damaged(random, content, _WORDS) if random.random() < 0.4 else with_other_rows(random, content)
+    return damage(random, content, _WORDS) if random.random() < 0.4 else change_rows(random, content)
 
 
 def read(case: Case, folder: Path) -> bool:
-    """Ask the command, as a user would; returns whether it succeeded.
+    """Run the command; returns whether it succeeded.
 
     Raises:
-        DefectError: Its exit code, its output or its error is none that is documented.
+        DefectError: Exit code, output or error are not as documented.
     """
-    store, away = case.lay(folder), folder / "away"
-    away.mkdir()
-    words = [word.replace(HERE, str(away)) for word in case.words]
-    told, err = io.BytesIO(), io.StringIO()
-    out = io.TextIOWrapper(told, "utf-8", write_through=True)  # some write bytes
-    with redirect_stdout(out), redirect_stderr(err), _elsewhere(folder):
+    store, output = case.write(folder), folder / "output"
+    output.mkdir()
+    words = [word.replace(HERE, str(output)) for word in case.words]
+    stdout, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(stdout, "utf-8", write_through=True)  # some write bytes
+    with redirect_stdout(out), redirect_stderr(err), _temporary_folders(folder):
         code = run([*words, "--store", str(store)])
     if code not in _CODES:
         raise DefectError(f"exit code {code}")
-    _printed(case.words, code, told.getvalue().decode())
-    _explained(code, err.getvalue().splitlines())
+    _check_output(case.words, code, stdout.getvalue().decode())
+    _check_errors(code, err.getvalue().splitlines())
     return code == 0
 
 
 @contextmanager
-def _elsewhere(folder: Path) -> Iterator[None]:
-    """Temporary and kept files of the user are in a folder meanwhile: `gc` would look through them."""
-    place, cache_home = tempfile.tempdir, os.environ.get("XDG_CACHE_HOME")
+def _temporary_folders(folder: Path) -> Iterator[None]:
+    """Redirect the user's temporary and cache folders, which `gc` searches."""
+    previous, cache_home = tempfile.tempdir, os.environ.get("XDG_CACHE_HOME")
     (folder / "tmp").mkdir()
     tempfile.tempdir = str(folder / "tmp")
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     try:
         yield
     finally:
-        tempfile.tempdir = place
+        tempfile.tempdir = previous
         if cache_home is None:
             del os.environ["XDG_CACHE_HOME"]
         else:
             os.environ["XDG_CACHE_HOME"] = cache_home
 
 
-def _printed(words: tuple[str, ...], code: int, out: str) -> None:
-    """What is on stdout is text that a terminal can show, and JSON where that is promised."""
+def _check_output(words: tuple[str, ...], code: int, out: str) -> None:
+    """Check that stdout is printable text, and JSON where promised."""
     if "\x1b" in out:
         raise DefectError("an escape sequence on stdout")
-    if _BLAMED in out:
-        raise DefectError(f"an analysis is blamed: {out[out.index(_BLAMED) - 300 :][:300]}")
+    if _BLAMES_ANALYSIS in out:
+        raise DefectError(f"an analysis is blamed: {out[out.index(_BLAMES_ANALYSIS) - 300 :][:300]}")
     if code == 0 and (words[-2:] == _JSON or (words[0] == "export" and words[-1] == "-")):
         try:
-            json.loads(out, parse_constant=_no_number)
+            json.loads(out, parse_constant=_reject_constant)
         except ValueError as error:
-            raise DefectError(f"no JSON on stdout: {error}") from error
+            raise DefectError(f"invalid JSON on stdout: {error}") from error
 
 
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+def _reject_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")
 
 
-def _explained(code: int, lines: list[str]) -> None:
+def _check_errors(code: int, lines: list[str]) -> None:
     for line in lines:
-        said(line)
-        if _BLAMED in line:
+        check_message(line)
+        if _BLAMES_ANALYSIS in line:
             raise DefectError(f"an analysis is blamed: {line[:300]}")
     if code == 2 and not any(line.startswith("tracekit: ") for line in lines):
         raise DefectError(f"exit code 2 without an error: {lines[:3]}")

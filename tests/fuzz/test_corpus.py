@@ -1,4 +1,4 @@
-"""Inputs that once found a defect find none any more, and a short seeded pass finds none either."""
+"""Inputs of past defects, and seeded inputs, find no defect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz.case import Case, unpacked
+from fuzz.case import Case, unpack
 from fuzz.readers import READERS, reader
 from tests.tiers import UNTIMED, examples
 
@@ -18,18 +18,18 @@ SEEDED = 40
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_once_found_a_defect_finds_none(path: Path, tmp_path: Path) -> None:
-    reader(path.name.partition("-")[0]).read(unpacked(path.read_bytes()), tmp_path)
+def test_inputs_of_past_defects_pass(path: Path, tmp_path: Path) -> None:
+    reader(path.name.partition("-")[0]).read(unpack(path.read_bytes()), tmp_path)
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_seeded_pass_finds_no_defect_and_reads_some(name: str, tmp_path: Path) -> None:
-    by, accepted = reader(name), 0
+    target, accepted = reader(name), 0
     for number in range(SEEDED):
         folder = tmp_path / str(number)
         folder.mkdir()
-        accepted += by.read(by.make(Random(f"{name}:0:{number}")), folder)
-    assert 0 < accepted < SEEDED  # all refused, or nothing damaged, would show nothing
+        accepted += target.read(target.make(Random(f"{name}:0:{number}")), folder)
+    assert 0 < accepted < SEEDED  # otherwise the inputs are too damaged, or not at all
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -39,15 +39,15 @@ def test_a_seeded_pass_finds_no_defect_and_reads_some(name: str, tmp_path: Path)
     suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture],
 )
 @given(random=st.randoms(use_true_random=False))
-def test_whatever_hypothesis_makes_finds_no_defect(
+def test_hypothesis_finds_no_defect(
     name: str, random: Random, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     reader(name).read(reader(name).make(random), tmp_path_factory.mktemp(name))
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_an_input_follows_from_its_number_and_survives_being_kept(name: str) -> None:
+def test_inputs_are_reproducible_and_can_be_packed(name: str) -> None:
     made = [reader(name).make(Random(f"{name}:1:7")) for _ in range(2)]
     assert made[0] == made[1]
-    assert unpacked(made[0].packed()) == made[0]
+    assert unpack(made[0].pack()) == made[0]
     assert isinstance(made[0], Case)

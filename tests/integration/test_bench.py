@@ -1,4 +1,4 @@
-"""The command that measures tracekit beside its peers, on tiny inputs and with the peers that are there."""
+"""`just bench` on tiny inputs, with the peers that are installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--quick", "--sizes", "0.2", "--offline"]
-# each run begins with a sync of all disks, which takes long where other processes write
+# each run starts with a sync of all disks, which is slow while other processes write
 MAIN = "import os; os.sync = lambda: None; from benchmarks.__main__ import main; main()"
 
 
@@ -37,7 +37,7 @@ def rows(part: dict[str, Any], series: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 def test_the_document_holds_parts_cases_and_rows(measured: tuple[Path, dict[str, Any], str]) -> None:
     _, found, _ = measured
-    assert found["schema"] == "tracekit.bench/1"
+    assert found["schema"] == "tracekit.bench/2"
     assert list(found["parts"]) == ["ingest", "nsys"]
     for part in found["parts"].values():
         assert set(part) >= {"title", "text", "unit", "machine", "versions", "options", "cases", "fits"}
@@ -60,21 +60,21 @@ def test_parsers_parse_every_event_and_are_compared(
     assert parser["ratios"]["wall_s"] == parser["wall_s"]["median"] / base["wall_s"]["median"]
     names = ["json.loads"]
     names += ["orjson.loads"] if find_spec("orjson") else []
-    names += ["simdjson, whole", "simdjson, in pieces"] if find_spec("simdjson") else []
-    assert [found[name]["told"]["events"]["median"] for name in names] == [events] * len(names)
+    names += ["simdjson, whole", "simdjson, in chunks"] if find_spec("simdjson") else []
+    assert [found[name]["reported"]["events"]["median"] for name in names] == [events] * len(names)
 
 
 @pytest.mark.slow
-def test_rows_of_an_export_are_all_read(measured: tuple[Path, dict[str, Any], str]) -> None:
+def test_every_row_of_an_export_is_read(measured: tuple[Path, dict[str, Any], str]) -> None:
     (case,) = measured[1]["parts"]["nsys"]["cases"]
     found = {row["contender"]: row for row in case["rows"]}
     for name in ("sqlite3", "sqlite3 + pandas"):
-        assert found[name]["told"]["events"]["median"] == case["events"]
+        assert found[name]["reported"]["events"]["median"] == case["events"]
     assert found["tracekit import"]["failed"] == ""
 
 
 @pytest.mark.slow
-def test_nothing_was_installed_and_who_is_missing_is_named(
+def test_offline_runs_install_nothing_and_list_missing_peers(
     measured: tuple[Path, dict[str, Any], str],
 ) -> None:
     folder, found, printed = measured
@@ -87,21 +87,21 @@ def test_nothing_was_installed_and_who_is_missing_is_named(
 
 
 @pytest.mark.slow
-def test_the_page_is_what_is_printed(measured: tuple[Path, dict[str, Any], str]) -> None:
+def test_the_page_contains_the_output(measured: tuple[Path, dict[str, Any], str]) -> None:
     folder, _, printed = measured
     assert printed.strip() in (folder / "quick.md").read_text()
     assert not list(folder.glob("scratch*"))
 
 
 @pytest.mark.slow
-def test_a_part_measured_later_joins_the_others(measured: tuple[Path, dict[str, Any], str]) -> None:
+def test_parts_measured_later_are_added(measured: tuple[Path, dict[str, Any], str]) -> None:
     folder, before, _ = measured
     found, _ = bench(folder, "analyses", "--only", "kernels")
     assert found["parts"]["ingest"] == before["parts"]["ingest"]
     (case,) = found["parts"]["analyses"]["cases"]
     names = [row["contender"] for row in case["rows"]]
-    assert names == ["(open the run)", "kernels", "small_kernels", "(all of them)"]
-    assert all(row["told"]["analyze_s"]["median"] > 0 for row in case["rows"][1:])
+    assert names == ["(open the run)", "kernels", "small_kernels", "(all)"]
+    assert all(row["reported"]["analyze_s"]["median"] > 0 for row in case["rows"][1:])
 
 
 @pytest.mark.slow
@@ -109,9 +109,9 @@ def test_every_page_of_the_dashboard_answers(measured: tuple[Path, dict[str, Any
     pytest.importorskip("dash")
     found, _ = bench(measured[0], "dashboard", "--only", "page")
     (case,) = found["parts"]["dashboard"]["cases"]
-    told = {row["contender"]: row for row in case["rows"]}["every page"]["told"]
-    assert told["failures"]["median"] == 0
-    assert told["kernels_first_ms"]["median"] > 0
+    reported = {row["contender"]: row for row in case["rows"]}["every page"]["reported"]
+    assert reported["failures"]["median"] == 0
+    assert reported["kernels_first_ms"]["median"] > 0
 
 
 def test_an_unknown_part_is_refused() -> None:
@@ -119,4 +119,4 @@ def test_an_unknown_part_is_refused() -> None:
         [sys.executable, "-m", "benchmarks", "nothing"], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.returncode == 2
-    assert "no part nothing; there are ingest, nsys, analyses, dashboard" in done.stderr
+    assert "unknown part nothing; choose from ingest, nsys, analyses, dashboard" in done.stderr

@@ -1,4 +1,4 @@
-"""Figures of the benchmarks' report come from made-up costs here, so that they are known beforehand."""
+"""Benchmark reports from known costs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from typing import Any
 
 import pytest
 
-from benchmarks.parts.part import Case, Part
-from benchmarks.report import figures, text
-from benchmarks.report.document import document
-from benchmarks.report.page import page
+from benchmarks.page import number, page
+from benchmarks.parts import Case, Part
+from benchmarks.report import document, exponent, ratio
 from benchmarks.runner import Contender, Cost, Row
 
 
-def row(name: str, *walls: float, against: str = "", failed: str = "", **told: float) -> Row:
-    contender = Contender(name=name, does=f"what {name} does", command=lambda _: [], against=against)
-    costs = [Cost(wall_s=wall, cpu_s=2 * wall, peak_mb=10 * wall, told=told) for wall in walls]
+def row(name: str, *walls: float, against: str = "", failed: str = "", **reported: float) -> Row:
+    contender = Contender(name=name, does=f"task of {name}", command=lambda _: [], against=against)
+    costs = [Cost(wall_s=wall, cpu_s=2 * wall, peak_mb=10 * wall, reported=reported) for wall in walls]
     return Row(contender=contender, costs=tuple(costs), failed=failed)
 
 
 def documented(*cases: Case, inside: tuple[str, ...] = ("parse_s",)) -> dict[str, Any]:
-    part = Part(
-        name="p", title="A part", text="How.", inside=inside, unit="events", measure=lambda _: iter(cases)
-    )
+    part = Part(name="nsys", title="A part", inside=inside, unit="events", measure=lambda _: iter(cases))
     return document(part, list(part.measure(None)))  # type: ignore[arg-type]
 
 
@@ -52,7 +49,7 @@ def test_ratios_are_those_of_medians() -> None:
 
 
 @pytest.mark.parametrize("failing", ["base", "peer"])
-def test_who_failed_has_no_ratio(failing: str) -> None:
+def test_failed_contenders_have_no_ratio(failing: str) -> None:
     costs = {"base": (1.0,), "peer": (2.0,), failing: ()}
     rows = [
         row(
@@ -67,11 +64,14 @@ def test_who_failed_has_no_ratio(failing: str) -> None:
     assert [one["ratios"] for one in shown] == [{}, {}]
 
 
-def test_only_what_every_run_told_is_kept() -> None:
+def test_only_figures_that_every_run_reported_are_shown() -> None:
     contender = row("a").contender
-    runs = [Cost(wall_s=1, cpu_s=1, peak_mb=1, told=told) for told in ({"x_s": 1, "y_s": 2}, {"x_s": 3})]
+    runs = [
+        Cost(wall_s=1, cpu_s=1, peak_mb=1, reported=reported)
+        for reported in ({"x_s": 1, "y_s": 2}, {"x_s": 3})
+    ]
     (shown,) = documented(case(10, Row(contender=contender, costs=tuple(runs))))["cases"][0]["rows"]
-    assert shown["told"] == {"x_s": {"median": 2, "min": 1, "max": 3}}
+    assert shown["reported"] == {"x_s": {"median": 2, "min": 1, "max": 3}}
 
 
 def test_exponents_are_fitted_over_the_sizes_of_a_series() -> None:
@@ -81,14 +81,14 @@ def test_exponents_are_fitted_over_the_sizes_of_a_series() -> None:
     assert fit["exponents"] == pytest.approx({"wall_s": 1, "cpu_s": 1, "parse_s": 2})
 
 
-def test_series_are_fitted_apart_and_one_size_gives_nothing() -> None:
+def test_series_are_fitted_separately_and_one_size_has_no_exponent() -> None:
     cases = [case(10, row("a", 1.0)), case(100, row("a", 1.0), series="t")]
     fits = documented(*cases)["fits"]
     assert [fit["series"] for fit in fits] == ["s", "t"]
     assert all(power is None for fit in fits for power in fit["exponents"].values())
 
 
-def test_a_size_at_which_one_failed_is_left_out_of_its_fit() -> None:
+def test_failed_sizes_are_excluded_from_the_fit() -> None:
     cases = [case(10, row("a", 1.0)), case(100, row("a", 10.0)), case(1000, row("a", failed="no"))]
     (fit,) = documented(*cases)["fits"]
     assert fit["events"] == [10, 100]
@@ -109,7 +109,7 @@ def test_the_page_shows_medians_ratios_and_failures() -> None:
     assert "Exponents" not in written
 
 
-def test_what_programs_tell_is_shown_by_size() -> None:
+def test_reported_figures_are_shown_by_size() -> None:
     cases = [case(n, row("ask", 1.0, b_again_ms=n, b_first_ms=2 * n, b_kb=5)) for n in (10, 100)]
     written = page({"parts": {"p": found(cases, inside=())}}, source="results.json")
     assert "| b_first_ms | 20 | 200 | 1 |\n| b_again_ms | 10 | 100 | 1 |" in written
@@ -120,10 +120,10 @@ def test_what_programs_tell_is_shown_by_size() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"), [(None, "–"), (0.0, "0"), (0.00123, "0.00123"), (99.96, "100"), (4321.0, "4,321")]
 )
-def test_numbers_keep_three_digits(value: float | None, shown: str) -> None:
-    assert text.number(value) == shown
+def test_numbers_have_three_significant_digits(value: float | None, shown: str) -> None:
+    assert number(value) == shown
 
 
-def test_nothing_costs_no_ratio_and_no_power() -> None:
-    assert figures.ratio(1.0, 0.0) is None
-    assert figures.exponent([10, 100], [0.0, 1.0]) is None
+def test_zero_costs_have_no_ratio_and_no_exponent() -> None:
+    assert ratio(1.0, 0.0) is None
+    assert exponent([10, 100], [0.0, 1.0]) is None

@@ -1,4 +1,4 @@
-"""What the runner of the benchmarks says of commands that end, fail, or take too much."""
+"""Running and measuring commands that succeed, fail, or exceed a limit."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_what_a_command_tells_last_is_kept() -> None:
+def test_numbers_of_the_last_line_are_reported() -> None:
     done = measure(python("import json; print('hello'); print(json.dumps({'a_s': 1.5, 'b': 2, 'c': 'no'}))"))
     assert isinstance(done, Cost)
-    assert done.told == {"a_s": 1.5, "b": 2}
+    assert done.reported == {"a_s": 1.5, "b": 2}
 
 
-def test_a_command_that_tells_nothing_is_measured_all_the_same() -> None:
+def test_a_command_without_a_report_is_measured() -> None:
     done = measure(python("print('nothing')"))
     assert isinstance(done, Cost)
-    assert done.told == {}
+    assert done.reported == {}
     assert done.wall_s > 0
 
 
-def test_processor_time_of_children_counts() -> None:
+def test_cpu_time_includes_children() -> None:
     child = "import time\nwhile time.process_time() < 0.5: pass"
     done = measure(python(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"))
     assert isinstance(done, Cost)
     assert done.cpu_s >= 0.5
 
 
-def test_memory_of_a_process_counts_at_its_highest() -> None:
+def test_memory_is_the_peak_of_the_process() -> None:
     done = measure(python("import time; b'x' * 300_000_000; time.sleep(0.5)"))
     assert isinstance(done, Cost)
     assert 300 < done.peak_mb < 600
 
 
-def test_a_failure_is_told_with_its_last_line() -> None:
+def test_a_failure_has_the_last_line_as_reason() -> None:
     done = measure(python("raise ValueError('it broke')"))
-    assert done == Failure(why="ValueError: it broke (exit code 1)")
+    assert done == Failure(reason="ValueError: it broke (exit code 1)")
 
 
 def test_time_is_limited() -> None:
     done = measure(python("import time; time.sleep(600)"), limits=Limits(wall_s=0.2))
-    assert done == Failure(why="over the time limit of 0.2 s")
+    assert done == Failure(reason="over the time limit of 0.2 s")
 
 
-def test_memory_is_limited_for_all_processes_together() -> None:
+def test_the_memory_limit_covers_all_processes() -> None:
     program = "x = b'x' * 200_000_000; import subprocess, sys, time\n"
     child = f"{program}time.sleep(600)"
     parent = f"{program}subprocess.run([sys.executable, '-c', {child!r}])"
     done = measure(python(parent), limits=Limits(wall_s=120, memory_mb=300))
     assert isinstance(done, Failure)
-    assert done.why.startswith("over the memory limit of 0.3 GB")
+    assert done.reason.startswith("over the memory limit of 0.3 GB")
 
 
-def test_contenders_take_turns_and_who_fails_is_not_asked_again(tmp_path: Path) -> None:
+def test_contenders_alternate_and_failed_ones_are_not_run_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     def contender(name: str, program: str = "") -> Contender:
@@ -77,13 +77,13 @@ def test_contenders_take_turns_and_who_fails_is_not_asked_again(tmp_path: Path) 
     assert [row.failed for row in rows] == ["", "no (exit code 1)", ""]
 
 
-def test_who_is_missing_is_not_run(tmp_path: Path) -> None:
+def test_missing_contenders_are_not_run(tmp_path: Path) -> None:
     gone = Contender(name="gone", does="", command=lambda _: python("1 / 0"), missing="not installed")
     (row,) = interleaved([gone], rounds=3, scratch=tmp_path / "scratch")
     assert (row.costs, row.failed) == ((), "not installed")
 
 
-def test_each_run_has_an_empty_folder_that_is_prepared_before(tmp_path: Path) -> None:
+def test_each_run_has_an_empty_prepared_folder(tmp_path: Path) -> None:
     def prepare(scratch: Path) -> None:
         assert not list(scratch.iterdir())
         (scratch / "input").write_text("7")
@@ -95,5 +95,5 @@ def test_each_run_has_an_empty_folder_that_is_prepared_before(tmp_path: Path) ->
         command=lambda scratch: python(f"print(open({str(scratch / 'input')!r}).read() and '{{\"x\": 7}}')"),
     )
     (row,) = interleaved([reads], rounds=2, scratch=tmp_path / "scratch")
-    assert [cost.told for cost in row.costs] == [{"x": 7}] * 2
+    assert [cost.reported for cost in row.costs] == [{"x": 7}] * 2
     assert not (tmp_path / "scratch").exists()
