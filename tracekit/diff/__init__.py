@@ -1,19 +1,14 @@
-"""Comparing runs: whether they can be compared, what changed, and what the change is made of.
+"""Comparison of two runs, or of several runs per side: comparability, changes, and their causes.
 
-sides          the runs a person means
-comparability  fields that must be equal, and shapes
-spans          the same number of steps on both sides
-optree         paths and subtree hashes of ops
-pieces         what ran, summed into units that are alike
-matching       the pieces of one run with those of the other, rung by rung
-work           the work ledger: added, removed, count and rate, without residual
-wall, idle     the wall ledger: what the steps were filled with
-rollup         lines by op, module or kernel
-alone          names of work that only one side has
-metrics, judge one number per run, and verdicts
-repeats        whether all runs of one side run the same number of everything
-doubts         what to keep in mind: dirty runs, several commits or devices, what was left out
-engine         all of it in order
+model      result of a comparison
+engine     compares runs: comparability, spans, pieces, matching, ledgers, verdicts
+spans      the compared steps of each run
+pieces     ops as a tree, and the work of each op path
+naming     canonical names and roles of kernels and ops
+matching   matching of the pieces of two runs; the work ledger
+ledgers    amounts, groups, and the wall ledger
+judge      metrics, verdicts and warnings
+noise      noise of stored runs
 """
 
 from __future__ import annotations

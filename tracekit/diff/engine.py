@@ -1,8 +1,8 @@
-"""Names of work that only one of two runs has, whether or not it was matched with work of another name.
+"""Compare runs: check comparability, match their work, and judge the differences.
 
-A field that decides (GPU, workload, its configuration and shapes, dtype, profiler flags, step marker) must be
-equal or declared to vary; one that may explain a difference (versions, host) is a warning. What only one side
-says is a warning too: an imported trace knows little, and unknown is not different.
+Fields that decide comparability (GPU, workload, configuration and shapes, dtype, profiler flags, step marker)
+must be equal or declared as varying. Other fields (versions, host) only give warnings, as do fields that only
+one side has: the fingerprint of an imported trace is incomplete, and unknown is not different.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""What a reader of a comparison should know: of the runs of each side, and of what was compared of them.
+"""Metrics, verdicts and warnings of a comparison.
 
-Step times are medians: of the steps timed without a profiler where every run of both sides has them by the
-same clock, else of the profiled steps, which the profiler slows. Where steps are not marked the capture is
-the step. Peaks are those the collector read, else those of the allocator's events.
+Step times are medians: of the steps timed without a profiler if all runs of both sides have them by the same
+clock, else of the profiled steps, which the profiler slows. Without step markers the capture is the step.
+Memory peaks are those of the collector, else those of the allocator's events.
 
-One run a side says nothing of chance: its effect is reported and no verdict given, unless recorded runs of
-unchanged code tell the noise. Allocator peaks hardly vary and are compared exactly; all else by the test that
-the runs allow. Where the SM clocks of the sides differ, the step time is judged in cycles too. All metrics of
-a comparison are judged together (Holm).
+One run per side gives no verdict, only the effect, unless the noise is known from recorded runs of unchanged
+code. Allocator peaks hardly vary and are compared exactly; other metrics by a test. If the SM clocks of the
+sides differ, step time is also judged in cycles. All metrics of a comparison are judged together (Holm).
 """
 
 from __future__ import annotations

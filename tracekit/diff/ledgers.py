@@ -1,11 +1,10 @@
-"""What a difference is made of: amounts and terms, groups of matched work, and the two ledgers.
+"""Amounts and terms of a difference, groups of matched work, and the wall ledger.
 
-Let K be the computing kernels and opaque graphs of a device, N its communication kernels and M its copies and
-memsets, as unions of intervals cut to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|, exposed
-communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound, sync and data loading
-where the analysis `idle_gaps` gives that cause, other elsewhere. Of a rank with several devices the one with
-most work stands for the rank. Where nothing ran on a device the step is cut into time in ops, on any thread,
-and outside of them.
+Let K be the compute kernels and opaque graphs of a device, N its communication kernels and M its copies and
+memsets, as unions of intervals clipped to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|,
+exposed communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound, sync and data
+loading if the analysis `idle_gaps` gives that cause, else other. The device with the most work represents a
+rank. Without device work the step is divided into time in ops, on any thread, and other time.
 """
 
 from __future__ import annotations

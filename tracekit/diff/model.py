@@ -1,4 +1,4 @@
-"""What a comparison of two runs says; everything a renderer shows is here, and nothing is left to compute."""
+"""Result of a comparison of runs, with all that renderers show."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The ops of a run as a tree, and what identifies each: its path, with and without shapes, and its subtree.
+"""Ops of a run as a tree, and its pieces: the work of one op path with shapes.
 
-The subtree hash covers the name and input shapes of the op, what it launched (kind and canonical name) and
-the subtree hashes of its children as a multiset: the order of siblings does not count, as time stamps of
-whole microseconds leave it open.
+Ops are identified by their path, with and without shapes, and by a hash of their subtree: name and input
+shapes, kinds and canonical names of launched work, and the hashes of the children as a multiset. The order of
+siblings does not count, as time stamps of whole microseconds may leave it open.
 
 A piece is all intervals of one op path with shapes, one subtree and one name. On devices the intervals are
-kernels, copies, memsets and opaque graphs; where nothing ran on a device they are ops, with their self time.
+kernels, copies, memsets and opaque graphs; without device work they are ops, with their self time.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Experiments: many measured runs that answer one question."""
+"""Experiments: compare measurements of commits, versions and configurations."""

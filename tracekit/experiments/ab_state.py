@@ -1,4 +1,4 @@
-"""The measuring loop: measure a block, test, stop or continue; independent of git, processes and store."""
+"""Measuring loop, state and report of `tracekit ab`; independent of git and processes."""
 
 from __future__ import annotations
 

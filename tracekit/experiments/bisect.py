@@ -1,12 +1,6 @@
-"""Arguments of `tracekit bisect` to a search: subjects, ends, metric.
+"""Find the commit or package version that changed a metric (`tracekit bisect`).
 
-model      what is searched, and what was found
-ends       the commits of a range, the versions of a list
-signature  counts of a stored run, which repeat exactly
-cache      what was measured before, by commit, command and machine
-lab        one measurement, at a commit or with a version
-turns      the sides of a jump, measured again in turn
-engine     the search itself
+Reads the arguments, and runs the search: `bisect_model` defines its states, `bisect_runner` measures.
 """
 
 from __future__ import annotations

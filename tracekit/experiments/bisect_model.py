@@ -1,4 +1,4 @@
-"""Search and result of a bisection."""
+"""Data model of a bisection: subjects, ends, exact signatures, and results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Measurement in a new process: of a commit in its own worktree, or with a version of a package.
+"""Measure a commit in its own worktree, or a version of a package, in a new process.
 
-One line is one measurement. Lines are only added, so whatever ends a search, what it measured stays.
+Measurements are cached by commit, command and machine in a file with one appended line each, so an
+interrupted search resumes.
 """
 
 from __future__ import annotations

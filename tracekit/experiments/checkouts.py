@@ -1,14 +1,11 @@
-"""Submodules of a checkout, from the local clones of the user's tree, without network.
+"""Checkouts of commits as git worktrees in a folder of the store, with submodules and uncommitted changes.
 
-Each becomes a repository of its own that borrows the objects of the user's clone. `git submodule update`
-would ask the address in .gitmodules, and note what it did in the user's configuration.
+The user's files, index, branches and stashes are not changed, and hooks do not run. Worktrees are removed at
+exit; those of a killed process at the next use.
 
-They are git worktrees in a folder of the store. The user's files, index, branches and stashes are never
-touched, and hooks do not run. Whatever ends the process, they go: at once, or, after a kill that cannot
-be caught, when worktrees are asked for next.
-
-Files are copied as they are: what differs from HEAD, and what git neither knows nor ignores. The user's tree
-is only read.
+Submodules become repositories that borrow the objects of the user's clones, without network: `git submodule
+update` would contact the address in .gitmodules and change the user's configuration. A snapshot of the
+working tree contains the differences from HEAD, and untracked files that are not ignored.
 """
 
 from __future__ import annotations

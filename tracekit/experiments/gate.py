@@ -1,11 +1,6 @@
-"""Causes of slower configurations, from the profiles of both sides.
+"""Gate (`tracekit check`): compare the runs of a head with a baseline, per configuration.
 
-model          what a gate says
-heads          the runs in question
-baseline       the runs they are compared with
-configuration  runs that measure the same thing, and in what others differ
-judge          one number per run, compared by the statistics
-engine         all of it in order
+Slower configurations get causes from the profiles of both sides.
 """
 
 from __future__ import annotations

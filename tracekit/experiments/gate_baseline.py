@@ -1,8 +1,9 @@
-"""Runs to check: the selected ones, else all of the latest recorded commit.
+"""Select the runs to check, their configurations, and the baseline.
 
-Against a revision, the baseline is the nearest commit at or before the merge-base that has enough clean runs
-with an equal fingerprint; failing that, the nearest that has any; failing that, the nearest whose runs
-measured the same workload otherwise, which is then not comparable. It is never simply the latest run.
+The runs to check are the selected ones, else all of the latest recorded commit. Against a revision, the
+baseline is the nearest commit at or before the merge-base that has enough clean runs with an equal
+fingerprint; else the nearest that has any; else the nearest with runs of the same workload, which are then
+not comparable.
 """
 
 from __future__ import annotations

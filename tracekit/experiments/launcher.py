@@ -1,10 +1,10 @@
 """Launcher process between tracekit and the measured program.
 
-A program's peak memory, as the system counts it, is at least that of the process that started it, so it is
-not started from one that has loaded half of numpy. It also ends the program, with all it started, when
-tracekit is gone: its standard input is a pipe that nobody writes to and that then closes.
+The peak memory of a process, as the system counts it, is at least that of its parent when it was started, so
+programs are started from this small process. It also ends the program and its children when tracekit ends:
+its standard input is a pipe that is then closed.
 
-It runs as a script without site packages, and prints one line of JSON to the descriptor it is given.
+It runs as a script without site packages, and prints one line of JSON to the given descriptor.
 """
 
 from __future__ import annotations

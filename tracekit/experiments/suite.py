@@ -1,8 +1,4 @@
-"""Report of a suite: finished tables with definitions and sources.
-
-A suite is a sweep of several parts (`plan`), so it goes on where it was stopped. `report` reads the sweep's
-rows into tables, each of one module of `tables`; `figures` draws them.
-"""
+"""Report of a suite: its tables with definitions and sources, and its figures."""
 
 from __future__ import annotations
 

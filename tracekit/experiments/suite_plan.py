@@ -1,11 +1,10 @@
 """Plan of a suite: a sweep of several parts.
 
 * `characterization`: every workload, mode and level, at the sizes of the suite; at size `test` Inductor
-  compiles only the workloads it is soon done with.
-* `zero_grad`: training with the two other ways of clearing gradients; at size `test` one of each domain.
-* `offload`: parameters that go to host memory and come back in each step, on a GPU.
-* `curves`: ResNet-50 on images of any side, over resolution and batch size; not compiled, since each size
-  would be compiled anew.
+  compiles only the workloads that compile fast.
+* `zero_grad`: training with the two other ways of clearing gradients; at size `test` one workload per domain.
+* `offload`: parameters that are moved to host memory and back in each step, on a GPU.
+* `curves`: ResNet-50 over resolution and batch size, not compiled, as each size would be compiled anew.
 * `threads`: the MNIST network with all threads and with one, and on the GPU.
 """
 

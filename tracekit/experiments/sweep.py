@@ -1,10 +1,7 @@
-"""Measurement of a cell: collects a run in a new process, and reads the values of the sweep from it.
+"""Run a sweep: measure the missing cells, each by collecting a run in a new process.
 
-A run carries its cell in its label. A process that is killed between storing a run and noting it leaves a run
-that the next call takes for what it is: nothing is measured twice and nothing is lost.
-
-`grid` reads what a person writes, `model` says what a cell and a record are, `folder` keeps them in the
-store, `engine` measures what is missing, `search` doubles a batch to the best throughput, `table` sums up.
+The label of a run contains its cell. If the process is killed between storing a run and recording it, the
+next call finds the run by its label, so nothing is measured twice.
 """
 
 from __future__ import annotations

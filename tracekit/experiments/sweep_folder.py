@@ -1,8 +1,4 @@
-"""Folder of a sweep in the store: its plan, one file per finished measurement, and its table.
-
-A file is written atomically by renaming: whatever ends the process, the same
-sweep goes on with what is missing.
-"""
+"""Folder of a sweep in the store: its plan, one file per measurement, and its table; written atomically."""
 
 from __future__ import annotations
 

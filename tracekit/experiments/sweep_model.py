@@ -1,7 +1,7 @@
-"""Data model of sweeps: settings, cells, plan and records.
+"""Data model of sweeps: settings, cells, plan and records; search for the best batch size.
 
-Source: TorchBench (Hao et al., 2023), which doubles the batch of an inference to the
-best use of the device.
+Source: TorchBench (Hao et al., 2023), which doubles the batch size of inference for the best use of the
+device.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Runs in formats of other tools, written as streams."""
+"""Export runs to formats of other tools, and query them with SQL."""

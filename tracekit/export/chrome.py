@@ -1,6 +1,6 @@
-"""Arrows from the call that launched work to the work on the device.
+"""Chrome trace of a run for Perfetto, with flows from launching calls to device work.
 
-Columns become text at once with Arrow's kernels; no row is ever a Python object but its text.
+Rows are converted to text with Arrow's compute functions, without Python objects per row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What DuckDB says of a query, as one line: what is wrong, at which place, and what may have been meant.
+"""SQL queries over runs with DuckDB: read-only sessions, and errors in one line.
 
-The kind of a statement is not enough: a common table expression may hold a COPY, and EXPLAIN may hold
-anything. So every node of the tree is looked at, and what is not known to read only is refused.
+The kind of a statement is not sufficient for read-only access: a common table expression can contain COPY,
+and EXPLAIN any statement. All nodes of the parse tree are checked, and unknown ones are refused.
 """
 
 from __future__ import annotations

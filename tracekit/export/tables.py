@@ -1,4 +1,4 @@
-"""Where an export goes: written beside its place and moved there when it is whole."""
+"""Write tables of runs as CSV or Parquet, atomically."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Intervals of one thread or stream that cross: viewers nest what shares a track, so these get further ones.
+"""Tracks of a Chrome trace: processes, threads and streams, and tracks for crossing intervals.
 
-An interval crosses another where it begins inside of it and ends after it. The shorter of the two goes, with
-what it encloses.
+An interval crosses another if it starts inside and ends after it. Viewers nest the intervals of a track, so
+the shorter of the two is moved to a further track, with the intervals inside of it.
 
-Numbers of processes stay below 2³¹; hosts of several ranks may share numbers, so each rank has a range.
+Process numbers are below 2³¹; each rank has a range, as hosts of several ranks may have equal numbers.
 """
 
 from __future__ import annotations

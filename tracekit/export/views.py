@@ -1,4 +1,4 @@
-"""The tables of runs as views of a database: Parquet is read where a query needs it, and only those files."""
+"""Tables of runs as views of a DuckDB database, which read only the required Parquet files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of a bisection, shared by its output formats."""
+"""Output formats of `tracekit bisect`."""
 
 from __future__ import annotations
 

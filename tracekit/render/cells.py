@@ -1,4 +1,4 @@
-"""Formatting of values in table cells, safe for terminals."""
+"""Format table cells for terminals, CSV, Markdown and JSON."""
 
 from __future__ import annotations
 

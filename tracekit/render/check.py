@@ -1,4 +1,4 @@
-"""Texts of a gate result, shared by its output formats."""
+"""Output formats of `tracekit check`, and their shared texts."""
 
 from __future__ import annotations
 

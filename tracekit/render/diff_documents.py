@@ -1,4 +1,4 @@
-"""Comparison of runs as one self-contained HTML file."""
+"""Comparison of runs as Markdown, and as one self-contained HTML file."""
 
 from __future__ import annotations
 

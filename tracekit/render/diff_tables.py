@@ -1,4 +1,4 @@
-"""Tables and sentences of a comparison of two runs.
+"""Tables and sentences of a comparison, shared by its output formats.
 
 The JSON output has the exact totals over all compared steps.
 """

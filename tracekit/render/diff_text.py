@@ -1,4 +1,4 @@
-"""Comparison of runs for a terminal."""
+"""Comparison of runs for terminals, and as JSON."""
 
 from __future__ import annotations
 

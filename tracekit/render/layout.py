@@ -1,4 +1,4 @@
-"""Layout of table columns on a terminal, in cells: a wide character takes two."""
+"""Layout of tables on terminals, in cells: a wide character takes two."""
 
 from __future__ import annotations
 

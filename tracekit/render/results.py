@@ -1,4 +1,4 @@
-"""Output formats of `tracekit findings`."""
+"""Output formats of `tracekit findings`, and of results and findings of analyses."""
 
 from __future__ import annotations
 

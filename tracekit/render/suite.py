@@ -1,4 +1,4 @@
-"""Output formats of `tracekit suite report`."""
+"""Output formats of `tracekit suite report` and `tracekit sweep`."""
 
 from __future__ import annotations
 

@@ -1,23 +1,16 @@
-"""Statistics of comparisons: numbers in, verdicts out; nothing here knows a trace, a run or a store.
+"""Statistics of comparisons: numbers in, verdicts out; independent of traces, runs and stores.
 
-The unit is the run (a fresh process), summarized by one number per metric, such as the median of its
-un-profiled step times. Effects are natural logarithms of ratios, so that they are the same in any unit and
-turn around exactly when the sides do.
+The unit is the run (a new process), summarized by one number per metric, such as the median of its step times
+without a profiler. Effects are natural logarithms of ratios, which are independent of units and change sign
+if the sides are exchanged.
 
-    comparison   what a comparison says: `Metric`, `Verdict`, `Comparison`
-    compare      runs against runs: paired by block, unpaired, by known noise
-    exact        counts and allocator peaks, which need no statistics
-    effect       estimates with standard errors, for one metric or thousands at once
-    decide       from an interval to a verdict
-    reasons      the sentence that says why
-    blocks       the order of runs, and which stored runs are pairs
-    sequential   more runs until it can be told, without raising the false alarms
-    multiple     several metrics in one gate; thousands of kernels to explore
-    noise        sigma of a series from runs of the same code, and what it allows to detect
-    clocks       time or cycles, when the clocks of the two sides differ
-    bisection    on which side of a jump a commit lies
-    steps        what a search asks for and finds
-    search       which commit to measure next, until the jump is found
+    comparison   metrics, verdicts, and results of comparisons
+    compare      compares runs: paired by block, unpaired, or by known noise
+    tests        exact comparison; several metrics; sequential tests
+    decide       effects with standard errors, verdicts, and their reasons
+    samples      blocks of two runs; time or cycles if clocks differ
+    noise        noise of runs of the same code, and the smallest detectable effect
+    search       search for the commit of a jump
 
 A gate with escalation, `a` and `b` holding the values of each metric in the order of the blocks:
 

@@ -1,8 +1,7 @@
 """Compare the runs of a head with those of a base, by one number per run.
 
-`compare` picks the test by what there is: runs gathered in blocks are paired; other runs are two groups
-(Welch); a side without repeats needs the noise of earlier runs of the same code; without that there is no
-verdict.
+The test depends on the data: runs in blocks are paired; other runs are two groups (Welch); a single run per
+side requires the noise of earlier runs of the same code, and gives no verdict without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a comparison says, in the shape its reports have."""
+"""Metrics, verdicts and results of comparisons, in the form of the reports."""
 
 from __future__ import annotations
 

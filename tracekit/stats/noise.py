@@ -1,8 +1,7 @@
-"""How much runs of the same code differ, and the smallest effect that this allows to detect.
+"""Noise of runs of the same code, and the smallest detectable effect.
 
-Noise comes from A/A history: runs with equal fingerprint and commit. Its sigma is the standard deviation
-of the logarithm of one run's value, pooled within such groups, so that differences between commits do not
-enter.
+Noise comes from A/A history: runs with equal fingerprint and commit. Its sigma is the standard deviation of
+the logarithm of one run's value, pooled within such groups, so that differences between commits are excluded.
 """
 
 from __future__ import annotations

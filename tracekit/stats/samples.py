@@ -1,8 +1,8 @@
-"""Blocks of two runs, one of each side, made right after one another: what drifts is common to both.
+"""Blocks of two runs, one per side, made consecutively, so that drift affects both; comparison in cycles.
 
-A device that ran its base at another clock than its head makes every kernel slower without any change of
-code, and hides a change of code as easily. When the clocks differ by more than the tolerance, the verdict
-must hold in cycles as well as in time.
+If a device runs base and head at different clocks, kernel times differ without a change of code, and changes
+of code may be hidden. If the clocks differ by more than the tolerance, the verdict must hold in cycles as
+well.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""On which side of a jump a commit lies.
+"""Search for the commit of a jump of a metric, from noisy measurements.
 
-A measurement's logarithm is normal about its commit's level with one spread for all commits, which is
-estimated from the repeats (and from history, where there is any). Levels have flat priors, so that what
-is asked of them (whether a level lies above the midpoint of two others, whether two levels differ by more
-than some amount) has Student's t as its posterior, exactly.
+A measurement's logarithm is normal about its commit's level with one spread for all commits, estimated from
+the repeats (and from history). Levels have flat priors, so that comparisons of levels (whether a level is
+above the midpoint of two others, whether two levels differ by more than an amount) have Student's t as their
+exact posterior.
 
-The search knows nothing of git: commits are numbered from 0 (the good anchor) to `last` (the bad one). It
-is a pure function of what was measured so far, so it can be stopped and resumed, and a cache of
-measurements is all its state.
+The search is independent of git: commits are numbered from 0 (good) to `last` (bad). It is a pure function of
+the measurements, so it can be stopped and resumed from a cache of them.
 
-A stretch between two measured commits is halved at the buildable commit nearest to its middle. The half
-whose ends lie on different sides of the midpoint of the stretch goes on; the other half goes on as well
-when its own ends differ by more than a share of the whole jump, which is how a jump that is made of two
-is found. A commit that is on no side for sure is measured again.
+A range between two measured commits is halved at the buildable commit nearest to its middle. The half whose
+ends are on different sides of the midpoint of the range continues; so does the other half if its own ends
+differ by more than a share of the whole jump, which finds jumps in two commits. Uncertain commits are
+measured again.
 """
 
 from __future__ import annotations

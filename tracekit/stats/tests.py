@@ -1,23 +1,22 @@
-"""Tests and corrections: exact, multiple, sequential.
+"""Tests and corrections: exact comparison, several metrics, sequential tests.
 
-A change counts when it holds in every run: the ranges of the two sides lie apart by more than the
-tolerance. What lies within it is no change, and ranges that overlap otherwise cannot be told apart.
+Exact: a change counts if it holds in every run: the ranges of the two sides are separated by more than the
+tolerance. Smaller differences are no change, and overlapping ranges are inconclusive.
 
-A gate's metrics are few and declared beforehand; Holm keeps the chance of any false regression at alpha.
-Kernels are many and looked through afterwards; Benjamini and Hochberg keep the share of false ones among
-those shown at alpha. Tests are t tests on logarithms: a rank test of 5 against 5 runs cannot reach p <
-0.008 and would find nothing there.
+Several metrics: the metrics of a gate are few and declared beforehand; Holm limits the probability of any
+false regression to alpha. Kernels are many and explored afterwards; Benjamini and Hochberg limit the share of
+false ones among those shown to alpha. Tests are t tests on logarithms: a rank test of 5 against 5 runs cannot
+reach p < 0.008 and would find nothing.
 
-Looking three times at level 0.05 raises a false alarm in 12 of 100 comparisons. A plan gives every look a
-level of its own, and the levels sum to alpha. How alpha is spent follows Lan and DeMets after Pocock,
-α(t) = α · log(1 + (e - 1) t) at the share t of the runs, so that early looks stay able to decide, which
-is what saves runs. (O'Brien and Fleming's spending leaves 0.00009 for 5 of 20 blocks, which with 4
-degrees of freedom asks for |t| > 14: such a first look decides nothing.)
+Sequential: three looks at level 0.05 raise a false alarm in 12 of 100 comparisons. A plan gives every look a
+level of its own, and the levels sum to alpha. Alpha is spent following Lan and DeMets after Pocock,
+α(t) = α · log(1 + (e - 1) t) at the share t of the runs, so that early looks can decide, which saves runs.
+(O'Brien and Fleming's spending leaves 0.00009 for 5 of 20 blocks, which with 4 degrees of freedom requires
+|t| > 14: such a first look decides nothing.)
 
-Levels that sum to alpha hold by the union bound, whatever the looks have in common. Bounds that use their
-correlation assume known noise: with t tests of few blocks they let 5.3 of 100 false alarms pass, and 5.8
-once Holm divides them among 8 metrics. What the sum costs is 5% of the smallest effect that the last
-look detects.
+Levels that sum to alpha hold by the union bound, for any dependence of the looks. Bounds that use their
+correlation assume known noise: with t tests of few blocks they allow 5.3 of 100 false alarms, and 5.8 if Holm
+divides them among 8 metrics. The sum costs 5% of the smallest effect that the last look detects.
 
 Sources: Pocock 1977, Lan & DeMets 1983.
 """
