@@ -29,7 +29,7 @@ from tracekit.ingest.importer import plan
 from tracekit.ingest.sources import Source
 from tracekit.runs.meta import Collector, PartFile, RunMeta
 from tracekit.runs.store import Store, new_run_id, timestamp
-from tracekit.runs.tables import Delivered, told_of
+from tracekit.runs.tables import Delivered, describe_file
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _delivered(folder: Path, ranks: int) -> Iterator[Delivered]:
         (folder / name).mkdir()
         first = folder / name / "part-00000.parquet"
         pq.write_table(table.arrow.empty_table(), first)
-        told = told_of(name, first).file
+        told = describe_file(name, first).file
         for rank in range(ranks):
             part = first.with_name(f"part-{rank:05d}-0123456789abcdef.parquet")
             shutil.copy(first, part)

@@ -65,7 +65,7 @@ def record(
 ) -> Record:
     """Record a block of this program with torch.profiler, as a run in the store.
 
-    Without a step that is marked, the whole block is one step. What lies behind the last mark belongs to
+    Without a step that is marked, the whole block is one step. What follows the last mark belongs to
     none. In a program of several processes each that records makes a run of its own;
     `tracekit collect -- CMD` makes one of all ranks.
 

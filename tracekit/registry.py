@@ -41,7 +41,7 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
 
 
 def _provided() -> list[EntryPoint]:
-    """Workloads of all providers; one that fails provides none and is told by `broken`."""
+    """Workloads of all providers; one that fails provides none and is listed in `broken`."""
     found: list[EntryPoint] = []
     for provider in _points(PROVIDERS):
         with suppress(PluginError, MissingDependencyError):
@@ -51,7 +51,7 @@ def _provided() -> list[EntryPoint]:
 
 def _asked(provider: EntryPoint) -> dict[str, str]:
     try:
-        told: dict[str, str] = _imported(provider)()
+        names: dict[str, str] = _imported(provider)()
     except (PluginError, MissingDependencyError):
         raise
     except Exception as error:
@@ -60,7 +60,7 @@ def _asked(provider: EntryPoint) -> dict[str, str]:
             f"{type(error).__name__}: {error}",
             hint="reinstall or uninstall its package",
         ) from error
-    return told
+    return names
 
 
 def _find(group: str, name: str) -> EntryPoint:

@@ -69,7 +69,7 @@ def _section(context: Context, table: Table, own: list[Figure], stored: set[str]
     body += [
         chart(context, one.name, one.content, caption=one.caption) for one in own if one.content is not None
     ]
-    records = [_linked(context, row, stored) for row in table.told()]
+    records = [_linked(context, row, stored) for row in table.values()]
     body.append(rows(table.filled, records, caption=table.title) if records else _paragraph(NO_ROWS))
     paragraphs = [table.definition, *absent(table), form(table), *(undrawn(own) if records else [])]
     return html.Section([*body, *map(_paragraph, paragraphs)], className="tk-section")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Analyze: TypeAlias = "Callable[[Run, str], Result]"
 """Gives the result of an analysis of a run by its name: computes it, or knows it already."""
 Progress: TypeAlias = "Callable[[str, int, int], None]"
-"""Told of each analysis before it runs: its title, how many are done, and how many there are."""
+"""Called with each analysis before it runs: its title, how many are done, and how many there are."""
 NOT_PROFILED = (
     "no profile was recorded: the run has step times and samples only; "
     "collect it again without `--no-profile`"
@@ -279,7 +279,7 @@ def analyze_each(
     Args:
         run: The run to analyze.
         names: Registered names; all by default.
-        progress: Told of each analysis before it runs.
+        progress: Called with each analysis before it runs.
         by: What gives the results; computes them by default.
 
     Raises:

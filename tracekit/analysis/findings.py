@@ -80,7 +80,7 @@ def advise(
     Args:
         run: The run.
         names: Analyses to ask; all by default.
-        progress: Told of each analysis before it runs.
+        progress: Called with each analysis before it runs.
         by: What gives the results; computes them by default.
 
     Returns:

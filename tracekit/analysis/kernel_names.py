@@ -69,7 +69,7 @@ def family(name: str) -> str:
 
 
 def matches(names: pd.Series, pattern: str) -> pd.Series:
-    """Whether each name contains the pattern; each distinct name is looked at once.
+    """Whether each name contains the pattern; computed once per distinct name.
 
     Example:
         >>> import pandas as pd

@@ -87,7 +87,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """The steps of some ranks, so that the budget of a run can be told from those of its ranks.
+    """The steps of some ranks, so that the budget of a run follows from those of its ranks.
 
     Attributes:
         steps: How many are profiled.

@@ -145,7 +145,7 @@ def _answer(question: Question, store: str | None) -> Report:
 def _watcher() -> Watcher:
     from tracekit.experiments.ab import Watcher
 
-    return Watcher(say=lambda text: click.echo(f"tracekit: {text}", err=True), measuring=_begin, looked=_look)
+    return Watcher(say=lambda text: click.echo(f"tracekit: {text}", err=True), measuring=_begin, tested=_look)
 
 
 def _begin(moment: Moment) -> None:

@@ -107,12 +107,12 @@ def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options:
 
     store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
-    with _resumable(), question.lab(store) as lab, _progress(question.search) as report:
+    with _resumable(), question.runner(store) as runner, _progress(question.search) as report:
         return bisect(
             question.search,
-            lab,
+            runner,
             cache,
-            told=report,
+            report=report,
             command=_again(question, words, {**options, "store": place}),
             explain=question.explain,
         )

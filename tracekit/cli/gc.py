@@ -146,10 +146,10 @@ def stale_checkouts(store: Store) -> Iterator[Found]:
             folder = lock.with_suffix("")
             sweep = partial(checkouts_module.sweep, place.resolve())
             yield Found(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
-        elif (told := _LOCK.fullmatch(lock.name)) and owners.is_dead(told[1]):
+        elif (match := _LOCK.fullmatch(lock.name)) and owners.is_dead(match[1]):
             yield _found(Kind.WORKTREE, lock)
     for path in _inside(store.beside / _SWEEPS):
-        if (told := _GRAVE.fullmatch(path.name)) and owners.is_dead(f"{told[1]}-0"):
+        if (match := _GRAVE.fullmatch(path.name)) and owners.is_dead(f"{match[1]}-0"):
             yield _found(Kind.DRAFT, path)
 
 
@@ -206,8 +206,8 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _is_half(path: Path) -> bool:
-    told = _HALF.fullmatch(path.name)
-    return told is not None and owners.is_dead(told[1])
+    match = _HALF.fullmatch(path.name)
+    return match is not None and owners.is_dead(match[1])
 
 
 def _is_free(lock: Path) -> bool:
@@ -227,7 +227,7 @@ def _cache() -> Path:
 
 
 def _current() -> str | None:
-    """Name of the code that this installation uses; None where that cannot be told."""
+    """Name of the code that this installation uses; None if unknown."""
     try:
         from tracekit.ingest.kineto.scan import native
     except ImportError:
@@ -287,26 +287,26 @@ def _weighed(found: Found) -> Leftover:
         size, age = found.known or (0, 0.0)
         return Leftover(found=found, bytes=size, age_s=age)
     size, newest = 0, 0.0
-    for told in _stats(found.path):
-        size += told.st_size
-        newest = max(newest, told.st_mtime)
+    for status in _stats(found.path):
+        size += status.st_size
+        newest = max(newest, status.st_mtime)
     return Leftover(found=found, bytes=size, age_s=max(0.0, time.time() - newest))
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:
     """Of a file, or of the folder and the files below it; links are not followed."""
     try:
-        told = path.lstat()
+        status = path.lstat()
         below = list(path.iterdir()) if path.is_dir() and not path.is_symlink() else []
     except OSError:  # it has just gone, or is another user's
         return
-    yield told if not below else _weightless(told)
+    yield status if not below else _weightless(status)
     for one in below:
         yield from _stats(one)
 
 
-def _weightless(told: os.stat_result) -> os.stat_result:
-    fields = list(told)
+def _weightless(status: os.stat_result) -> os.stat_result:
+    fields = list(status)
     fields[6] = 0
     return os.stat_result(fields)
 

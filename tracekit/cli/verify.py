@@ -77,9 +77,15 @@ def _rows(verdict: Verdict) -> list[dict[str, Any]]:
     """Return a row per damage; a single row for a run without damage."""
     about = {"run": verdict.run, "tables": verdict.tables, "rows": verdict.rows, "size": verdict.bytes}
     if verdict.is_whole:
-        return [{**about, "state": "whole", "damage": None, "table": None, "told": None}]
+        return [{**about, "state": "whole", "damage": None, "table": None, "message": None}]
     return [
-        {**about, "state": "damaged", "damage": str(one.kind), "table": one.table or None, "told": one.told}
+        {
+            **about,
+            "state": "damaged",
+            "damage": str(one.kind),
+            "table": one.table or None,
+            "message": one.message,
+        }
         for one in verdict.damage
     ]
 
@@ -116,7 +122,7 @@ def _columns() -> list[Column]:
         Column("state", "", "whole or damaged"),
         Column("damage", "", "kind of damage"),
         Column("table", "", "damaged table"),
-        Column("told", "prose", "description of the damage"),
+        Column("message", "prose", "description of the damage"),
         Column("tables", "count", "tables checked"),
         Column("rows", "count", "rows stored"),
         Column("size", "bytes", "Parquet files on disk"),

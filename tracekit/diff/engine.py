@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 3
-"""Names that stand for a name on the other side, told at most."""
+"""Names that stand for a name on the other side, at most."""
 _MATCHED_NS, _OTHER = "matched_ns", "_other"
 
 
@@ -191,16 +191,16 @@ class _Names:
 def _traced(
     name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, free: frozenset[str]
 ) -> Difference | None:
-    """The difference in what the outermost ops were given, told by the ops that both sides have."""
+    """Return the difference in the inputs of the outermost ops, by the ops that both sides have."""
     names = _apart(a, b)
     if not names.apart:
         return None
     first = names.apart[0]
-    told = [f"{first} {sorted(side[first])[0]}" for side in (a, b)]
+    texts = [f"{first} {sorted(side[first])[0]}" for side in (a, b)]
     if len(names.apart) > 1:
-        told = [f"{text} and {len(names.apart) - 1} more ops" for text in told]
+        texts = [f"{text} and {len(names.apart) - 1} more ops" for text in texts]
     status = Status.NOT_COMPARABLE if len(names.apart) >= MUCH * names.common else Status.WARN
-    return Difference(name, told[0], told[1], Status.DECLARED if name in free else status)
+    return Difference(name, texts[0], texts[1], Status.DECLARED if name in free else status)
 
 
 def _apart(a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]]) -> _Names:
@@ -281,7 +281,7 @@ def diff(
         head: Runs of the side in question.
         references: How a person named the two sides.
         options: How to compare.
-        progress: Told what is done next.
+        progress: Called with the next stage.
         recorded: Runs of the same store; repeats among them tell the noise where a side has no repeats.
 
     Returns:
@@ -315,8 +315,8 @@ def diff(
         return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
     given = judge.read(base, head, recorded)
     metrics = judge.judged(measure(base, head, steps), how, given)
-    told = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
-    return replace(told, warnings=(*told.warnings, *given.warnings))
+    result = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
+    return replace(result, warnings=(*result.warnings, *given.warnings))
 
 
 def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:

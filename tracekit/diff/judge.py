@@ -153,11 +153,11 @@ class Measured:
 def measure(base: Sequence[Run], head: Sequence[Run], steps: Measured) -> tuple[Measured, ...]:
     """The step times, and every other metric that all runs of both sides have."""
     found = [steps]
-    for name, told in ((DEVICE_PEAK, ALLOCATED), (HOST_PEAK, RESIDENT)):
+    for name, source in ((DEVICE_PEAK, ALLOCATED), (HOST_PEAK, RESIDENT)):
         a, b = ([_peak(run, name) for run in side] for side in (base, head))
         known_a, known_b = (tuple(value for value in side if value) for side in (a, b))
         if len(known_a) == len(a) and len(known_b) == len(b):
-            found.append(Measured(name, "bytes", told, known_a, known_b))
+            found.append(Measured(name, "bytes", source, known_a, known_b))
     return tuple(found)
 
 
@@ -252,10 +252,10 @@ def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Des
     sides = {run.path: "A" for run in base} | {run.path: "B" for run in head}
     taken = sorted((run.meta.created_at, sides[run.path]) for run in (*base, *head))
     place = {when: float(at) for at, (when, _) in enumerate(taken)}
-    told = len(place) == len(taken)
-    order = "".join(side for _, side in taken) if told else ""
+    known = len(place) == len(taken)
+    order = "".join(side for _, side in taken) if known else ""
     times = [[place[run.meta.created_at] for run in own] for own in (base, head)]
-    paired = told and len(base) > 1 and samples.pairs(*times) is not None
+    paired = known and len(base) > 1 and samples.pairs(*times) is not None
     repeated = max(len(base), len(head)) > 1
     return Design((len(base), len(head)), order, paired, ALPHA if repeated else None, threshold)
 

@@ -1,6 +1,6 @@
 """Names as data: what a kernel does, and what an op is called whatever the version or the compiler's count.
 
-The rules are tried in order and the first that matches decides; kernels are told by their canonical name
+The rules are tried in order, the first match decides; kernels are identified by their canonical name
 (`tracekit.analysis.kernel_names.family`), so that equal names play one role. Raise `RULES_VERSION` with any
 change of either: a comparison says which rules it used, and a test holds what each version gives.
 """
@@ -198,7 +198,7 @@ def joined(first: Hashes, second: Hashes) -> Hashes:
 
 
 def of_texts(values: pd.Series, rename: Callable[[str], str] = str) -> Hashes:
-    """Hash of each text, `NOTHING` where it is missing; each distinct text is looked at once.
+    """Hash of each text, `NOTHING` where it is missing; computed once per distinct text.
 
     Args:
         values: Texts as categories.

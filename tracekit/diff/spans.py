@@ -224,9 +224,9 @@ def read(run: Run, span: Span) -> Shapes:
     return Shapes(_by_op(outer, C.INPUT_SHAPES, _shapes), _by_op(outer, C.INPUT_DTYPES, _floats), trains)
 
 
-def _by_op(ops: pd.DataFrame, column: str, told: Callable[[str], str]) -> ByOp:
+def _by_op(ops: pd.DataFrame, column: str, rename: Callable[[str], str]) -> ByOp:
     pairs = ops[[C.NAME, column]].dropna().drop_duplicates().astype(str)
-    pairs = pairs.assign(**{C.NAME: pairs[C.NAME].map(op_name), column: pairs[column].map(told)})
+    pairs = pairs.assign(**{C.NAME: pairs[C.NAME].map(op_name), column: pairs[column].map(rename)})
     kept = pairs[pairs[column] != ""]
     return {str(name): frozenset(own) for name, own in kept.groupby(C.NAME)[column]}
 

@@ -73,16 +73,16 @@ class ClusterWorkers(Workers):
 
     def _outcomes(self, submission: Submission[Item, Value]) -> Iterator[Outcome[Value]]:
         there = self._threads() or {}
-        looked = seen = time.monotonic()
-        since = dict.fromkeys(there, looked - SETTLED_S)
+        polled = seen = time.monotonic()
+        since = dict.fromkeys(there, polled - SETTLED_S)
         while submission.left:
-            submission.start({one: there[one] for one in there if since[one] + SETTLED_S <= looked})
+            submission.start({one: there[one] for one in there if since[one] + SETTLED_S <= polled})
             outcomes = list(submission.outcomes(POLL_S))
             yield from outcomes
             now = time.monotonic()
-            if now - looked < POLL_S:
+            if now - polled < POLL_S:
                 continue
-            found, looked = self._threads(), now
+            found, polled = self._threads(), now
             if found is not None:
                 there, since = found, {one: since.get(one, now) for one in found}
                 yield from submission.lose(there)

@@ -230,12 +230,12 @@ class Watcher:
     Attributes:
         say: Receives messages.
         measuring: Receives each measurement that starts.
-        looked: Receives each test with its inconclusive metrics.
+        tested: Receives each test with its inconclusive metrics.
     """
 
     say: Callable[[str], None] = lambda _text: None
     measuring: Callable[[Moment], None] = lambda _moment: None
-    looked: Callable[[Look, Sequence[Comparison]], None] = lambda _look, _open: None
+    tested: Callable[[Look, Sequence[Comparison]], None] = lambda _look, _open: None
 
 
 def compare_commits(store: Store, question: Question, *, watcher: Watcher | None = None) -> Report:
@@ -304,7 +304,7 @@ class _Bench:
         for side in ("base", "head") * question.design.warmup:
             self.once(side, 0, 0)
         self.first = time.monotonic()
-        listener = Listener(self.remember, self.watcher.looked)
+        listener = Listener(self.remember, self.watcher.tested)
         outcome = hold(question.design, metrics, self.counting, listener, before=before)
         self.state.forget()
         return Report(

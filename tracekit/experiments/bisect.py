@@ -22,7 +22,7 @@ from tracekit.experiments.bisect_model import TOTALS, Bisection, Changed, Culpri
 from tracekit.experiments.bisect_runner import (
     VERSION,
     Cache,
-    Lab,
+    Runner,
     Session,
     commit_lab,
     open_cache,
@@ -72,7 +72,7 @@ class Question:
     words: tuple[Any, ...] = ()
     place: str | None = None
 
-    def lab(self, store: Store) -> AbstractContextManager[Lab]:
+    def runner(self, store: Store) -> AbstractContextManager[Runner]:
         """Open what measures the subjects."""
         make = version_lab if self.package else commit_lab
         return make(self.program, store, setup=self.setup, signature=self.signature, warmup=self.warmup)
@@ -303,10 +303,10 @@ def silent(_subject: Subject, _problem: str) -> None:
 
 def bisect(
     search: Search,
-    lab: Lab,
+    runner: Runner,
     cache: Cache,
     *,
-    told: Callable[[Subject, str], None] = silent,
+    report: Callable[[Subject, str], None] = silent,
     command: Sequence[str] = (),
     explain: Callable[[Subject, Subject], tuple[str, ...]] = lambda _before, _after: (),
 ) -> Bisection:
@@ -314,9 +314,9 @@ def bisect(
 
     Args:
         search: What to search.
-        lab: Where subjects are measured.
+        runner: Where subjects are measured.
         cache: What was measured before, and where measurements are kept.
-        told: Called after each measurement with the problem, if there was one.
+        report: Called after each measurement with the problem, if there was one.
         command: The words that search the same again.
         explain: The commands that show how one subject differs from another.
 
@@ -326,7 +326,7 @@ def bisect(
     """
     if search.skipped & {one.key for one in (search.subjects[0], search.subjects[-1])}:
         raise UnusableInputError("an end of the range is skipped", hint="choose another end, or skip others")
-    session = Session(_name(), search, lab, cache, told)
+    session = Session(_name(), search, runner, cache, report)
     left_out = _start(session, cache)
     ends = _compared(session)
     small = "" if search.exact else _too_small(ends)

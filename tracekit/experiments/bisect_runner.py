@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 VERSION = "{version}"
 
 
-class Lab(Protocol):
+class Runner(Protocol):
     """Measures subjects."""
 
     def measure(self, subject: Subject) -> dict[str, float]:
@@ -132,7 +132,7 @@ def _values(program: Program, store: Store, tree: Path, scratch: Path, signature
 def commit_lab(
     program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[CommitLab]:
-    """Open a lab for commits; its worktrees are removed at the end."""
+    """Open a runner for commits; its worktrees are removed at the end."""
     with worktrees(store, program.repository) as trees, store.draft() as draft:
         yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature, warmup)
 
@@ -141,7 +141,7 @@ def commit_lab(
 def version_lab(
     program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
 ) -> Iterator[VersionLab]:
-    """Open a lab for versions of a package."""
+    """Open a runner for versions of a package."""
     with store.draft() as draft:
         yield VersionLab(program, store, draft.path / "scratch", setup, signature, warmup)
 
@@ -218,7 +218,7 @@ class Session:
     """Measures, and keeps the measurements.
 
     Attributes:
-        told: Called with the subject and what came of each measurement.
+        report: Called with the subject and what came of each measurement.
         own: What was measured in this session, by key.
         earlier: What holds of earlier sessions, by key.
         problems: Why subjects cannot be measured, by key.
@@ -227,9 +227,9 @@ class Session:
 
     name: str
     search: Search
-    lab: Lab
+    runner: Runner
     cache: Cache
-    told: Callable[[Subject, str], None]
+    report: Callable[[Subject, str], None]
     own: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     earlier: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
@@ -264,7 +264,7 @@ class Session:
         """
         metric = self.search.metric.name
         try:
-            values = self.lab.measure(subject)
+            values = self.runner.measure(subject)
             if metric not in values:
                 raise CollectionError(f"{metric} was not measured, only {', '.join(sorted(values))}")
         except (CollectionError, UnusableInputError) as error:
@@ -273,12 +273,12 @@ class Session:
         self.cache.add(Record(self.name, subject.key, values))
         self.own[subject.key].append(values[metric])
         self.others[subject.key].append(values)
-        self.told(subject, "")
+        self.report(subject, "")
 
     def _failed(self, subject: Subject, error: CollectionError | UnusableInputError) -> None:
         tail = str(getattr(error, "tail", "")).strip().splitlines()
         problem = f"{error.message}: {tail[-1]}" if tail else error.message
-        self.told(subject, problem)
+        self.report(subject, problem)
         if subject in self.ends:
             which = "good" if subject == self.ends[0] else "bad"
             hint = error.hint or f"choose another {which} end that builds and runs"

@@ -313,7 +313,9 @@ def _missing(candidates: Candidates, judged: Sequence[Configuration], head: Sequ
     groups = candidates.groups
     last = max((at for at, group in enumerate(groups) if used & {run.id for run in group.runs}), default=0)
     base = {gate_baseline.kind(run) for group in groups[: last + 1] for run in group.runs}
-    return tuple(sorted(gate_baseline.told(one) for one in base - {gate_baseline.kind(run) for run in head}))
+    return tuple(
+        sorted(gate_baseline.describe(one) for one in base - {gate_baseline.kind(run) for run in head})
+    )
 
 
 def _checked_out(run: Run) -> tuple[str, ...]:

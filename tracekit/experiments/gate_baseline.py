@@ -123,11 +123,11 @@ def kind(run: Run) -> Kind:
     return workload, mode, device
 
 
-def told(of: Kind) -> str:
+def describe(of: Kind) -> str:
     """Format a kind.
 
     Example:
-        >>> told(("resnet50", "train", "cuda")), told((None, None, "cpu"))
+        >>> describe(("resnet50", "train", "cuda")), describe((None, None, "cpu"))
         ('resnet50 train cuda', 'unnamed cpu')
     """
     return " ".join(str(one) for one in (of[0] or "unnamed", *of[1:]) if one is not None)
@@ -171,7 +171,7 @@ def _name(run: Run, same_kind: Sequence[Run]) -> str:
     fields = sorted(
         {name for each in prints for name in each if len({repr(p.get(name)) for p in prints}) > 1}
     )
-    return ", ".join([told(kind(run)), *(f"{name} {run.meta.fingerprint.get(name)}" for name in fields)])
+    return ", ".join([describe(kind(run)), *(f"{name} {run.meta.fingerprint.get(name)}" for name in fields)])
 
 
 def unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]:
     )
     devices = ("cpu", "cuda") if gpu else ("cpu",)
     wanted = {(name, mode, device) for name in workloads for mode in _MODES for device in devices}
-    return tuple(sorted(told(one) for one in wanted - known))
+    return tuple(sorted(describe(one) for one in wanted - known))
 
 
 def differences(base: Run, head: Run, varying: Sequence[str]) -> Comparability:

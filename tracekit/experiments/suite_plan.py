@@ -239,7 +239,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[dict[str, Any], ...]
 
-    def told(self) -> list[dict[str, Any]]:
+    def values(self) -> list[dict[str, Any]]:
         """Return the rows for output to people, with short reasons in place of missing values."""
         return [
             {**row, **{name: reason.partition(":")[0] for name, reason in row[REASONS].items()}}

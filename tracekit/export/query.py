@@ -41,7 +41,7 @@ _EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
 _MEMORY = "ask for less, or give more with --memory"
 
 
-def told(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
+def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
     r"""The error of a query for its author.
 
     Args:
@@ -52,7 +52,7 @@ def told(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0)
 
     Example:
         >>> said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n'
-        >>> str(told(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
+        >>> str(explained(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
         'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
     """
     text = str(error)
@@ -147,7 +147,7 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
             statements = database.extract_statements(sql)
             found = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
         except duckdb.Error as error:
-            raise told(error, sql, []) from error
+            raise explained(error, sql, []) from error
     if len(statements) != 1:
         raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
     tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
@@ -342,7 +342,7 @@ class Session:
         try:
             yield
         except duckdb.Error as error:
-            raise told(error, self._sql, self._columns, before=1) from error
+            raise explained(error, self._sql, self._columns, before=1) from error
 
 
 @contextmanager

@@ -183,14 +183,14 @@ def cell(value: Any) -> str:
         >>> [cell(one) for one in (1234567, 0.1234567, 12345678.9, None, True, "a\x1b", {"a": 1})]
         ['1234567', '0.123457', '12345678.9', '–', 'true', 'a\\x1b', '{"a": 1}']
     """
-    told = plain(value)
-    if told is None:
+    value_ = plain(value)
+    if value_ is None:
         return MISSING if value is None else str(value)
-    if isinstance(told, float):
-        return f"{told:.6g}" if abs(told) < 1e6 else f"{told:.1f}"
-    if isinstance(told, str):
-        return clean(told)
-    return str(told) if type(told) is int else json.dumps(told)
+    if isinstance(value_, float):
+        return f"{value_:.6g}" if abs(value_) < 1e6 else f"{value_:.1f}"
+    if isinstance(value_, str):
+        return clean(value_)
+    return str(value_) if type(value_) is int else json.dumps(value_)
 
 
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "pct": "%"}

@@ -250,7 +250,7 @@ _KEPT = ("op", "delta_ns", "made_of", "n_base", "n_head", "what", "module")
 def causes(gate: Gate) -> list[tuple[str, Table]]:
     """Return a sentence and the five largest causes of each configuration whose profiles were compared."""
     found = [(name(each), each.explained) for each in gate.configurations if each.explained]
-    return [(f"{of}: {told(diff)}", _largest(of, diff)) for of, diff in found]
+    return [(f"{of}: {summary(diff)}", _largest(of, diff)) for of, diff in found]
 
 
 def _largest(of: str, diff: Diff) -> Table:
@@ -265,7 +265,7 @@ def _contrary(diff: Diff) -> bool:
     return diff.wall is None or diff.wall.total.delta <= 0
 
 
-def told(diff: Diff) -> str:
+def summary(diff: Diff) -> str:
     """Describe the change of the profiled step and of its parts."""
     rows = {row["part"]: row for row in diff_tables.wall(diff).rows}
     total = diff.wall and rows.get(diff.wall.total.name)

@@ -52,7 +52,7 @@ def as_text(report: Report, output_format: str) -> str:
 def _rows(one: Table, output_format: str) -> str:
     if not one.rows:
         return f"### {one.title}\n\n{NO_ROWS}" if output_format == "markdown" else f"{one.title}\n{NO_ROWS}"
-    text = render.rows(one.told(), one.filled, output_format, command="suite", title=one.title, limit=0)
+    text = render.rows(one.values(), one.filled, output_format, command="suite", title=one.title, limit=0)
     return text.rstrip("\n")
 
 
@@ -109,7 +109,7 @@ def as_html(report: Report) -> str:
     """
     drawn = figures(report)
     tables = [
-        (folding(Folding(one.name, one.title, one.filled, one.told()), limit=0, unfolded=True), one)
+        (folding(Folding(one.name, one.title, one.filled, one.values()), limit=0, unfolded=True), one)
         if one.rows
         else ({"title": clean(one.title), "rows": []}, one)
         for one in report.tables.values()
@@ -259,11 +259,11 @@ def sweep_text(
     columns = shown(found)
     title = f"{name}: {held(found)}"
     return render.rows(
-        [told(row) for row in found], columns, output_format, command="sweep", title=title, limit=0
+        [values(row) for row in found], columns, output_format, command="sweep", title=title, limit=0
     )
 
 
-def told(row: Row) -> dict[str, Any]:
+def values(row: Row) -> dict[str, Any]:
     """Return a row for output to people; missing device values are replaced by the reason."""
     flat = row.flat()
     missing = [name for name in DEVICE_COLUMNS if row.device_reason and flat[name] is None]

@@ -206,8 +206,8 @@ def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> li
     lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
     bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
     reached = [sha for sha, *_ in lines if sha in bits]
-    behind = _ancestors(lines, {sha: bits[sha] for sha in reached})
-    return sorted(((sha, len(lines) - behind[sha]) for sha in reached), key=lambda one: one[1])
+    ancestors = _ancestors(lines, {sha: bits[sha] for sha in reached})
+    return sorted(((sha, len(lines) - ancestors[sha]) for sha in reached), key=lambda one: one[1])
 
 
 def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:

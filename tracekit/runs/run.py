@@ -246,8 +246,10 @@ class Run:
 
     @cached_property
     def _parted(self) -> set[str]:
-        told = {name for name, stored in self.meta.tables.items() if stored.parts}
-        return told or {one.name for one in storage.inside(self.path) if one.name in TABLES and one.is_dir()}
+        in_parts = {name for name, stored in self.meta.tables.items() if stored.parts}
+        return in_parts or {
+            one.name for one in storage.inside(self.path) if one.name in TABLES and one.is_dir()
+        }
 
     def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
         """Return the files of a table as Arrow fragments."""

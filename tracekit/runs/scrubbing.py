@@ -283,6 +283,6 @@ def _hostless(value: Any) -> Any:
 @cache
 def _hosts(full: str) -> re.Pattern[str]:
     names = {full, full.partition(".")[0]}
-    told = sorted((n for n in names if len(n) > 2 and n.lower() not in _NO_NAMES), key=len, reverse=True)
-    within = "|".join(map(re.escape, told)) or "(?!)"
+    replaced = sorted((n for n in names if len(n) > 2 and n.lower() not in _NO_NAMES), key=len, reverse=True)
+    within = "|".join(map(re.escape, replaced)) or "(?!)"
     return re.compile(rf"(?i)(?<![\w-])(?:{within})(?![\w-])")

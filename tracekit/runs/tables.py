@@ -75,10 +75,10 @@ def deliver(folder: Path, address: Place) -> tuple[Delivered, ...]:
 
 
 def _delivered(table: str, file: Path, address: Place) -> Delivered:
-    told = told_of(table, file)
+    delivered_file = describe_file(table, file)
     with storage.put(_place(address, table, file.name)) as target:
         shutil.move(file, target)
-    return told
+    return delivered_file
 
 
 def _place(address: Place, table: str, name: str) -> Place:
@@ -136,11 +136,11 @@ def _sealed(table: str, files: dict[str, PartFile]) -> TableFile:
         (whole,) = files.values()
         return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=_footers([whole]))
     parts = [files[name] for name in sorted(files)]
-    told = "".join(f"{part.sha256}\n" for part in parts)
+    digests = "".join(f"{part.sha256}\n" for part in parts)
     return TableFile(
         rows=sum(part.rows for part in parts),
         bytes=sum(part.bytes for part in parts),
-        sha256=hashlib.sha256(told.encode()).hexdigest(),
+        sha256=hashlib.sha256(digests.encode()).hexdigest(),
         parts=parts,
         footers=_footers(parts),
     )
@@ -150,7 +150,7 @@ def _footers(files: Sequence[PartFile]) -> dict[str, int]:
     return {file.name: file.footer for file in files if file.footer is not None}
 
 
-def told_of(table: str, file: Path) -> Delivered:
+def describe_file(table: str, file: Path) -> Delivered:
     """Return name, rows, bytes, digest and footer of a local file."""
     digest = hashlib.sha256()
     _digested(file, digest)

@@ -57,11 +57,11 @@ class Damage:
     Attributes:
         kind: Kind of damage.
         table: The table; empty if it concerns the run.
-        told: Description in a sentence.
+        message: Description in a sentence.
     """
 
     kind: Kind
-    told: str
+    message: str
     table: str = ""
 
 
@@ -120,7 +120,7 @@ def check(
         found += _columns(table, opened)
     if not quick and not found:
         found += _content(table, files)
-    return [Damage(kind=one.kind, table=table.name, told=one.told) for one in found]
+    return [Damage(kind=one.kind, table=table.name, message=one.message) for one in found]
 
 
 def size_of(files: Sequence[Place]) -> int:
@@ -137,17 +137,17 @@ def size_of(files: Sequence[Place]) -> int:
 def _size(files: Sequence[Place], stored: TableFile) -> Iterator[Damage]:
     size = size_of(files)
     if size != stored.bytes:
-        yield Damage(kind=Kind.SIZE, told=f"{size:,} bytes on disk, {stored.bytes:,} were stored")
+        yield Damage(kind=Kind.SIZE, message=f"{size:,} bytes on disk, {stored.bytes:,} were stored")
 
 
 def _digest(files: Sequence[Place], stored: TableFile, read: Read) -> Iterator[Damage]:
     try:
         found = _of_parts(files, read) if stored.parts else _together(files, read)
     except OSError as error:
-        yield Damage(kind=Kind.PARQUET, told=f"cannot be read: {_line(error)}")
+        yield Damage(kind=Kind.PARQUET, message=f"cannot be read: {_line(error)}")
         return
     if found != stored.sha256:
-        yield Damage(kind=Kind.DIGEST, told="the content is not what was stored (SHA-256)")
+        yield Damage(kind=Kind.DIGEST, message="the content is not what was stored (SHA-256)")
 
 
 def _together(files: Sequence[Place], read: Read) -> str:
@@ -163,8 +163,8 @@ def _together(files: Sequence[Place], read: Read) -> str:
 
 def _of_parts(files: Sequence[Place], read: Read) -> str:
     """Return the digest of the digests of separately delivered files."""
-    told = "".join(f"{_together([file], read)}\n" for file in files)
-    return hashlib.sha256(told.encode()).hexdigest()
+    found = "".join(f"{_together([file], read)}\n" for file in files)
+    return hashlib.sha256(found.encode()).hexdigest()
 
 
 def _opened(files: Sequence[Place]) -> tuple[list[tuple[pq.FileMetaData, pa.Schema]], list[Damage]]:
@@ -174,28 +174,28 @@ def _opened(files: Sequence[Place]) -> tuple[list[tuple[pq.FileMetaData, pa.Sche
             with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
                 opened.append((parquet.metadata, parquet.schema_arrow))
         except _UNREADABLE as error:
-            broken.append(Damage(kind=Kind.PARQUET, told=f"{file.name} does not open: {_line(error)}"))
+            broken.append(Damage(kind=Kind.PARQUET, message=f"{file.name} does not open: {_line(error)}"))
     return opened, broken
 
 
 def _rows(opened: Sequence[tuple[pq.FileMetaData, pa.Schema]], stored: TableFile) -> Iterator[Damage]:
     rows = sum(metadata.num_rows for metadata, _ in opened)
     if rows != stored.rows:
-        yield Damage(kind=Kind.ROWS, told=f"{rows:,} rows in the files, {stored.rows:,} were stored")
+        yield Damage(kind=Kind.ROWS, message=f"{rows:,} rows in the files, {stored.rows:,} were stored")
 
 
 def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> Iterator[Damage]:
     for metadata, schema in opened:
         version = (metadata.metadata or {}).get(VERSION_KEY)
         if version != str(SCHEMA_VERSION).encode():
-            told = version.decode(errors="replace") if version else "none"
+            found = version.decode(errors="replace") if version else "none"
             yield Damage(
-                kind=Kind.COLUMNS, told=f"schema version {told}, this tracekit reads {SCHEMA_VERSION}"
+                kind=Kind.COLUMNS, message=f"schema version {found}, this tracekit reads {SCHEMA_VERSION}"
             )
         different = sorted({*table.unfit(schema), *(set(schema.names) ^ set(table.arrow.names))})
         if different:
             yield Damage(
-                kind=Kind.COLUMNS, told=f"columns missing, unknown or of another type: {_few(different)}"
+                kind=Kind.COLUMNS, message=f"columns missing, unknown or of another type: {_few(different)}"
             )
 
 
@@ -210,10 +210,10 @@ def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
             ):
                 sorted_ = _is_sorted(parquet, key)
         except _UNREADABLE as error:
-            yield Damage(kind=Kind.PARQUET, told=f"{file.name} cannot be read: {_line(error)}")
+            yield Damage(kind=Kind.PARQUET, message=f"{file.name} cannot be read: {_line(error)}")
             continue
         if not sorted_:
-            yield Damage(kind=Kind.ORDER, told=f"rows of {file.name} are not sorted by {key}")
+            yield Damage(kind=Kind.ORDER, message=f"rows of {file.name} are not sorted by {key}")
 
 
 def _is_sorted(parquet: pq.ParquetFile, key: str) -> bool:
@@ -295,18 +295,18 @@ def _metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
     return meta, found
 
 
-def _wrong(told: str) -> Damage:
-    return Damage(kind=Kind.METADATA, told=told)
+def _wrong(text: str) -> Damage:
+    return Damage(kind=Kind.METADATA, message=text)
 
 
 def _table(
     folder: Place, name: str, stored: TableFile, *, quick: bool, read: Callable[[int], None]
 ) -> list[Damage]:
     if name not in TABLES:
-        return [Damage(kind=Kind.UNKNOWN, table=name, told="run.json names a table that there is not")]
+        return [Damage(kind=Kind.UNKNOWN, table=name, message="run.json names a table that there is not")]
     files = files_of(folder, name)
     if not files:
-        return [Damage(kind=Kind.MISSING, table=name, told=f"{name}.parquet is not there")]
+        return [Damage(kind=Kind.MISSING, table=name, message=f"{name}.parquet is not there")]
     return check(TABLES[name], files, stored, quick=quick, read=read)
 
 
@@ -319,15 +319,15 @@ def files_of(folder: Place, name: str) -> Sequence[Place]:
 def _unknown(folder: Place, meta: RunMeta) -> Iterator[Damage]:
     for name in TABLES.keys() - meta.tables.keys():
         if files_of(folder, name):
-            yield Damage(kind=Kind.UNKNOWN, table=name, told="run.json does not name this table")
+            yield Damage(kind=Kind.UNKNOWN, table=name, message="run.json does not name this table")
     for name in meta.tables.keys() & TABLES.keys():
         both = (folder / f"{name}.parquet").is_file() and (folder / name).is_dir()
         if both:
-            yield Damage(kind=Kind.UNKNOWN, table=name, told="there is a file and a folder of this table")
+            yield Damage(kind=Kind.UNKNOWN, table=name, message="there is a file and a folder of this table")
 
 
 def _links(folder: Place) -> Iterator[Damage]:
     for path in storage.inside(folder, deep=True):
         if path.is_symlink():
             where = "/".join(path.parts[len(folder.parts) :])
-            yield Damage(kind=Kind.UNKNOWN, told=f"{where} is a link, and a run has none")
+            yield Damage(kind=Kind.UNKNOWN, message=f"{where} is a link, and a run has none")

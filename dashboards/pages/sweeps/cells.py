@@ -10,7 +10,7 @@ from dash import dcc, html
 from tracekit.experiments.sweep import find, listed, rows
 from tracekit.experiments.sweep_model import SWEEP
 from tracekit.experiments.sweep_table import COLUMNS
-from tracekit.render.suite import PENDING, held, notes, shown, told
+from tracekit.render.suite import PENDING, held, notes, shown, values
 
 from ...answers.reading import rows as table
 from ...parts.links import Choice, choices
@@ -79,7 +79,7 @@ def _column_order(column: Column) -> int:
 
 
 def _record(context: Context, row: Row, stored: set[str]) -> dict[str, Any]:
-    flat: dict[str, Any] = told(row)
+    flat: dict[str, Any] = values(row)
     if row.run_id in stored:
         href = context.view.elsewhere("overview", run=row.run_id)
         flat["run_id"] = dcc.Link(str(row.run_id).rpartition("-")[2], href=href, title=row.run_id)

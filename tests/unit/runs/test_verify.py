@@ -92,7 +92,7 @@ def test_another_version_of_the_schema_is_told(run: Run) -> None:
     held = pq.read_table(file, schema=STEPS.arrow)
     meta = {VERSION_KEY: str(SCHEMA_VERSION + 1).encode()}
     pq.write_table(held.replace_schema_metadata(meta), file)
-    told = [one.told for one in verify(run).damage if one.kind is Kind.COLUMNS]
+    told = [one.message for one in verify(run).damage if one.kind is Kind.COLUMNS]
     assert told == [f"schema version {SCHEMA_VERSION + 1}, this tracekit reads {SCHEMA_VERSION}"]
 
 

@@ -21,7 +21,7 @@ import msgspec
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
-from tracekit.runs.tables import seal, sealed, table_files, told_of
+from tracekit.runs.tables import seal, sealed, table_files, describe_file
 from tracekit.storage import inside, owners
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile
     own: list[Delivered] = []
     for name, files in table_files(folder):
         if name not in {one.table for one in delivered}:
-            own += [told_of(name, file) for file in files]
+            own += [describe_file(name, file) for file in files]
             continue
         for file in files:
             if (name, file.name) not in kept:
@@ -213,8 +213,8 @@ def _leftover(entry: Path) -> Leftover:
     newest, size = 0.0, 0
     for file in (entry, *inside(entry, deep=True)):
         with suppress(OSError):
-            told = file.lstat()
-            newest, size = max(newest, told.st_mtime), size + told.st_size * file.is_file()
+            status = file.lstat()
+            newest, size = max(newest, status.st_mtime), size + status.st_size * file.is_file()
     mark = entry.name.removeprefix(TEMPORARY)
     pid, alive = mark.partition("-")[0].partition(".")[0], not owners.is_abandoned(entry, mark)
     return Leftover(

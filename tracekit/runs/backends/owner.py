@@ -53,5 +53,5 @@ def current() -> Owner:
 @cache
 def machine() -> str:
     """Return a digest of this machine and its boot."""
-    told = f"{platform.node()} {uuid.getnode():x} {psutil.boot_time():.0f}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = f"{platform.node()} {uuid.getnode():x} {psutil.boot_time():.0f}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAST = 64
 
 
-class Lab:
+class Runner:
     """Counts what it measures."""
 
     def __init__(self, values: Callable[[int], dict[str, float]]) -> None:
@@ -32,7 +32,7 @@ class Lab:
         return self.values(at)
 
 
-def search(lab: Lab, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
+def search(lab: Runner, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
     subjects = tuple(Subject(str(at), f"change {at}") for at in range(LAST + 1))
     asked = Search(subjects=subjects, metric=Metric(metric), **options)  # type: ignore[arg-type]
     return bisect(asked, lab, Cache(path / "cache.jsonl"))
@@ -43,7 +43,7 @@ def at(found: Bisection) -> list[int]:
 
 
 def test_a_count_decides_in_one_run_per_commit_and_is_never_measured_twice(tmp_path: Path) -> None:
-    lab = Lab(lambda number: {"fills": 161.0 if number >= 37 else 0.0})
+    lab = Runner(lambda number: {"fills": 161.0 if number >= 37 else 0.0})
     found = search(lab, tmp_path, metric="fills", exact=True)
     (culprit,) = found.culprits
     assert (at(found), culprit.effect, found.exit_code) == ([37], 161.0, ExitCode.OK)
@@ -54,12 +54,12 @@ def test_a_count_decides_in_one_run_per_commit_and_is_never_measured_twice(tmp_p
 
 
 def test_a_count_that_is_equal_at_both_ends_cannot_be_searched(tmp_path: Path) -> None:
-    found = search(Lab(lambda _: {"fills": 4.0}), tmp_path, metric="fills", exact=True)
+    found = search(Runner(lambda _: {"fills": 4.0}), tmp_path, metric="fills", exact=True)
     assert (found.culprits, found.exit_code) == ((), ExitCode.CANNOT_TELL)
 
 
 def test_counts_that_changed_between_the_ends_are_told(tmp_path: Path) -> None:
-    lab = Lab(
+    lab = Runner(
         lambda number: (
             {"step_time": 120.0, "launches": 161.0, "ops": 7.0}
             if number >= 5
@@ -72,12 +72,12 @@ def test_counts_that_changed_between_the_ends_are_told(tmp_path: Path) -> None:
 
 def test_a_lab_that_lacks_the_metric_says_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="step_time was not measured, only wall"):
-        search(Lab(lambda _: {"wall": 1.0}), tmp_path)
+        search(Runner(lambda _: {"wall": 1.0}), tmp_path)
 
 
 def test_an_end_cannot_be_skipped(tmp_path: Path) -> None:
     with pytest.raises(UnusableInputError, match="an end of the range is skipped"):
-        search(Lab(lambda _: {}), tmp_path, skipped=frozenset({"0"}))
+        search(Runner(lambda _: {}), tmp_path, skipped=frozenset({"0"}))
 
 
 def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path)
 def test_a_commit_that_failed_between_other_ends_may_be_an_end_now(tmp_path: Path) -> None:
     """With counts, earlier measurements of the ends hold; an earlier failure of one does not."""
     Cache(tmp_path / "cache.jsonl").add(Record("earlier", str(LAST), problem="out of memory"))
-    lab = Lab(lambda number: {"fills": float(number >= 9)})
+    lab = Runner(lambda number: {"fills": float(number >= 9)})
     assert at(search(lab, tmp_path, metric="fills", exact=True)) == [9]
 
 
 def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> None:
     Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
-    found = search(Lab(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
+    found = search(Runner(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
     (problem,) = [one.problem for one in found.log if one.problem]
     assert problem == "out of memory (in an earlier call; use --fresh to retry)"
 
@@ -116,14 +116,14 @@ def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
         level = 0.1 * (number >= planted) + drift * made / 30 + 0.005 * rng.standard_normal()
         return {"step_time": 1e6 * float(np.exp(level))}
 
-    lab = Lab(values)
+    lab = Runner(values)
     found = search(lab, tmp_path)
     assert set(at(found)) <= {planted}
     assert found.culprits or "alternating measurements" in found.reason
 
 
 def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:
-    lab = Lab(
+    lab = Runner(
         lambda number: {"step_time": (110.0 if number >= 37 else 100.0) + 0.01 * (sum(lab.measured) % 3)}
     )
     (culprit,) = search(lab, tmp_path).culprits

@@ -237,7 +237,7 @@ def test_no_cell_is_empty_without_a_reason(store: Store, became: Any) -> None:
             missing = {column.name for column in table.columns if row[column.name] is None}
             assert missing == set(row["reasons"])
             assert all(row["reasons"].values())
-        shown = [cell for row in table.told() for cell in (row[c.name] for c in table.columns)]
+        shown = [cell for row in table.values() for cell in (row[c.name] for c in table.columns)]
         assert None not in shown
     for figure in figures(found):
         assert (figure.content is None) == bool(figure.reason)
