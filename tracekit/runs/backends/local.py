@@ -21,7 +21,7 @@ import msgspec
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
-from tracekit.runs.tables import seal, sealed, table_files, describe_file
+from tracekit.runs.tables import describe_file, seal, sealed, table_files
 from tracekit.storage import inside, owners
 
 if TYPE_CHECKING:
