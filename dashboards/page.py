@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from .site import Context, Site
 
-
-if TYPE_CHECKING:
     Block: TypeAlias = Callable[[Context], Component | list[Component]]
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-
-if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 OP = "op"

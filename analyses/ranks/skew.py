@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from ..shared.lanes import Lanes
 
-
-if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 END_TOLERANCE_SHARE = 10

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..shared.common import Floats
     from .devices import Peaks
 
-
-if TYPE_CHECKING:
     Bools: TypeAlias = npt.NDArray[np.bool_]
     Objects: TypeAlias = npt.NDArray[np.object_]
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-
-if TYPE_CHECKING:
     Inputs = Sequence[Tensor | None]
 
 _ARITIES = {

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints, Union
     from tracekit.runs.run import Run
 
-
-if TYPE_CHECKING:
     Bools: TypeAlias = npt.NDArray[np.bool_]
     Objects: TypeAlias = npt.NDArray[np.object_]
     Small: TypeAlias = npt.NDArray[np.integer[Any]]

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from .host_lines import Bools, Small
 
-
-if TYPE_CHECKING:
     Objects: TypeAlias = npt.NDArray[np.object_]
 
 NO_OP = "(no op recorded)"

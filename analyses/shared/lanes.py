@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from .host_lines import HostLines
 
-
-if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 ALL_TO_ALL = "all_to_all"

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from ..site import Context
 
-
-if TYPE_CHECKING:
     Part: TypeAlias = Callable[[Reading], list[Component]]
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-
-if TYPE_CHECKING:
     Numbers = Sequence[float | None]
 
 _MANY = 2_000

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..parts.charts import Tile
     from ..site import Context
 
-
-if TYPE_CHECKING:
     Read = Callable[[Callable[[str], Result]], list[Tile]]
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .lanes import Lane
     from .reading import Levels, Text, Window
 
-
-if TYPE_CHECKING:
     Labels = npt.NDArray[np.uint32]
 
 _COUNT = len(CATEGORIES)

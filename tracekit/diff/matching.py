@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from tracekit.diff.pieces import OpTree, Pieces
     from tracekit.runs.intervals import Ints
 
-
-if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 UNMATCHED = ""

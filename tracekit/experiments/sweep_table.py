@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tracekit.experiments.sweep_model import Plan, Record, Values
     from tracekit.workloads.base import Workload
 
-
-if TYPE_CHECKING:
     Done = Mapping[tuple[str, int], Record]
 
 NO_GPU = "no GPU"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run, Window
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 

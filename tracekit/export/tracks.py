@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tracekit.export.tables import Source
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
     Track = tuple[int, int]
     Placed = Callable[[pa.RecordBatch], tuple[Ints, Ints]]

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from tracekit.schema import Table
     from tracekit.storage import Place
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.spool import SpooledTable
     from tracekit.ingest.text_columns import Strings
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 ROWS = 1 << 16

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tracekit.ingest.text_columns import Strings
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
     Positions = npt.NDArray[np.integer[Any]]

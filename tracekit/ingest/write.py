@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ...page import View
 
-
-if TYPE_CHECKING:
     Analyzed = Callable[[Run, str], Result]
 
 COMMIT, BATCH = "commit", "batch_size"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.link.steps import HostWindow
     from tracekit.ingest.spool import SpooledTable
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
 
 HELD = 1 << 18

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.rows import Rows
     from tracekit.ingest.text_columns import Strings
 
-
-if TYPE_CHECKING:
     Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 
