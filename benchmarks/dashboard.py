@@ -95,8 +95,8 @@ def serving(store: Path) -> Iterator[tuple[psutil.Process, str]]:
     command = [sys.executable, "-c", _SERVE, "dashboard", "--port", "0", "--store", str(store)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        told = process.stdout.readline() if process.stdout else ""
-        yield psutil.Process(process.pid), next(word for word in told.split() if word.startswith("http"))
+        printed = process.stdout.readline() if process.stdout else ""
+        yield psutil.Process(process.pid), next(word for word in printed.split() if word.startswith("http"))
     finally:
         process.terminate()
         process.wait()

@@ -252,9 +252,9 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Print the table."""
     asked = _arguments()
-    told = json.loads(asked.costs.read_text()) if asked.costs else {}
+    measured = json.loads(asked.costs.read_text()) if asked.costs else {}
     known = {each.name for each in fields(Costs)}
-    costs = Costs(**{name: value for name, value in told.items() if name in known})
+    costs = Costs(**{name: value for name, value in measured.items() if name in known})
     scene = Scene(
         **{each.name: getattr(asked, each.name) for each in fields(Scene) if each.name != "workers"}
     )

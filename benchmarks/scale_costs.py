@@ -154,11 +154,13 @@ def _delivered(folder: Path, ranks: int) -> Iterator[Delivered]:
         (folder / name).mkdir()
         first = folder / name / "part-00000.parquet"
         pq.write_table(table.arrow.empty_table(), first)
-        told = describe_file(name, first).file
+        described = describe_file(name, first).file
         for rank in range(ranks):
             part = first.with_name(f"part-{rank:05d}-0123456789abcdef.parquet")
             shutil.copy(first, part)
-            yield Delivered(table=name, file=PartFile(part.name, told.rows, told.bytes, told.sha256))
+            yield Delivered(
+                table=name, file=PartFile(part.name, described.rows, described.bytes, described.sha256)
+            )
         first.unlink()
 
 

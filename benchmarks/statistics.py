@@ -36,7 +36,7 @@ class Line:
     """One line of the report, and whether it keeps its bound."""
 
     text: str
-    kept: bool = True
+    met: bool = True
 
 
 def main() -> None:
@@ -56,8 +56,8 @@ def report(lines: Iterator[Line]) -> int:
     """Print lines; returns how many miss their bound."""
     missed = 0
     for line in lines:
-        print(line.text + ("" if line.kept else "   bound missed"), flush=True)
-        missed += not line.kept
+        print(line.text + ("" if line.met else "   bound missed"), flush=True)
+        missed += not line.met
     print()
     return missed
 
@@ -74,10 +74,10 @@ def null(count: int) -> Iterator[Line]:
 def _null(model: str, schedule: tuple[int, ...], count: int, seed: int) -> Line:
     got = simulation.simulated(model, schedule, count=count, sigma=0.02, seed=seed)
     most = COVERAGE[1] if len(schedule) == 1 else 1.0
-    kept = got.regression <= FALSE_ALARMS and COVERAGE[0] <= got.covered <= most
+    met = got.regression <= FALSE_ALARMS and COVERAGE[0] <= got.covered <= most
     k = "-".join(map(str, schedule))
     text = f"{model:12}{k:>8}{_pct(got.regression):>12}{_pct(got.covered):>9}{_pct(got.claimed):>10}"
-    return Line(f"{text}{_pct(got.passed):>8}{got.runs:7.1f}", kept)
+    return Line(f"{text}{_pct(got.passed):>8}{got.runs:7.1f}", met)
 
 
 def designs(count: int) -> Iterator[Line]:
@@ -129,12 +129,12 @@ def families(count: int) -> Iterator[Line]:
     yield Line(f"{'... and shown of the changed':52}{_pct(found):>8}")
     for k in ((1, 10), (2, 5), (2, 20), (3, 10)):
         covered, fails = simulation.unequal(count=count, k=k, seed=23)
-        kept = covered >= COVERAGE[0] and fails <= FALSE_ALARMS
-        yield Line(f"{f'two groups of {k[0]} and {k[1]} runs: covered':52}{_pct(covered):>8}", kept)
+        met = covered >= COVERAGE[0] and fails <= FALSE_ALARMS
+        yield Line(f"{f'two groups of {k[0]} and {k[1]} runs: covered':52}{_pct(covered):>8}", met)
     for history in (5, 20):
         covered, fails = simulation.single_runs(count=count, history=history, seed=history)
-        kept = COVERAGE[0] <= covered <= COVERAGE[1] and fails <= FALSE_ALARMS
-        yield Line(f"{f'one run a side, noise from {history} runs: covered':52}{_pct(covered):>8}", kept)
+        met = COVERAGE[0] <= covered <= COVERAGE[1] and fails <= FALSE_ALARMS
+        yield Line(f"{f'one run a side, noise from {history} runs: covered':52}{_pct(covered):>8}", met)
 
 
 def bisections(count: int) -> Iterator[Line]:

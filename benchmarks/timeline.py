@@ -133,14 +133,14 @@ def child(store: Store, options: argparse.Namespace) -> dict[str, Any]:
     found["build_s"] = time.perf_counter() - started
     found["build_cpu_s"] = time.process_time() - worked
     disk.save(store, run.path.name, outline, arrays)
-    found["kept_s"] = time.perf_counter() - started
+    found["save_s"] = time.perf_counter() - started
     found["peak_mb"] = _peak_mb()
     found["bytes"] = sum(array.nbytes for array in arrays.values()) / len(arrays["row"])
     del outline, arrays
     started = time.perf_counter()
-    kept = disk.load(disk.place(store, run.path.name), build.seal(run))
-    assert kept is not None  # noqa: S101 (it was saved above)
-    index = build.assemble(*kept)
+    saved = disk.load(disk.place(store, run.path.name), build.seal(run))
+    assert saved is not None  # noqa: S101 (it was saved above)
+    index = build.assemble(*saved)
     found["reopen_s"] = time.perf_counter() - started
     found["lanes"] = len(index.lanes)
     found["draws"] = [_drawn(index, zoom, options) for zoom in ZOOMS]
@@ -176,7 +176,7 @@ def report(found: dict[str, Any]) -> int:
     """Print the table; 1 where a limit is passed."""
     print(
         f"build {found['build_s']:.2f} s, {found['build_cpu_s']:.2f} s of the processor "
-        f"(kept on disk after {found['kept_s']:.2f} s)"
+        f"(saved to disk after {found['save_s']:.2f} s)"
     )
     print(f"peak {found['peak_mb']:.0f} MB, of which {found['before_mb']:.0f} MB before the build")
     print(f"index {found['bytes']:.1f} bytes an interval, opened again in {found['reopen_s'] * 1e3:.1f} ms")

@@ -27,10 +27,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add what is made, in place of what is kept of it in the repository."""
+    """Add the generated pages, replacing their copies in the repository."""
     for path, content in site.pages().items():
-        if kept := files.get_file_from_path(path):
-            files.remove(kept)
+        if existing := files.get_file_from_path(path):
+            files.remove(existing)
         files.append(File.generated(config, path, content=content))
     return files
 

@@ -107,7 +107,7 @@ def filled(folder: Path) -> tuple[Store, dict[str, str]]:
     return store, {name: import_traces(store, [path])[0].path.name for name, path in sources.items()}
 
 
-def told(folder: Path) -> tuple[Store, dict[str, str]]:
+def tutorial_store(folder: Path) -> tuple[Store, dict[str, str]]:
     """The store of the tutorial where it looks at the dashboard, and the ids of a run of each commit."""
     (folder / "reader").mkdir()
     page = Page(ROOT / "docs" / "tutorial.md", folder / "reader")
@@ -154,7 +154,7 @@ def _taken(names: list[str], chromium: str | None) -> Iterator[Path]:
     """The pictures named, each where it was stored; a store is only filled for what is asked for."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for fill, of_tutorial in ((filled, False), (told, True)):
+        for fill, of_tutorial in ((filled, False), (tutorial_store, True)):
             chosen = [
                 one for one in PICTURES if one.name in names and one.name.startswith(TUTORIAL) == of_tutorial
             ]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_suffix(".toml")
 TIERS = {"default": (), "both": ("-m", "")}
-"""What pytest is told, beside what pyproject.toml has it do."""
+"""Options of pytest in addition to those of pyproject.toml."""
 PACKAGES = ("tracekit", "tracekit.analyses", "tracekit.collectors", "tracekit.dashboards")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _SUMMARY = "short test summary info"
@@ -167,13 +167,13 @@ class Tree:
                 stderr=output,
             )
             output.seek(0)
-            told = output.read().decode(errors="replace")
+            reported = output.read().decode(errors="replace")
         self._end_leftovers()
         if done.returncode in (_PASSED, _NO_TESTS):
             return []
         if done.returncode in _CANNOT_RUN:
-            raise UnfitError(f"pytest cannot run {' '.join(tests) or 'the tier'}:\n{told[-2000:]}")
-        return _FAILED.findall(told.rpartition(_SUMMARY)[2]) or [f"pytest: code {done.returncode}"]
+            raise UnfitError(f"pytest cannot run {' '.join(tests) or 'the tier'}:\n{reported[-2000:]}")
+        return _FAILED.findall(reported.rpartition(_SUMMARY)[2]) or [f"pytest: code {done.returncode}"]
 
     def _end_leftovers(self) -> None:
         """End the processes of the copy that a test which failed half-way did not end."""

@@ -1,7 +1,7 @@
 """Plays nsys; `tests.nsys.install` writes it beside `plays.json`. Standard library only.
 
 Outcomes: fine, permission (nothing runs), no_report, report_of_nothing, export_fails, export_hangs,
-export_damaged, silent (does not answer), daemon (leaves a process behind in a session of its own).
+export_damaged, silent (does not answer), daemon (leaves a process in its own session).
 """
 
 # ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH120, PTH123, T201

@@ -22,7 +22,7 @@ def open(reference: str = "latest", *, store: str | None = None) -> Run:  # noqa
     Args:
         reference: Run id or unique prefix, `latest`, `latest~2`, a label, `git:REV`, a path to a run, or a
             path to a raw trace, which is imported first.
-        store: Where runs are kept; by default what `tracekit` itself would use.
+        store: Location of the runs; default: the same as that of the commands.
 
     Returns:
         The run; its tables are read when asked for.
@@ -71,11 +71,11 @@ def record(
 
     Args:
         label: Label of the run.
-        start_step: Steps to let pass before recording; their times are kept.
+        start_step: Steps to run before profiling starts; their times are recorded.
         steps: Steps to record; None records to the end of the block, for short blocks.
         stacks: Record the Python call stack of each op.
         keep_trace: Keep the profiler's own file, gzipped, beside the tables.
-        store: Where runs are kept; by default what `tracekit` itself would use.
+        store: Location of the runs; default: the same as that of the commands.
 
     Returns:
         What to use in `with`: `step()` marks the end of a step, `run` is the run once the block has ended.

@@ -7,7 +7,7 @@ interval has no recorded launch, the next one of its stream is used if it starts
 the launch had ended by g; if the
    launch also caused an earlier interval (a CUDA graph replay); if the call began before g and had ended for
    half of the gap or more; if the work was queued for at least 30 µs and more than half of the gap.
-   * stream_dependency: it was queued for 30 µs or more, or a stream-wait-event call lies between the launches
+   * stream_dependency: it was queued for 30 µs or more, or a stream-wait-event call is between the launches
      of the intervals before and after, and these are on different streams;
    * kernel_to_kernel: the rest.
 3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or

@@ -20,7 +20,7 @@ def main() -> None:
     """Draw and print."""
     options = argparse.Namespace(lanes=LANES, width=WIDTH, rounds=ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
-        store = shutil.copytree(sys.argv[1], Path(folder) / "store")  # the index is kept in it
+        store = shutil.copytree(sys.argv[1], Path(folder) / "store")  # the index is written to it
         found = child(Store(store), options)
     draws = found.pop("draws")
     figures = {name: found[name] for name in ("build_s", "build_cpu_s", "reopen_s", "peak_mb")}

@@ -89,7 +89,7 @@ def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
 
 
 def _move(temporary: Path, target: Path, outline: Outline) -> None:
-    """Rename into place; a valid index of the same tables is kept."""
+    """Rename into place; a valid index of the same tables is left in place."""
     if target.exists() and load(target, outline.seal) is None:
         stale = temporary.with_name(f".tmp-{owners.mark()}")
         with contextlib.suppress(OSError):  # rename first: causes may still be written into it
@@ -154,7 +154,7 @@ def _is_leftover(path: Path) -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-KEPT = 6
+CAPACITY = 6
 """Maximum open indexes; one of 5 million intervals takes 140 MB if it could not be saved to disk."""
 
 
@@ -175,8 +175,8 @@ class Opened:
 
     store: Store
     results: Results
-    _indexes: Results = field(default_factory=lambda: Results(capacity=KEPT))
-    _levels: Results = field(default_factory=lambda: Results(capacity=KEPT))
+    _indexes: Results = field(default_factory=lambda: Results(capacity=CAPACITY))
+    _levels: Results = field(default_factory=lambda: Results(capacity=CAPACITY))
 
     def of(self, run: Run) -> Index:
         """Return the index of a run; concurrent requests share one build.

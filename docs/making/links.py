@@ -24,10 +24,10 @@ def within(text: str, *, source: str, page: str, copied: Mapping[str, str]) -> s
         copied: Pages of files that lie outside of the documents: paths in the repository by path of the page.
 
     Example:
-        >>> told = {"security.md": "SECURITY.md"}
-        >>> within("[a](../SECURITY.md) [b](c.md)", source="docs/x.md", page="x.md", copied=told)
+        >>> copies = {"security.md": "SECURITY.md"}
+        >>> within("[a](../SECURITY.md) [b](c.md)", source="docs/x.md", page="x.md", copied=copies)
         '[a](security.md) [b](c.md)'
-        >>> within("[`run`](a/run.py) [b](docs/c.md#d)", source="SECURITY.md", page="s.md", copied=told)
+        >>> within("[`run`](a/run.py) [b](docs/c.md#d)", source="SECURITY.md", page="s.md", copied=copies)
         '`run` [b](c.md#d)'
     """
     pages = {file: name for name, file in copied.items()}

@@ -43,17 +43,17 @@ def menu(nav: list[Any], known: Collection[str], optional: Collection[str]) -> l
         known: Paths of all pages.
         optional: Paths that may be missing.
     """
-    kept: list[Any] = []
+    entries: list[Any] = []
     for entry in nav:
         (title, target), *_ = entry.items()
         if isinstance(target, list):
-            kept.append({title: menu(target, known, optional)})
+            entries.append({title: menu(target, known, optional)})
         elif target in known or target not in optional:
-            kept.append({title: _with_folder(target, known)})
-    return kept
+            entries.append({title: _with_folder(target, known)})
+    return entries
 
 
 def _with_folder(target: str, known: Collection[str]) -> str | list[Any]:
-    """A page, or a section of it and of what lies in the folder of its name."""
+    """A page, or a section of it and the pages in the folder of its name."""
     inside = [path for path in known if path.startswith(target.removesuffix(".md") + "/")]
     return [{"All": target}, *({Path(path).stem: path} for path in inside)] if inside else target

@@ -70,9 +70,9 @@ def _meta() -> list[str]:
 
 
 def _part(part: type) -> str:
-    told = _attributes(part)
+    attributes = _attributes(part)
     rows = [
-        (f"`{one.name}`", f"`{one.type}`", escape_prose(told.get(one.name, "")))
+        (f"`{one.name}`", f"`{one.type}`", escape_prose(attributes.get(one.name, "")))
         for one in dataclasses.fields(part)
     ]
     summary = escape_prose((getdoc(part) or "").splitlines()[0])

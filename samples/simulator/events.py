@@ -1,4 +1,4 @@
-"""What a simulated program leaves behind: host and device events with exact integer times."""
+"""Host and device events of a simulated program, with exact integer times."""
 
 from __future__ import annotations
 

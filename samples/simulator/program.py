@@ -34,7 +34,7 @@ class Program:
     Args:
         rank: Its rank; written as `distributedInfo` when `world_size` is above 1.
         world_size: Number of processes of the job.
-        device: The device it uses unless told otherwise.
+        device: Default device.
         start_ns: Host time of its first event.
         device_name: What the devices call themselves; a trace of it says all the same that it is simulated.
         sm_count: Streaming multiprocessors of each device.

@@ -24,7 +24,7 @@ const drawn = new CSSStyleSheet();
 drawn.replaceSync(".ag-root-wrapper { content-visibility: visible !important; }");
 document.adoptedStyleSheets = [drawn];
 """
-"""Draws grids that are out of view, so that a page is whole when it is looked at."""
+"""Draws grids that are out of view, so that a page is complete when it is checked."""
 _GO = """(url) => {
   history.pushState({}, "", url);
   dispatchEvent(new PopStateEvent("popstate"));

@@ -60,9 +60,9 @@ def test_data_commands_offer_every_format(name: str) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    imported, told = _imported("--help")
+    imported, reported = _imported("--help")
     assert imported & HEAVY == set()
-    assert all(f"│ {command} " in told for command in COMMANDS)
+    assert all(f"│ {command} " in reported for command in COMMANDS)
 
 
 def test_an_import_of_a_trace_imports_nothing_that_only_others_need(
@@ -77,14 +77,14 @@ def test_an_import_of_a_trace_imports_nothing_that_only_others_need(
 @pytest.mark.parametrize("command", [["runs"], ["show", "latest"]], ids=lambda command: command[0])
 def test_runs_are_told_of_without_anything_heavy(command: list[str], tmp_path: Path) -> None:
     _imported("import", str(TRACE), "--store", str(tmp_path))
-    imported, told = _imported(*command, "--store", str(tmp_path))
+    imported, reported = _imported(*command, "--store", str(tmp_path))
     assert imported & HEAVY == set()
-    assert "training" in told
+    assert "training" in reported
 
 
 def _imported(*arguments: str) -> tuple[set[str], str]:
     """The modules that a command imports, and what it prints."""
     command = [sys.executable, "-c", IMPORTED, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told, _, imported = done.stdout.rpartition("imported:")
-    return set(imported.split()), told
+    reported, _, imported = done.stdout.rpartition("imported:")
+    return set(imported.split()), reported

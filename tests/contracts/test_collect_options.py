@@ -144,10 +144,10 @@ def test_a_declaration_alone_adds_an_option(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
-    assert told["codes"] == [0, 2, 0, 0]
-    assert re.search(r"--dummy-level +INTEGER +Level of the dummy\. \[default: 1\]", told["shown"])
+    reported = json.loads(done.stdout)
+    assert reported["codes"] == [0, 2, 0, 0]
+    assert re.search(r"--dummy-level +INTEGER +Level of the dummy\. \[default: 1\]", reported["shown"])
     assert "--dummy-level -1 is too low; use --dummy-level 0 or more" in done.stderr
-    assert told["handed"] == [2, 3]
-    assert sorted(one["workload"]["dummy_level"] for one in told["runs"]) == [2, 3]
-    assert [one["command"] for one in told["runs"] if "--dummy-level" in one["command"]]
+    assert reported["handed"] == [2, 3]
+    assert sorted(one["workload"]["dummy_level"] for one in reported["runs"]) == [2, 3]
+    assert [one["command"] for one in reported["runs"] if "--dummy-level" in one["command"]]

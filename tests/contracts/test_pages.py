@@ -112,7 +112,7 @@ def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
 
 @each_analysis
 def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, site: Site) -> None:
-    printed = told(run, name)["results"][name]["tables"]
+    printed = reported(run, name)["results"][name]["tables"]
     shown = {
         grid.id["name"]: grid
         for grid in grids(page_module.content(site, View(page=name), "result", dark=False))
@@ -136,7 +136,7 @@ def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> No
     assert json.loads(done.stdout) == ["Longest kernel", "Which single kernel took longest?"]
 
 
-def told(run: Run, name: str) -> dict[str, Any]:
+def reported(run: Run, name: str) -> dict[str, Any]:
     """What `tracekit analyze` prints of a run."""
     out = StringIO()
     with redirect_stdout(out):

@@ -41,7 +41,7 @@ class Block:
     Attributes:
         page: Path of the document from the root.
         line: Where it starts.
-        language: First word behind the fence.
+        language: First word after the fence.
         title: What stands above it on the page.
         text: Its content.
     """

@@ -113,6 +113,6 @@ def test_the_console_keeps_the_exit_code_the_folder_and_what_is_exported(tmp_pat
 
 @pytest.mark.parametrize("module", [links, blocks_module, console_module])
 def test_examples_of_docstrings_hold(module: ModuleType) -> None:
-    told = doctest.testmod(module)
-    assert told.attempted > 0
-    assert told.failed == 0
+    reported = doctest.testmod(module)
+    assert reported.attempted > 0
+    assert reported.failed == 0

@@ -139,5 +139,5 @@ def test_an_entry_that_must_be_there_stays_so_that_the_build_names_it() -> None:
 
 def test_a_link_out_of_the_documents_leads_to_the_page_of_its_file_or_is_text() -> None:
     text = "[a](../../SECURITY.md#b) ![c](../d.png) [`run`](../../a/run.py) [f](g.md) [h](https://i.org)"
-    told = links.within(text, source="docs/x/y.md", page="x/y.md", copied={"s.md": "SECURITY.md"})
-    assert told == "[a](../s.md#b) ![c](../d.png) `run` [f](g.md) [h](https://i.org)"
+    reported = links.within(text, source="docs/x/y.md", page="x/y.md", copied={"s.md": "SECURITY.md"})
+    assert reported == "[a](../s.md#b) ![c](../d.png) `run` [f](g.md) [h](https://i.org)"

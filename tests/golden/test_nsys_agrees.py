@@ -3,7 +3,7 @@
 What cannot agree, and why: `memory` and the allocated bytes of `ops` come from torch's allocator, which
 Nsight Systems does not see; occupancy is an estimate of torch.profiler's own; the types of an op's inputs, by
 which `roofline` chooses a peak and the copy analyses name a conversion, are not in NVTX ranges, so programs
-that name types are not compared here. `integrity` names the file it was told about.
+that name types are not compared here. `integrity` names the file.
 """
 
 from __future__ import annotations

@@ -325,9 +325,9 @@ def test_an_extra_copy_without_shapes_stands_for_no_other(
     head = settings(simulate(copies.batches(batch=16, recorded=False, extra_bytes=1000)), batch_size=16)
     sides = (head, base) if turned else (base, head)
     rows = compare(*sides, "h2d_copies").tables["causes"].to_dict("records")
-    told = {(row["base_bytes"], row["head_bytes"], row["cause"]) for row in rows}
+    reported = {(row["base_bytes"], row["head_bytes"], row["cause"]) for row in rows}
     expected = {(25_165_824, 12_582_912, "shape"), (256, 128, "shape"), (0, 1000, "one run only")}
-    assert told == {(two, one, cause) if turned else (one, two, cause) for one, two, cause in expected}
+    assert reported == {(two, one, cause) if turned else (one, two, cause) for one, two, cause in expected}
 
 
 def test_without_shapes_the_nearest_bytes_are_compared_and_nothing_is_blamed(simulate: Simulate) -> None:
@@ -361,8 +361,8 @@ def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(
     seen = compare(simulate(copies.batches()), simulate(copies.batches(batch=16)), "h2d_copies")
     base = settings(simulate(copies.batches(recorded=False)), batch_size=32)
     head = settings(simulate(copies.batches(batch=16, recorded=False)), batch_size=16)
-    told = compare(base, head, "h2d_copies")
-    assert seen.findings[0].confidence >= CONFIDENT > told.findings[0].confidence
+    reported = compare(base, head, "h2d_copies")
+    assert seen.findings[0].confidence >= CONFIDENT > reported.findings[0].confidence
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ COPY_NS = 4 * 3 * 64 * 64 * PLAIN.batch // GB_PER_S
 BARE = Options(explain=False)
 
 
-class Lab:
+class Simulations:
     """Programs as runs, each simulated once."""
 
     def __init__(self, shared_runs: SharedRuns) -> None:
@@ -47,16 +47,16 @@ class Lab:
 
 
 @pytest.fixture
-def lab(shared_runs: SharedRuns) -> Lab:
-    return Lab(shared_runs)
+def simulations(shared_runs: SharedRuns) -> Simulations:
+    return Simulations(shared_runs)
 
 
 def work_of(made: Program) -> int:
     return sum(event.dur_ns for event in made.on_device)
 
 
-def test_a_program_does_not_differ_from_itself(lab: Lab, tmp_path: Path) -> None:
-    run = lab.run(program(PLAIN))
+def test_a_program_does_not_differ_from_itself(simulations: Simulations, tmp_path: Path) -> None:
+    run = simulations.run(program(PLAIN))
     found = diff([run], [copy_of(run, tmp_path / "copy")], options=BARE)
     assert (found.causes, found.groups, found.counts) == ((), (), ())
     assert found.comparability.status is Status.COMPARABLE
@@ -68,8 +68,8 @@ def test_a_program_does_not_differ_from_itself(lab: Lab, tmp_path: Path) -> None
     assert [one.rung for one in found.match.by_rung] == ["hash"]  # type: ignore[union-attr]
 
 
-def test_a_loop_over_parameters_is_a_count_term(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(fills=PARAMETERS))
+def test_a_loop_over_parameters_is_a_count_term(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(fills=PARAMETERS))
     (cause,) = found.causes
     assert cause.label == "aten::zero_ > aten::fill_"
     assert (cause.a, cause.b) == (Amount(STEPS, STEPS * FILL_NS), Amount(16 * STEPS, 16 * STEPS * FILL_NS))
@@ -78,8 +78,8 @@ def test_a_loop_over_parameters_is_a_count_term(lab: Lab) -> None:
     assert (count.label, count.a, count.b) == (cause.label, STEPS, 16 * STEPS)
 
 
-def test_a_duplicate_copy_is_added(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(copies_twice=True))
+def test_a_duplicate_copy_is_added(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(copies_twice=True))
     (group,) = found.groups
     assert group.path == ("aten::clone", "aten::copy_")
     assert (group.rung, group.name_a, group.name_b) == ("", "", "Memcpy H2D (pinned to device)")
@@ -89,14 +89,14 @@ def test_a_duplicate_copy_is_added(lab: Lab) -> None:
     assert found.work.terms == group.terms
 
 
-def test_a_copy_that_goes_is_removed(lab: Lab) -> None:
-    found = lab.between(Variant(copies_twice=True), PLAIN)
+def test_a_copy_that_goes_is_removed(simulations: Simulations) -> None:
+    found = simulations.between(Variant(copies_twice=True), PLAIN)
     assert found.work is not None
     assert found.work.terms == Terms(removed=STEPS * COPY_NS)
 
 
-def test_a_slower_kernel_is_a_rate_term(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(slower=15.64))
+def test_a_slower_kernel_is_a_rate_term(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(slower=15.64))
     (cause,) = found.causes
     assert cause.label == "aten::linear > aten::addmm"
     assert cause.terms == Terms(rate=STEPS * (round(15.64 * LINEAR_NS) - LINEAR_NS))
@@ -104,8 +104,8 @@ def test_a_slower_kernel_is_a_rate_term(lab: Lab) -> None:
     assert cause.b.total_ns / cause.a.total_ns == pytest.approx(15.64, abs=1e-3)
 
 
-def test_an_error_check_is_a_copy_and_idle_time(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(checks=True))
+def test_an_error_check_is_a_copy_and_idle_time(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(checks=True))
     (cause,) = found.causes
     assert cause.label == "aten::item > aten::_local_scalar_dense"
     assert cause.terms == Terms(added=STEPS)  # 4 bytes take 1 ns
@@ -115,15 +115,15 @@ def test_an_error_check_is_a_copy_and_idle_time(lab: Lab) -> None:
     assert idle > 0.9 * step > 0
 
 
-def test_another_library_is_matched_by_the_op_that_launched_it(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(renamed=True, slower=2))
+def test_another_library_is_matched_by_the_op_that_launched_it(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(renamed=True, slower=2))
     (group,) = found.groups
     assert (group.name_a, group.name_b) == ("ampere_sgemm_tn", "Cijk_Ailk_Bljk_SB_MT64")
     assert (group.rung, group.role, group.terms) == ("op+shape", "gemm", Terms(rate=STEPS * LINEAR_NS))
 
 
-def test_fusion_is_one_group_at_the_op_around_it(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(fused=True))
+def test_fusion_is_one_group_at_the_op_around_it(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(fused=True))
     (group,) = found.groups
     assert group.path == ("activation",)
     assert (group.rung, group.a, group.b) == (
@@ -134,22 +134,22 @@ def test_fusion_is_one_group_at_the_op_around_it(lab: Lab) -> None:
     assert group.terms == Terms(count=-STEPS * RELU_NS)
 
 
-def test_another_batch_is_not_compared_unless_declared(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(batch=16))
+def test_another_batch_is_not_compared_unless_declared(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(batch=16))
     assert found.verdict is Verdict.NOT_COMPARABLE
     assert [(one.field, one.status) for one in found.comparability.differences] == [
         ("shapes", Status.NOT_COMPARABLE)
     ]
     assert (found.metrics, found.work, found.wall, found.causes) == ((), None, None, ())
-    declared = lab.between(PLAIN, Variant(batch=16), replace(BARE, varying=("batch_size",)))
+    declared = simulations.between(PLAIN, Variant(batch=16), replace(BARE, varying=("batch_size",)))
     assert declared.comparability.status is Status.DECLARED
     assert declared.work is not None
     twice = 4 * 3 * 64 * 64 * 16 // GB_PER_S
     assert declared.work.terms == Terms(rate=STEPS * (CONV_NS + twice - COPY_NS))
 
 
-def test_warmup_is_left_out_of_both_sides(lab: Lab) -> None:
-    found = lab.between(PLAIN, Variant(warmup_ns=10_000_000))
+def test_warmup_is_left_out_of_both_sides(simulations: Simulations) -> None:
+    found = simulations.between(PLAIN, Variant(warmup_ns=10_000_000))
     assert found.compared is not None
     assert (found.compared.steps, found.compared.left_out, found.compared.unused) == (3, 1, (0, 0))
     assert found.causes == ()
@@ -157,17 +157,17 @@ def test_warmup_is_left_out_of_both_sides(lab: Lab) -> None:
     assert found.wall.total.delta == 0
 
 
-def test_the_shorter_capture_decides_how_many_steps_are_compared(lab: Lab) -> None:
-    found = lab.between(Variant(steps=7), Variant(steps=4, fills=2))
+def test_the_shorter_capture_decides_how_many_steps_are_compared(simulations: Simulations) -> None:
+    found = simulations.between(Variant(steps=7), Variant(steps=4, fills=2))
     assert found.compared is not None
     assert (found.compared.steps, found.compared.unused) == (4, (3, 0))
     assert found.work is not None
     assert found.work.terms == Terms(count=4 * FILL_NS)
 
 
-def test_a_difference_turns_around_with_its_sides(lab: Lab) -> None:
+def test_a_difference_turns_around_with_its_sides(simulations: Simulations) -> None:
     changed = Variant(fills=3, copies_twice=True, slower=1.7, fused=True, checks=True)
-    there, back = lab.between(PLAIN, changed), lab.between(changed, PLAIN)
+    there, back = simulations.between(PLAIN, changed), simulations.between(changed, PLAIN)
     assert there.work is not None
     assert back.work is not None
     assert mirrored(there.work.terms) == back.work.terms
@@ -180,10 +180,10 @@ def mirrored(terms: Terms) -> Terms:
     return Terms(terms.removed, terms.added, -terms.count, -terms.rate)
 
 
-def test_the_wall_ledger_is_what_an_event_at_a_time_gives(lab: Lab) -> None:
+def test_the_wall_ledger_is_what_an_event_at_a_time_gives(simulations: Simulations) -> None:
     """Kernels, communication, copies and memsets on four streams, at random."""
     made = [_random(seed) for seed in (1, 2)]
-    found = diff([lab.run(made[0])], [lab.run(made[1])], options=BARE)
+    found = diff([simulations.run(made[0])], [simulations.run(made[1])], options=BARE)
     assert found.wall is not None
     got = {line.name: (line.a_ns, line.b_ns) for line in found.wall.lines}
     expected = [_parts(one) for one in made]

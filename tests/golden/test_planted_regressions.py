@@ -314,7 +314,7 @@ def reported(
     return code, out, explained
 
 
-def told(out: str, metric: str) -> float:
+def printed_ratio(out: str, metric: str) -> float:
     """Head over base as the first line says it."""
     first = out.splitlines()[0]
     found = re.search(rf"Regression: planted \w+ cuda {metric} (?:\+([\d.]+)%|([\d.]+)×), ", first)
@@ -341,7 +341,7 @@ def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     chosen = case(name)
     code, out, explained = reported(chosen, bench, commits, capsys)
     assert code == 1
-    assert told(out, "step_time") == pytest.approx(chosen.ratio, rel=0.015)
+    assert printed_ratio(out, "step_time") == pytest.approx(chosen.ratio, rel=0.015)
     assert [one for one in NAMED[name] if one not in explained] == []
 
 
@@ -352,7 +352,7 @@ def test_a_check_of_stored_runs_fails_for_kept_memory(
     make, more, _ = KEPT[name]
     code, out, explained = reported(make(), bench, commits, capsys)
     assert code == 1
-    assert told(out, "device_peak") == pytest.approx(1 + more / planted.ACTIVATION_BYTES, rel=0.01)
+    assert printed_ratio(out, "device_peak") == pytest.approx(1 + more / planted.ACTIVATION_BYTES, rel=0.01)
     assert "device_peak" in explained
 
 

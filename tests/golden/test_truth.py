@@ -47,7 +47,7 @@ CAUSES = {
     "pytorch__kineto/resnet50_w0_torch19.json.gz": "dataload",
     "sidnb13__torch-profiling-tutorial/h100_transformer.json.gz": "launch_bound",
 }
-"""What takes most of the idle time, looked up by eye in the traces."""
+"""Causes of most of the idle time, determined by inspecting the traces."""
 SAME = (
     "window_ns",
     "active_ns",

@@ -78,8 +78,8 @@ class Noted:
         what = " ".join(map(str, first[:4])) if isinstance(first, (list, tuple)) else str(first)
         with self._lock:
             self._count += 1
-            told = f"{self._count} {name} {what}".encode(errors="replace")[: ROOM - 1]
-            self._map[:] = told.ljust(ROOM, b"\0")
+            reported = f"{self._count} {name} {what}".encode(errors="replace")[: ROOM - 1]
+            self._map[:] = reported.ljust(ROOM, b"\0")
             full = 0 < -self._last <= self._count
             if self._count == self._last:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -29,8 +29,8 @@ def main(how: str, arguments: list[str]) -> int:
         tell(sys.stdout, event="progress", part="measure", done=1, total=1)
         tell(sys.stdout, event="result", **{**RESULT, "device": device})
         return 0
-    with Path(arguments[0]).with_name("events.jsonl").open("a") as told:
-        tell(told, event="progress", part="profile", done=0, total=2)
+    with Path(arguments[0]).with_name("events.jsonl").open("a") as reported:
+        tell(reported, event="progress", part="profile", done=0, total=2)
         if how == "fails":
             raise RuntimeError("no kernel image is available")
         if how == "is killed":
@@ -38,9 +38,9 @@ def main(how: str, arguments: list[str]) -> int:
         if how == "runs on":
             signal.pause()
         if how == "lacks memory":
-            tell(told, event="error", kind="CollectionError", message="out of memory", hint="lower it")
+            tell(reported, event="error", kind="CollectionError", message="out of memory", hint="lower it")
             return 5
-        tell(told, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]], samples=[], diagnostics=[])
+        tell(reported, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]], samples=[], diagnostics=[])
     return 0
 
 

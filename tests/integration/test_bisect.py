@@ -270,8 +270,8 @@ def test_people_read_culprit_effect_and_how_to_go_on(
     arguments[arguments.index("json")] = output_format
     assert run(arguments) == 0
     out = capsys.readouterr().out
-    for told in (shas[2][:12], "change 2", "Tester", "tracekit ab", "interval"):
-        assert told in out
+    for reported in (shas[2][:12], "change 2", "Tester", "tracekit ab", "interval"):
+        assert reported in out
 
 
 def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(

@@ -64,7 +64,7 @@ def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
 
 
 def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Cluster) -> None:
-    """So it is with one whose worker has ended before it told."""
+    """So it is with one whose worker has ended before it reported."""
     with workers(four.address) as executor:
         outcomes = executor.map(deeds.stuck_three, range(12))
         values = [next(outcomes).value for _ in range(11)]

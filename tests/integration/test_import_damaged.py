@@ -108,7 +108,7 @@ HARMLESS = {
     "gzipped": gzip.compress(GOOD.encode()),
     "two gzip members": gzip.compress(GOOD[:500].encode()) + gzip.compress(GOOD[500:].encode()),
     "gzip with padding": gzip.compress(GOOD.encode()) + b"\0" * 100,
-    "gzip with something else behind it": gzip.compress(GOOD.encode()) + b"something else",
+    "gzip with trailing data": gzip.compress(GOOD.encode()) + b"something else",
     "a bare array": EVENTS.encode(),
     "no names": GOOD.replace('"k3"', "null").encode(),
     "shapes that are not text": GOOD.encode().replace(b'"grid"', b'"Input type": ["\xff"], "grid"'),

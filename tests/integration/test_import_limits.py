@@ -133,8 +133,8 @@ def test_more_different_texts_than_memory_may_hold_are_refused(
 
 def test_a_hundred_thousand_categories_are_told_in_one_line(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    odd = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(100_000)]
-    path.write_text(json.dumps([kernel_event(0), *odd]))
+    hostile = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(100_000)]
+    path.write_text(json.dumps([kernel_event(0), *hostile]))
     said = [note.message for note in imported(store, path).meta.diagnostics]
     assert any("and 99990 more" in message for message in said)
     assert all(len(message) < 2_000 and message.isprintable() for message in said)

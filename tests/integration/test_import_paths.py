@@ -1,4 +1,4 @@
-"""Paths of every kind: pipes, odd names, broken files beside good ones, and disks that are full."""
+"""Paths of every kind: pipes, unusual names, broken files beside good ones, and disks that are full."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SMALL: dict[str, Any] = {"size": "test", "steps": 2, "warmup": 0, "threads": 1, "device": "cpu"}
 BROKEN: dict[str, Any] = SMALL | {"workload": "lennard_jones", "mode": "train"}
-"""Its training breaks a graph: a tensor that autograd is told to follow leaves it."""
+"""Its training breaks a graph: a tensor with `requires_grad` leaves it."""
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,10 @@ def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
 def test_exports_hold_it(compiled: Run, store: Store, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["analyze", compiled.id, "compile", "--format", form, "--store", str(store.path)]
     assert tracekit(words) == 0
-    told = capsys.readouterr().out
-    assert "intermediate leaked as output" in told
+    reported = capsys.readouterr().out
+    assert "intermediate leaked as output" in reported
     if form == "json":
-        tables = json.loads(told)["results"]["compile"]["tables"]
+        tables = json.loads(reported)["results"]["compile"]["tables"]
         assert tables["compilation"][0]["compile_ns"] == sum(row["dur_ns"] for row in tables["compilations"])
 
 
@@ -117,9 +117,9 @@ def test_without_a_compiler_the_error_names_a_backend_that_needs_none(
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["collect", "--workload", "lennard_jones", "--size", "test", "--level", "compile"]
     assert tracekit([*words, "--device", "cpu", "--store", str(store.path)]) == 2
-    told = capsys.readouterr().err
-    assert "needs a C++ compiler" in told
-    assert "--backend aot_eager" in told
+    reported = capsys.readouterr().err
+    assert "needs a C++ compiler" in reported
+    assert "--backend aot_eager" in reported
 
 
 @pytest.mark.slow

@@ -96,7 +96,7 @@ def wait_for_nsys(collecting: subprocess.Popen[str], *, processes: int = 2) -> l
 def test_the_users_program(with_signal: signal.Signals, store: Store, tmp_path: Path) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)]
     collecting = start(store, tmp_path, outcome="daemon", own=sleeping)
-    wait_for_nsys(collecting, processes=4)  # with the guard, the program, and what nsys leaves behind
+    wait_for_nsys(collecting, processes=4)  # with the guard, the program, and the daemon of nsys
     collecting.send_signal(with_signal)
     collecting.communicate(timeout=60)
     nothing_is_left(store, tmp_path)

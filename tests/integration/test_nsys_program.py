@@ -71,8 +71,8 @@ def test_the_steps_of_the_window_are_marked_and_the_exit_code_is_the_programs(
     assert recording.timings is not None
     assert len(recording.timings.step_ns) == 1
     assert "program_failed" in [one.code for one in recording.diagnostics]
-    told = calls(tmp_path / "bin" / "nsys")
-    [profile] = [words for words in told if words[0] == "profile" and "--help" not in words]
+    reported = calls(tmp_path / "bin" / "nsys")
+    [profile] = [words for words in reported if words[0] == "profile" and "--help" not in words]
     assert profile[-3:] == [sys.executable, "train.py", "3"]
 
 

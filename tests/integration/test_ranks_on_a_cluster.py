@@ -76,9 +76,9 @@ def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> No
 def test_the_command_gives_what_it_gives_without_a_cluster(
     two: Cluster, job: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(*more: str) -> Any:
+    def reported(*more: str) -> Any:
         names = ["gpu_breakdown", "kernels", "overlap"]
         assert tracekit(["analyze", str(job.path), *names, "--format", "json", *more]) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert told("--scheduler", two.address) == told()
+    assert reported("--scheduler", two.address) == reported()

@@ -34,9 +34,9 @@ def test_a_trace_that_is_dropped_is_imported(remote: Store, trace: Path) -> None
     process = worker.start(remote.path, [trace])
     with process:
         assert process.stdout
-        told = [json.loads(line) for line in process.stdout]
+        reported = [json.loads(line) for line in process.stdout]
         process.communicate()
-    assert [one["run"] for one in told if "run" in one] == [run.id for run in remote.runs()]
+    assert [one["run"] for one in reported if "run" in one] == [run.id for run in remote.runs()]
     assert len(remote.runs()) == 1
 
 

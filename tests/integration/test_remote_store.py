@@ -124,10 +124,10 @@ def test_files_are_delivered_by_other_processes(remote: Store, store: Store, tmp
         with at.draft(meta.run_id) as draft:
             address = pickle.loads(pickle.dumps(draft.address))  # noqa: S301 (our own)
             assert storage.parse(str(address)) == address
-            told = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
+            reported = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
             _delivered(tmp_path, address, 2)  # of a task that nobody waited for
-            told += _delivered(tmp_path, address, 1)  # a task that was done twice
-            run = draft.commit(meta, told)
+            reported += _delivered(tmp_path, address, 1)  # a task that was done twice
+            run = draft.commit(meta, reported)
         assert run.arrow("steps")[C.START_NS].to_pylist() == [0, 1, 10, 11]
         assert [file.name for file in run.files("steps")] == ["part-00000.parquet", "part-00001.parquet"]
         assert run.rows("steps") == 4

@@ -34,18 +34,20 @@ def test_a_suite_is_measured_once_and_reported(
     assert [one.id for one in store.runs()] == runs
 
     assert tracekit(["suite", "report", name, "--format", "json", *place]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["outcomes"] == {"ok": 6}
-    rows = {(row["workload"], row["mode"]): row for row in told["tables"]["workloads"]["rows"]}
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["outcomes"] == {"ok": 6}
+    rows = {(row["workload"], row["mode"]): row for row in reported["tables"]["workloads"]["rows"]}
     train = rows["lennard_jones", "train"]
     assert train["step_ns"] > 0
     assert train["run_id"] in runs
     assert train["reasons"]["active_share"] == "no GPU"
-    both = {row["mode"]: row for row in told["tables"]["compiled"]["rows"] if row["workload"] != "geomean"}
+    both = {
+        row["mode"]: row for row in reported["tables"]["compiled"]["rows"] if row["workload"] != "geomean"
+    }
     for mode, one in both.items():
         assert one["level"] == "compile (aot_eager)"
         assert one["speedup"] == pytest.approx(rows["lennard_jones", mode]["step_ns"] / one["compiled_ns"])
-    foreach = told["tables"]["speedups"]["rows"][0]
+    foreach = reported["tables"]["speedups"]["rows"][0]
     assert foreach["speedup"] == pytest.approx(foreach["before_ns"] / foreach["after_ns"])
 
     page = tmp_path / "suite.html"

@@ -80,9 +80,9 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     assert pending == len(sizes) - len(before)
 
     second = started(store, *words)
-    _, told = second.communicate(timeout=TIMEOUT_S)
+    _, reported = second.communicate(timeout=TIMEOUT_S)
     assert second.returncode == 0
-    assert "resuming lennard_jones-" in told
+    assert "resuming lennard_jones-" in reported
     done = rows(store, capsys)
     assert [(row["batch_size"], row["outcome"]) for row in done] == [(size, "ok") for size in sizes]
     after = kept(store)
@@ -99,8 +99,8 @@ def test_what_does_not_fit_is_a_row_and_larger_sizes_are_skipped(
 ) -> None:
     words = ["--workload", "mnist_cnn", "--mode", "infer", "--batch-size", "2,400000,800000"]
     child = started(store, *words, program=LIMITED.format(ADDRESSES))
-    _, told = child.communicate(timeout=TIMEOUT_S)
-    assert child.returncode == 0, told
+    _, reported = child.communicate(timeout=TIMEOUT_S)
+    assert child.returncode == 0, reported
     done = rows(store, capsys)
     assert [row["outcome"] for row in done] == ["ok", "out of memory", "skipped"]
     assert "ran out of memory" in done[1]["reason"]

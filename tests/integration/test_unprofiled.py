@@ -67,9 +67,9 @@ def test_its_steps_are_those_that_were_timed(timed: Run) -> None:
 
 def test_no_advice_is_no_praise(timed: Run, capsys: pytest.CaptureFixture[str]) -> None:
     tracekit(["findings", str(timed.path)])
-    told = capsys.readouterr().out
-    assert "No intervals recorded. 0 findings" in told
-    assert "0 ns" not in told
+    reported = capsys.readouterr().out
+    assert "No intervals recorded. 0 findings" in reported
+    assert "0 ns" not in reported
 
 
 def test_its_integrity_is_not_judged_by_what_was_not_recorded(timed: Run) -> None:

@@ -48,8 +48,8 @@ NAMES = re.compile(r'"(host_?name|user_?name|user|login|node)":', re.IGNORECASE)
 
 
 def provenance(folder: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / "provenance.json").read_text())
-    return told
+    reported: dict[str, Any] = json.loads((folder / "provenance.json").read_text())
+    return reported
 
 
 def content(folder: Path) -> str:
@@ -77,18 +77,18 @@ def test_every_domain_has_a_sample(domain: str) -> None:
 
 @every_sample
 def test_a_recorded_sample_has_its_provenance(folder: Path) -> None:
-    told, data = provenance(folder), (folder / "trace.json.gz").read_bytes()
-    assert len(data) == told["bytes"] < MAX_BYTES
-    assert hashlib.sha256(data).hexdigest() == told["sha256"]
-    assert re.fullmatch("[0-9a-f]{40}", told["commit"])
-    assert told["dirty"] is False
-    assert told["collector"]["name"] == "torch"
-    environment = told["environment"]
+    reported, data = provenance(folder), (folder / "trace.json.gz").read_bytes()
+    assert len(data) == reported["bytes"] < MAX_BYTES
+    assert hashlib.sha256(data).hexdigest() == reported["sha256"]
+    assert re.fullmatch("[0-9a-f]{40}", reported["commit"])
+    assert reported["dirty"] is False
+    assert reported["collector"]["name"] == "torch"
+    environment = reported["environment"]
     assert environment["os"]
     assert environment["cpu"]
-    assert environment["torch"] == told["collector"]["version"] == environment["packages"]["torch"]
-    assert bool(environment["gpus"]) == (told["workload"]["device"] == "cuda")
-    assert len(told["step_ns_without_profiler"]) == told["workload"]["steps"]
+    assert environment["torch"] == reported["collector"]["version"] == environment["packages"]["torch"]
+    assert bool(environment["gpus"]) == (reported["workload"]["device"] == "cuda")
+    assert len(reported["step_ns_without_profiler"]) == reported["workload"]["steps"]
 
 
 @every_sample

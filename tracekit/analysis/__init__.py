@@ -122,7 +122,7 @@ class Finding:
 
 
 class Remark(str):
-    """A note that only says what is the case: no rule was kept from judging by it.
+    """A note for information: no rule was skipped because of it.
 
     Example:
         >>> isinstance(Remark("nothing was copied"), str)
@@ -136,14 +136,14 @@ class Remark(str):
 class Result:
     """What an analysis found: tables by name, findings, and notes on what was absent and how to get it.
 
-    A note that kept no rule from judging is a `Remark`.
+    A note because of which no rule was skipped is a `Remark`.
 
     Attributes:
         tables: The tables.
         findings: The findings.
         notes: The notes.
-        passing: Whether the same question may find more another time, since a rank was lost: such a result
-            is shown and not kept.
+        passing: Whether computing it again may find more, because a rank was lost; such results are not
+            cached.
     """
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -159,10 +159,10 @@ class ByRank:
     The whole is `combine(run, [map(run)])`, and must be the same for every way to part the ranks.
 
     Attributes:
-        map: From a run of one rank, or of several, to what is kept of it: small, and able to be pickled. A
-            function of a module, since it runs in processes of this machine or of others.
-        combine: From the run and what was kept of its ranks, in their order, to the result. Of the run it
-            reads the metadata, and rows of `RankView`s where a finding names them: never all ranks.
+        map: Computes the partial result of a run of one or several ranks: small and picklable. A module-level
+            function, since it runs in other processes.
+        combine: Computes the result from the run and the partial results of its ranks, in order. It may read
+            the run's metadata, and rows of `RankView`s that a finding names, but not all ranks.
 
     Example:
         >>> longest = ByRank(

@@ -32,7 +32,7 @@ SAMPLED = (
 )
 _COUNTED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
 _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
-"""Ranks, what was kept of them, and why nothing was."""
+"""Ranks, their partial result, and the error if it failed."""
 
 
 def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
@@ -115,7 +115,7 @@ def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
     lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
     if len(lost) == len(run.ranks):
         raise _failed(analysis, lost[0][1])
-    found = analysis.by_rank.combine(run, [kept for _, kept, error in parts if error is None])
+    found = analysis.by_rank.combine(run, [part for _, part, error in parts if error is None])
     return replace(found, notes=(*_lost(lost), *found.notes), passing=True) if lost else found
 
 

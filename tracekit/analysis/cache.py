@@ -162,8 +162,8 @@ def write(path: Path, key: str, result: Result) -> bool:
         for place, frame in enumerate(result.tables.values()):
             with archive.open(_member(place), "w", force_zip64=True) as stream:
                 _write_table(stream, frame)
-    kept = read(path, key)
-    return kept is not None and same(kept, result)
+    cached = read(path, key)
+    return cached is not None and same(cached, result)
 
 
 def read(path: Path, key: str) -> Result | None:
@@ -225,7 +225,7 @@ def _number(value: Any) -> Any:
     """Convert a NumPy number to Python's."""
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be kept")
+    raise TypeError(f"{type(value).__name__} cannot be cached")
 
 
 FOLDER = ".results"
@@ -250,7 +250,7 @@ class ResultCache:
 
     Example:
         >>> result_cache = ResultCache(Store(locate()))  # doctest: +SKIP
-        >>> result_cache.analyze(run, "steps")  # computed and kept; read the next time  # doctest: +SKIP
+        >>> result_cache.analyze(run, "steps")  # computed and cached  # doctest: +SKIP
     """
 
     store: Store

@@ -104,17 +104,17 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         run: The run they were run on.
         results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
     """
-    kept = tuple(
+    usable = tuple(
         (analysis, replace(result, tables={}) if analysis.rules else result) for analysis, result in results
     )
     against = budget(run)
     ranked = [
         Ranked(analysis.name, finding, _share(finding, against))
-        for analysis, result in kept
+        for analysis, result in usable
         for finding in result.findings
     ]
-    rules = sum(len(analysis.rules) for analysis, _ in kept)
-    return Advice(tuple(sorted(ranked, key=_place)), against, rules, kept)
+    rules = sum(len(analysis.rules) for analysis, _ in usable)
+    return Advice(tuple(sorted(ranked, key=_place)), against, rules, usable)
 
 
 def _share(finding: Finding, against: Budget) -> float | None:

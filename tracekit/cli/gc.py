@@ -36,9 +36,9 @@ class Kind(StrEnum):
     """What it is; scripts may rely on the words."""
 
     DRAFT = "draft"
-    """A run that was never finished, or was being deleted, and what an import parked."""
+    """Unfinished or partly deleted runs, and spools of imports."""
     RESULT = "result"
-    """Kept results and indexes of runs that are gone, and halves of such files."""
+    """Cached results and indexes of deleted runs, and unfinished files."""
     UPLOAD = "upload"
     """Files that a browser sent to a dashboard that is gone."""
     WORKTREE = "worktree"
@@ -89,7 +89,7 @@ UNKNOWN_S = 86_400.0
 """A writer of another machine delivers something within a day."""
 UNUSED_S = 7 * 86_400.0
 """Another installation may use the code that this one does not."""
-KEPT = (".results", ".timeline")
+CACHES = (".results", ".timeline")
 """Folders of the store with a folder for each run."""
 _UPLOADS, _SWEEPS = ".uploads", ".sweeps"
 _HALF = re.compile(rf"\.tmp-({owners.PATTERN})(?:\.npz)?")
@@ -118,9 +118,9 @@ def remote(store: Store) -> Iterator[Found]:
             )
 
 
-def kept(store: Store) -> Iterator[Found]:
-    """What is kept of runs that are gone, and halves of kept files."""
-    there = [path for name in KEPT for path in _inside(store.beside / name)]  # before the runs are listed
+def caches(store: Store) -> Iterator[Found]:
+    """Find caches of deleted runs, and unfinished files."""
+    there = [path for name in CACHES for path in _inside(store.beside / name)]  # before the runs are listed
     runs = {run.path.name for run in store.runs()}
     for path in there:
         if _is_half(path) or (path.name not in runs and not path.name.startswith(".")):
@@ -181,7 +181,7 @@ def code(_store: Store) -> Iterator[Found]:
 ALL: tuple[Callable[[Store], Iterator[Found]], ...] = (
     drafts,
     remote,
-    kept,
+    caches,
     uploads,
     stale_checkouts,
     temporary,

@@ -162,8 +162,8 @@ def compare(
     found += [_traced(SHAPES, *(side.shapes for side in shapes), free=free)]
     if a[DTYPE] is None or b[DTYPE] is None:
         found += [_traced(DTYPE, *(side.dtypes for side in shapes), free=free)]
-    kept = {one.field: one for one in found if one}  # what was traced says more than what is unknown
-    return Comparability(tuple(sorted(kept.values(), key=_gravity)))
+    by_field = {one.field: one for one in found if one}  # what was traced says more than what is unknown
+    return Comparability(tuple(sorted(by_field.values(), key=_gravity)))
 
 
 def _gravity(one: Difference) -> tuple[int, int]:

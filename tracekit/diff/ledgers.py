@@ -386,8 +386,8 @@ def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
     talks = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
     computes = kernel & ~talks
 
-    def within(*kept: npt.NDArray[np.bool_]) -> int:
-        return _inside(_union(rows[np.logical_or.reduce(kept)]), windows)
+    def within(*masks: npt.NDArray[np.bool_]) -> int:
+        return _inside(_union(rows[np.logical_or.reduce(masks)]), windows)
 
     k, beside, all_kernels = within(computes), within(~computes), within(kernel)
     anything = within(np.ones(len(rows), bool))

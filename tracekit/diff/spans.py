@@ -83,10 +83,10 @@ def shared(base: Run, head: Run) -> tuple[Span, Span]:
     own_a, own_b = (side[side[C.RANK].isin(ranks)] for side, ranks in zip((a, b), _ranks(a, b), strict=True))
     fewest = min(_fewest(own_a), _fewest(own_b))
     warmup = min(max(_warmup(own_a), _warmup(own_b)), max(0, fewest - 1)) if marked else 0
-    kept = fewest - warmup
+    count = fewest - warmup
     return (
-        _last(own_a, kept, warmup, marked=marked, unused_ranks=_lacking(own_a, a)),
-        _last(own_b, kept, warmup, marked=marked, unused_ranks=_lacking(own_b, b)),
+        _last(own_a, count, warmup, marked=marked, unused_ranks=_lacking(own_a, a)),
+        _last(own_b, count, warmup, marked=marked, unused_ranks=_lacking(own_b, b)),
     )
 
 
@@ -102,8 +102,8 @@ def _lacking(chosen: pd.DataFrame, windows: pd.DataFrame) -> int:
     return int(windows[C.RANK].nunique() - chosen[C.RANK].nunique())
 
 
-def _last(own: pd.DataFrame, kept: int, warmup: int, *, marked: bool, unused_ranks: int) -> Span:
-    last = own.groupby(C.RANK, sort=True).tail(kept).reset_index(drop=True)
+def _last(own: pd.DataFrame, count: int, warmup: int, *, marked: bool, unused_ranks: int) -> Span:
+    last = own.groupby(C.RANK, sort=True).tail(count).reset_index(drop=True)
     unused = len(own) - len(last) - warmup * own[C.RANK].nunique()
     return Span(last, marked, warmup, max(0, unused), unused_ranks)
 
@@ -178,8 +178,8 @@ def _starting_inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], 
 def typical_ns(run: Run, *, marked: bool) -> int:
     """Median length of a run's steps without its warm-up outliers, or of its captures."""
     windows = _own_windows(run) if marked else _capture(run)
-    kept = _steady(windows) if marked else windows
-    lengths = sorted((kept[END_NS] - kept[C.START_NS]).tolist())
+    steady = _steady(windows) if marked else windows
+    lengths = sorted((steady[END_NS] - steady[C.START_NS]).tolist())
     return int(lengths[(len(lengths) - 1) // 2]) if lengths else 0
 
 
@@ -227,8 +227,8 @@ def read(run: Run, span: Span) -> Shapes:
 def _by_op(ops: pd.DataFrame, column: str, rename: Callable[[str], str]) -> ByOp:
     pairs = ops[[C.NAME, column]].dropna().drop_duplicates().astype(str)
     pairs = pairs.assign(**{C.NAME: pairs[C.NAME].map(op_name), column: pairs[column].map(rename)})
-    kept = pairs[pairs[column] != ""]
-    return {str(name): frozenset(own) for name, own in kept.groupby(C.NAME)[column]}
+    named = pairs[pairs[column] != ""]
+    return {str(name): frozenset(own) for name, own in named.groupby(C.NAME)[column]}
 
 
 def _shapes(text: str) -> str:

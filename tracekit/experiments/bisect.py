@@ -315,7 +315,7 @@ def bisect(
     Args:
         search: What to search.
         runner: Where subjects are measured.
-        cache: What was measured before, and where measurements are kept.
+        cache: Cache of measurements.
         report: Called after each measurement with the problem, if there was one.
         command: The words that search the same again.
         explain: The commands that show how one subject differs from another.

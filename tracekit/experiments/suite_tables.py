@@ -257,11 +257,11 @@ def _mean_memory(own: Any, mode: str, level: str) -> dict[str, Any]:
 
 
 FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
-SCALAR, KEPT = "scalar copy: made on the host to made on the device", "offload: parameters to none"
-_PUBLISHED_SPEEDUP = {SCALAR: suite_plan.FIXES["scalar copy"], KEPT: suite_plan.FIXES["offload"]}
+SCALAR, OFFLOADED = "scalar copy: made on the host to made on the device", "offload: parameters to none"
+_PUBLISHED_SPEEDUP = {SCALAR: suite_plan.FIXES["scalar copy"], OFFLOADED: suite_plan.FIXES["offload"]}
 _SAID = {
     SCALAR: "27× is for one function, not for the step",
-    KEPT: "for the model pig2",
+    OFFLOADED: "for the model pig2",
 }
 SPEEDUP_COLUMNS = (
     Column("change", "", "change"),
@@ -306,7 +306,7 @@ def _changes(kind: Kind) -> dict[str, list[tuple[Row, Row | None]]]:
         FOREACH: [(row, kind.like(row, zero_grad="foreach")) for row in zeroed],
         DROPPED: [(row, kind.like(row, zero_grad="default")) for row in zeroed],
         SCALAR: list(_scalar(kind)),
-        KEPT: [(row, kind.like(row, offload="none")) for row in kind.part(OFFLOAD)],
+        OFFLOADED: [(row, kind.like(row, offload="none")) for row in kind.part(OFFLOAD)],
     }
 
 

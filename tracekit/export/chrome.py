@@ -56,7 +56,7 @@ def events(source: Source, origin: int, host: Lanes, device: Lanes) -> Iterator[
 
 
 def _calls(source: Source, wanted: Ints, host: Lanes) -> _Calls:
-    kept: list[tuple[Ints, ...]] = [tuple(np.empty(0, np.int64) for _ in range(4))]
+    parts: list[tuple[Ints, ...]] = [tuple(np.empty(0, np.int64) for _ in range(4))]
     for batch in source.batches("host_intervals", [C.ROW_ID, C.RANK, C.PID, C.TID, C.START_NS]):
         rows = batch[C.ROW_ID].to_numpy()
         place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
@@ -64,8 +64,8 @@ def _calls(source: Source, wanted: Ints, host: Lanes) -> _Calls:
         thread = tracks.thread_id(found[C.TID]).to_numpy()
         ids = found[C.ROW_ID].to_numpy()
         process = tracks.host_process(found[C.RANK], found[C.PID]).to_numpy()
-        kept.append((ids, process, host.moved(ids, thread), found[C.START_NS].to_numpy()))
-    columns = [np.concatenate(column) for column in zip(*kept, strict=True)]
+        parts.append((ids, process, host.moved(ids, thread), found[C.START_NS].to_numpy()))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0])
     return _Calls(*(column[order] for column in columns))
 

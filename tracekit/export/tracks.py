@@ -249,8 +249,8 @@ def _different(source: Source, table: str, *columns: str) -> list[tuple[int, ...
     """The different rows of some columns, in order."""
     found: set[tuple[int, ...]] = set()
     for batch in source.batches(table, columns):
-        kept = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([])
-        found.update(zip(*(kept[column].to_pylist() for column in columns), strict=True))
+        distinct = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([])
+        found.update(zip(*(distinct[column].to_pylist() for column in columns), strict=True))
     return sorted(found)
 
 

@@ -180,9 +180,9 @@ class Store:
             )
         with self.writing():
             self.keeper.remove(run)
-        for kept in self.beside.glob(f".*/{name}"):
-            if not kept.parent.is_symlink():
-                discard(kept)
+        for cache in self.beside.glob(f".*/{name}"):
+            if not cache.parent.is_symlink():
+                discard(cache)
 
     def leftovers(self) -> list[Leftover]:
         """Return the temporary folders of running and of aborted writers and removers.

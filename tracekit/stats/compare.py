@@ -106,25 +106,25 @@ def _comparison(
     least, most = sorted((sign * low, sign * high))
     worsening = Decided(sign * log, least, most, detectable, threshold)
     verdict = decide(worsening)
-    told = verdict is not Verdict.NONE
+    tested = verdict is not Verdict.NONE
     return Comparison(
         name=metric.name,
         unit=metric.unit,
         a=_mean(log_a),
         b=_mean(log_b),
         ratio=_ratio(log),
-        ci95=(_ratio(low), _ratio(high)) if told else None,
-        p=float(effect.p()) if told else None,
-        mde=float(np.expm1(min(detectable, _LARGEST))) if told else None,
+        ci95=(_ratio(low), _ratio(high)) if tested else None,
+        p=float(effect.p()) if tested else None,
+        mde=float(np.expm1(min(detectable, _LARGEST))) if tested else None,
         verdict=verdict,
         k=min(log_a.size, log_b.size),
         paired=method.startswith("paired"),
-        reason=because(verdict, worsening, metric.direction) if told else NO_SPREAD,
+        reason=because(verdict, worsening, metric.direction) if tested else NO_SPREAD,
         runs=(log_a.size, log_b.size),
         method=method,
         threshold=threshold,
         alpha=alpha,
-        sigma=float(effect.sigma) if told else None,
+        sigma=float(effect.sigma) if tested else None,
         direction=metric.direction,
     )
 

@@ -74,7 +74,7 @@ class Comparison:
         paired: Whether runs were compared within blocks.
         reason: Why, in one sentence.
         runs: Runs of each side that were used.
-        method: The test behind it.
+        method: The test used.
         threshold: Relative change from which the verdict is a regression.
         alpha: Level its interval and p value were judged at; below 0.05 at the looks of a sequential plan.
         sigma: Standard deviation of a run's logarithm, about its relative noise.

@@ -10,7 +10,7 @@ that an increase is worse:
 - improvement: the mirror, upper bound below 0 and estimate at most -T;
 - pass: the upper bound is below T;
 - cannot tell: anything else, and everything else when the smallest detectable effect is above T. Then only an
-  interval that lies beyond T as a whole still decides: no test was too weak for an effect that large.
+  interval entirely beyond T still decides: no test was too weak for an effect that large.
 """
 
 from __future__ import annotations

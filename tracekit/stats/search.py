@@ -78,7 +78,7 @@ def pooled(measured: Iterable[Floats], history: Noise | None = None) -> Spread:
 
 
 def posterior_bad(good: Level, bad: Level, commit: Level, spread: Spread) -> float:
-    """Probability that a commit's level lies on the bad side of the midpoint of good and bad.
+    """Probability that a commit's level is on the bad side of the midpoint of good and bad.
 
     Args:
         good: Level before the jump.
@@ -115,7 +115,7 @@ def posterior_jump(
 def further_repeats(
     good: Level, bad: Level, commit: Level, spread: Spread, *, confidence: float = CONFIDENCE, most: int = 12
 ) -> int:
-    """Measurements of a commit that would decide its side if it lies where it seems to; 1 to `most`.
+    """Measurements of a commit that would decide its side if it is where it seems to be; 1 to `most`.
 
     Example:
         >>> further_repeats(Level(0.0, 3), Level(0.1, 3), Level(0.06, 3), Spread(0.02, 6))

@@ -97,20 +97,20 @@ def _verdict(
         worse, better = _beyond(b, a, threshold, tolerance), _beyond(a, b, threshold, tolerance)
     else:
         worse, better = _beyond(a, b, threshold, tolerance), _beyond(b, a, threshold, tolerance)
-    told = f"from {_span(a)} to {_span(b)}"
+    ranges = f"from {_span(a)} to {_span(b)}"
     if worse or better:
-        return (Verdict.REGRESSION if worse else Verdict.IMPROVEMENT), f"{told} in every run"
+        return (Verdict.REGRESSION if worse else Verdict.IMPROVEMENT), f"{ranges} in every run"
     if max(max(b) - min(a), max(a) - min(b)) <= tolerance:
         within = f", within the tolerance of {tolerance:,.10g}" if sorted(a) != sorted(b) else " in every run"
-        return Verdict.PASS, told + within
+        return Verdict.PASS, ranges + within
     raised, base = (max(b), min(a)) if metric.direction.sign > 0 else (max(a), min(b))
     if raised - base <= tolerance or raised < base * (1 + threshold):
-        return Verdict.PASS, f"{told}, below the threshold of {100 * threshold:g}%"
-    return Verdict.CANNOT_TELL, f"{told}: the runs of one side differ too much to tell"
+        return Verdict.PASS, f"{ranges}, below the threshold of {100 * threshold:g}%"
+    return Verdict.CANNOT_TELL, f"{ranges}: the runs of one side differ too much to tell"
 
 
 def _beyond(low: list[float], high: list[float], threshold: float, tolerance: float) -> bool:
-    """Whether every value of the second lies above every value of the first, by enough to matter."""
+    """Whether every value of the second is above every value of the first, by enough to matter."""
     apart = min(high) - max(low) > tolerance
     return apart and float(np.median(high)) >= float(np.median(low)) * (1 + threshold)
 
@@ -171,7 +171,7 @@ def benjamini_hochberg(p: Sequence[float] | Floats) -> Floats:
 
 
 def gate(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Judge the declared metrics together: a change that Holm does not confirm cannot be told.
+    """Judge the declared metrics together: a change that Holm does not confirm is inconclusive.
 
     Args:
         comparisons: One per declared metric, each judged at its own `alpha`. Exact ones need no confirming.

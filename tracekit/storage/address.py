@@ -115,7 +115,7 @@ def expand(text: str) -> list[Place]:
     if isinstance(place, Path) and not is_address(text):
         return [place]
     if not _WILD.search(text):
-        return [place if isinstance(place, Path) else place.looked()]
+        return [place if isinstance(place, Path) else place.resolved()]
     anchor = next(one for one in place.parents if not _WILD.search(str(one)))
     pattern = list(place.parts[len(anchor.parts) :])
     try:

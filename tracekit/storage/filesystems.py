@@ -264,7 +264,7 @@ class RemotePath:
             raise FileNotFoundError(2, "No such file or directory", str(self))
         return found
 
-    def looked(self) -> RemotePath:
+    def resolved(self) -> RemotePath:
         """Return the path with its current size and time, which are not requested again."""
         try:
             return replace(self, known=self.stat())

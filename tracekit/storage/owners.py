@@ -35,10 +35,10 @@ def mark() -> str:
 
 def is_dead(name: str) -> bool:
     """Return whether the process of a mark has ended; False for other names."""
-    told = _MARK.fullmatch(name)
-    if told is None:
+    match = _MARK.fullmatch(name)
+    if match is None:
         return False
-    pid, began = int(told[1]), int(told[2] or 0)
+    pid, began = int(match[1]), int(match[2] or 0)
     now = _began(pid)
     if began and now:
         return now != began
@@ -69,10 +69,10 @@ _ENDED = -1
 def _began(pid: int) -> int | None:
     """Return the start time of a process in clock ticks since boot; None if unknown."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    state, began = told[0], int(told[19])
+    state, began = fields[0], int(fields[19])
     return _ENDED if state in "ZX" else began
 
 

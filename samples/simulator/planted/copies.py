@@ -84,7 +84,7 @@ def batches(
     extra_bytes: int = 0,
     steps: int = STEPS,
 ) -> Program:
-    """Training on images and int64 labels, each copied to the device once a step unless told otherwise.
+    """Training on images and int64 labels, each copied to the device once a step by default.
 
     `extra_bytes` are those of a further tensor that is copied before them.
     """
@@ -215,7 +215,7 @@ def read_scalar(program: Program) -> None:
 
 
 def loss_read_once() -> Program:
-    """Long steps whose loss is read once, behind the kernels of the step."""
+    """Long steps whose loss is read once, after the kernels of the step."""
     program = Program()
     for _ in range(STEPS):
         with program.step():

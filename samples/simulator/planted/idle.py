@@ -130,7 +130,7 @@ def held_back(*, clean: bool = False) -> Program:
 
 
 def other_stream(*, clean: bool = False) -> Program:
-    """A stream told to wait for an event of another, 9 µs; when clean, both kernels are in one stream."""
+    """A stream waits for an event of another, 9 µs; when clean, both kernels are in one stream."""
     program = Program()
     for _ in range(STEPS):
         with program.step():

@@ -57,12 +57,12 @@ def memory(*, leak: int = 0, warmup: int = 0, noise: tuple[int, ...] = (0,), ste
         steps: How many steps.
     """
     program = Program()
-    kept = 0
+    held_now = 0
     for number in range(steps):
         with program.step():
             program.wait(10_000)
             held = noise[number % len(noise)]
-            before, kept = kept, _take(program, "aten::empty", held) if held else 0
+            before, held_now = held_now, _take(program, "aten::empty", held) if held else 0
             if before:
                 program.allocate(-noise[(number - 1) % len(noise)], address=before)
             activation = _take(program, "aten::mm", 8 * MIB)

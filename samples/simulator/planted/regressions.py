@@ -89,7 +89,7 @@ def program(change: Change) -> Program:
     made = Program()
     for number in range(STEPS):
         with made.step():
-            _step(made, change, kept=change.kept_bytes + (0 if number else change.workspace_bytes))
+            _step(made, change, allocated=change.kept_bytes + (0 if number else change.workspace_bytes))
             made.synchronize()
     return made
 
@@ -100,7 +100,7 @@ def step_ns(made: Program) -> int:
     return round(sum(lengths) / len(lengths))
 
 
-def _step(made: Program, change: Change, *, kept: int) -> None:
+def _step(made: Program, change: Change, *, allocated: int) -> None:
     activation = made.allocate(ACTIVATION_BYTES)
     _op(made, change, "aten::conv2d", "aten::convolution", [BATCH, 3, 64, 64], "conv_sgemm", change.conv_ns)
     for _ in range(change.checks):
@@ -111,8 +111,8 @@ def _step(made: Program, change: Change, *, kept: int) -> None:
         _bag(made, change, rows=1000 * (table + 1))
     shapes = [BATCH, 512]
     _op(made, change, "aten::linear", "aten::addmm", shapes, change.linear_kernel, change.linear_ns)
-    if kept:
-        made.allocate(kept)
+    if allocated:
+        made.allocate(allocated)
     if change.training:
         _op(made, change, "AddmmBackward0", "aten::mm", shapes, "volta_sgemm_64x64_nt", BACKWARD_NS)
     made.allocate(-ACTIVATION_BYTES, address=activation)

@@ -1,4 +1,4 @@
-"""What stands behind a row on the host, and what a saving is measured against."""
+"""Host rows of device rows, and the budget that savings are measured against."""
 
 from __future__ import annotations
 

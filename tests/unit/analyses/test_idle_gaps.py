@@ -229,10 +229,10 @@ def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> Non
 
 
 def test_a_stream_that_was_told_to_wait_for_another(tmp_path: Path) -> None:
-    def gap(path: Path, stream: int, told: int) -> str:
+    def gap(path: Path, stream: int, at: int) -> str:
         calls = [
             host("cudaLaunchKernel", 1_000, 4_000, **CALL),
-            host("cudaStreamWaitEvent", told, told + 500, **CALL),
+            host("cudaStreamWaitEvent", at, at + 500, **CALL),
             host("cudaLaunchKernel", 6_000, 9_000, **CALL),
         ]
         rows = [

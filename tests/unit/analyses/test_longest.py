@@ -37,8 +37,8 @@ def graph_of(rng: np.random.Generator, *, tidy: bool) -> Longest:
     launch = np.where(rng.random(intervals) < 0.2, never, joins)
     launch = np.where((launch == never) & (before == never), root, launch)
     if not tidy:
-        odd = rng.random(intervals) < 0.2
-        before = np.where(odd, rng.integers(0, total, intervals), before)
+        changed = rng.random(intervals) < 0.2
+        before = np.where(changed, rng.integers(0, total, intervals), before)
     waited = np.where(rng.random(intervals) < 0.1, rng.integers(0, total, intervals), never)
     rest = [rng.integers(0, total, others), np.full(others, root), np.full(others, never)]
     recorded = np.append(rng.integers(0, 1000, total), [0, -FAR])

@@ -262,7 +262,7 @@ def test_overlapping_steps_share_no_time(start: list[int], end: list[int], own: 
 
 
 def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
-    """Collectives 1 ms apart that all ranks end together; each rank comes as much later as told."""
+    """Collectives 1 ms apart that all ranks end together; each rank is late by the given time."""
     return [
         talk(rank, 1_000_000 * k + late.get(rank, 0), 1_000_000 * k + 500_000)
         for k, late in enumerate(lateness)

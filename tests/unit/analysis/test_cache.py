@@ -74,7 +74,7 @@ def file(run: Run, name: str = NAME) -> Path:
     return run.path.parent / FOLDER / run.path.name / f"{name}.zip"
 
 
-def odd() -> Result:
+def special() -> Result:
     frame = pd.DataFrame(
         {
             "text": pd.Series(["a", None, "\u202e"], dtype=object),
@@ -87,7 +87,7 @@ def odd() -> Result:
         }
     )
     finding = Finding("c", Severity.HIGH, "t", "a", 3, Basis.MEASURED, "h", 0.5, {"steps": [np.int64(7)]})
-    return Result({"odd": frame, "empty": frame.iloc[:0]}, (finding,), ("lacks", Remark("says")))
+    return Result({"special": frame, "empty": frame.iloc[:0]}, (finding,), ("lacks", Remark("says")))
 
 
 @pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
@@ -103,11 +103,11 @@ def test_every_analysis_reads_back_as_it_was_computed(
 
 
 def test_types_missing_values_and_kinds_of_notes_read_back(tmp_path: Path) -> None:
-    assert cache.write(tmp_path / "one", "key", odd())
+    assert cache.write(tmp_path / "one", "key", special())
     kept = cache.read(tmp_path / "one", "key")
     assert kept is not None
-    assert cache.same(kept, odd())
-    assert kept.tables["odd"]["kind"].cat.categories.tolist() == ["z", "b"]
+    assert cache.same(kept, special())
+    assert kept.tables["special"]["kind"].cat.categories.tolist() == ["z", "b"]
     assert isinstance(kept.findings[0].severity, Severity)
     assert cache.read(tmp_path / "one", "other key") is None
 
@@ -310,10 +310,10 @@ from tracekit.analysis.cache import ResultCache
 from tracekit.runs.store import Store
 store = Store(Path(sys.argv[1]))
 real = analysis.analyze
-def told(run, name):
+def reported(run, name):
     print("computed", flush=True)
     return real(run, name)
-analysis.analyze = told
+analysis.analyze = reported
 sys.stdin.readline()
 print(len(ResultCache(store).analyze(store.runs()[0], sys.argv[2]).tables))
 """
@@ -325,9 +325,9 @@ def test_two_processes_at_once_compute_once(run: Run, started: Callable[..., sub
         assert one.stdin is not None
         one.stdin.write("\n")
         one.stdin.flush()
-    told = [one.communicate()[0].split() for one in both]
-    assert sum(words.count("computed") for words in told) == 1
-    assert len({words[-1] for words in told}) == 1
+    reported = [one.communicate()[0].split() for one in both]
+    assert sum(words.count("computed") for words in reported) == 1
+    assert len({words[-1] for words in reported}) == 1
 
 
 @pytest.fixture

@@ -57,9 +57,9 @@ def test_the_table_of_workloads_says_levels_in_a_few_words(
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["workloads"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    told = {line.split()[1]: " ".join(line.split()[3:6]) for line in lines if line[:1].strip()}
-    assert told["resnet50"].startswith("all batch_size")
-    assert told["lennard_jones"].startswith(("all but torchscript", "eager, compile"))
+    reported = {line.split()[1]: " ".join(line.split()[3:6]) for line in lines if line[:1].strip()}
+    assert reported["resnet50"].startswith("all batch_size")
+    assert reported["lennard_jones"].startswith(("all but torchscript", "eager, compile"))
 
 
 def test_workloads_are_listed_by_domain_and_lists_are_text_outside_json(

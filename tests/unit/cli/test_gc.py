@@ -37,9 +37,11 @@ def left(store: Store) -> Path:
 def test_a_dry_run_frees_nothing(store: Store, tracekit: Callable[..., Done]) -> None:
     path = left(store)
     done = tracekit("gc", "--dry-run", "--format", "json")
-    told = json.loads(done.out)
-    assert told["schema"] == "tracekit.gc/1"
-    assert [(row["kind"], row["path"], row["size"]) for row in told["freed"]] == [("draft", path.name, 2048)]
+    reported = json.loads(done.out)
+    assert reported["schema"] == "tracekit.gc/1"
+    assert [(row["kind"], row["path"], row["size"]) for row in reported["freed"]] == [
+        ("draft", path.name, 2048)
+    ]
     assert (done.code, done.err) == (0, "tracekit: 2.00 KiB would be freed, 1 leftover\n")
     assert path.is_dir()
 

@@ -68,8 +68,8 @@ def test_a_draft_that_got_an_owner_meanwhile_stays(store: Store, dead: str) -> N
     path = made(store.path / f".tmp-{dead}")
     (found,) = leftovers(store)
     with owners.holding(path):
-        told = free(found)
-    assert (told.bytes, told.whole, path.is_dir()) == (0, False, True)
+        reported = free(found)
+    assert (reported.bytes, reported.whole, path.is_dir()) == (0, False, True)
 
 
 @pytest.mark.parametrize("folder", [".results", ".timeline"])

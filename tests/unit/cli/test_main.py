@@ -24,7 +24,7 @@ def failing(error: BaseException) -> click.Command:
         (TracekitError("no file x", hint="try y"), 2, "tracekit: no file x; try y\n"),
         (CollectionError("the program failed"), 5, "tracekit: the program failed\n"),
         (FileNotFoundError(2, "", "/gone"), 2, f"tracekit: /gone: No such file or directory; {HINT}\n"),
-        (OSError("odd"), 2, f"tracekit: odd; {HINT}\n"),
+        (OSError("failed"), 2, f"tracekit: failed; {HINT}\n"),
         (KeyboardInterrupt(), 130, "tracekit: interrupted; unfinished results are not saved\n"),
     ],
 )

@@ -23,14 +23,14 @@ def test_json_is_exact_and_names_units(store: Store, tracekit: Callable[..., Don
     make_run(store, tables={"steps": step_rows(BIG, BIG + 2)})
     sql = "SELECT start_ns, name, sum(dur_ns) OVER () AS sum_ns FROM steps"
     done = tracekit("query", sql, "--format", "json")
-    told = json.loads(done.out)
-    assert (done.code, done.err, told["schema"], told["more"]) == (0, "", "tracekit.query/1", 0)
-    assert [(one["name"], one["unit"]) for one in told["columns"]] == [
+    reported = json.loads(done.out)
+    assert (done.code, done.err, reported["schema"], reported["more"]) == (0, "", "tracekit.query/1", 0)
+    assert [(one["name"], one["unit"]) for one in reported["columns"]] == [
         (C.START_NS, "ns"),
         (C.NAME, ""),
         ("sum_ns", "ns"),
     ]
-    assert told["rows"] == [
+    assert reported["rows"] == [
         {C.START_NS: BIG, C.NAME: "step 0", "sum_ns": 20},
         {C.START_NS: BIG + 2, C.NAME: "step 1", "sum_ns": 20},
     ]
@@ -44,8 +44,8 @@ def test_a_table_says_how_many_more_rows_there_are(store: Store, tracekit: Calla
 
 def test_a_limit_says_in_json_and_markdown_what_it_leaves_out(tracekit: Callable[..., Done]) -> None:
     limited = ("query", "FROM range(7)", "--limit", "3", "--format")
-    told = json.loads(tracekit(*limited, "json").out)
-    assert (len(told["rows"]), told["more"]) == (3, 4)
+    reported = json.loads(tracekit(*limited, "json").out)
+    assert (len(reported["rows"]), reported["more"]) == (3, 4)
     assert tracekit(*limited, "markdown").out.endswith("| 2 |\n\n4 more rows\n")
 
 
@@ -84,8 +84,8 @@ def test_the_latest_run_is_read_and_the_store_needs_none_for_its_list(
 def test_every_table_and_column_is_listed_with_its_meaning(
     tracekit: Callable[..., Done], arguments: tuple[str, ...]
 ) -> None:
-    told = json.loads(tracekit("query", *arguments, "--format", "json").out)["columns"]
-    listed = {(one["table"], one["column"]): (one["unit"], one["meaning"]) for one in told}
+    reported = json.loads(tracekit("query", *arguments, "--format", "json").out)["columns"]
+    listed = {(one["table"], one["column"]): (one["unit"], one["meaning"]) for one in reported}
     for table in TABLES.values():
         for column in table.columns:
             assert listed[table.name, column.name][1] == column.meaning

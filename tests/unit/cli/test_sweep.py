@@ -1,4 +1,4 @@
-"""`tracekit sweep` refuses at once what would fail in every cell, and leaves nothing behind."""
+"""`tracekit sweep` rejects options that would fail in every cell, without leaving files."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ def test_damage_is_told_on_stdout_and_the_code_is_2(store: Store, tracekit: Call
     whole, damaged = (make_run(store, after_s=second) for second in range(2))
     (damaged.path / "steps.parquet").unlink()
     done = tracekit("verify", "--format", "json")
-    told = json.loads(done.out)
-    assert told["schema"] == "tracekit.verify/1"
-    assert [(row["run"], row["state"], row["damage"], row["table"]) for row in told["runs"]] == [
+    reported = json.loads(done.out)
+    assert reported["schema"] == "tracekit.verify/1"
+    assert [(row["run"], row["state"], row["damage"], row["table"]) for row in reported["runs"]] == [
         (whole.path.name, "whole", None, None),
         (damaged.path.name, "damaged", "missing", "steps"),
     ]

@@ -63,7 +63,7 @@ class Library:
         self.gpus, self.missing, self.started = gpus, missing, 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        """Any function that answers with one number, or fails as told."""
+        """Any function that answers with one number, or fails as configured."""
         if name.startswith("__") or name in self.missing:
             raise AttributeError(name)
         return lambda handle, *arguments: self._number(name, handle, *arguments)

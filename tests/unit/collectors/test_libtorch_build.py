@@ -38,7 +38,7 @@ class Small:
     def __init__(self, folder: Path) -> None:
         self.source, self.cache = folder / "source", folder / "cache"
         self.log, self.gate = folder / "log", folder / "gate"
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.source.mkdir()
         self.gate.touch()
         (self.source / "CMakeLists.txt").write_text(CMAKE.format(log=self.log, gate=self.gate))
@@ -46,7 +46,7 @@ class Small:
 
     def built(self) -> Path:
         return build.ensure_built(
-            on_build=lambda: self.told.append("building"), folder=self.cache, source=self.source
+            on_build=lambda: self.reported.append("building"), folder=self.cache, source=self.source
         )
 
     def start(self) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ def test_the_program_is_built_once(small: Small) -> None:
     assert subprocess.run([program], check=False).returncode == 42
     assert small.built() == program
     assert small.times_built() == 1
-    assert small.told == ["building"]
+    assert small.reported == ["building"]
     assert small.left() == []
 
 
@@ -86,9 +86,9 @@ def test_another_source_is_built_separately(small: Small) -> None:
 @pytest.mark.slow
 def test_concurrent_requests_build_once(small: Small) -> None:
     both = [small.start(), small.start()]
-    told = {one.communicate(timeout=120)[0] for one in both}
+    reported = {one.communicate(timeout=120)[0] for one in both}
     assert [one.returncode for one in both] == [0, 0]
-    assert told == {f"{small.built()}\n"}
+    assert reported == {f"{small.built()}\n"}
     assert small.times_built() == 1
 
 
@@ -121,7 +121,7 @@ def test_missing_tools_are_named_with_the_next_step(small: Small, monkeypatch: p
     missing = r"no CMake and no C\+\+ compiler and no ninja or make found.*apt-get"
     with pytest.raises(CollectionError, match=missing):
         small.built()
-    assert small.told == []
+    assert small.reported == []
     assert not small.cache.exists()
 
 

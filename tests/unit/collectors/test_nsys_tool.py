@@ -1,4 +1,4 @@
-"""Which nsys is used, what it takes, and what `doctor` says of it; a stand-in checks what it is told."""
+"""Choice of nsys, its arguments, and the checks of `doctor`; a stand-in checks its arguments."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ def refuse(*_: Any) -> Any:
 
 def test_a_compile_error_suggests_other_backends() -> None:
     with (
-        pytest.raises(CollectionError) as told,
+        pytest.raises(CollectionError) as reported,
         built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         torch.compile(torch.nn.Linear(2, 2), backend=refuse)(torch.ones(2))
     torch._dynamo.reset()
-    assert str(told.value).startswith("aot_eager could not compile lennard_jones: ")
-    assert "--backend eager" in str(told.value)
+    assert str(reported.value).startswith("aot_eager could not compile lennard_jones: ")
+    assert "--backend eager" in str(reported.value)
 
 
 def test_running_out_of_memory_in_compilation_is_reported_as_such() -> None:

@@ -50,8 +50,8 @@ def found(store: Store) -> Diff:
 
 def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **options: str) -> str:
     view = View(page="compare", run=run, base=base, options=options)
-    told = content(site, view, block, dark=False)
-    return json.dumps(told, default=lambda one: one.to_plotly_json())
+    reported = content(site, view, block, dark=False)
+    return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:

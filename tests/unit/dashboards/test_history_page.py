@@ -60,8 +60,8 @@ def slower(store: Store) -> list[Run]:
 
 def shown(store: Store, **options: str) -> str:
     site = Site(app=create_app(store), store=store, pages=registered())
-    told = content(site, View(page="history", options=options), "history", dark=False)
-    return json.dumps(told, default=lambda one: one.to_plotly_json())
+    reported = content(site, View(page="history", options=options), "history", dark=False)
+    return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_commits_are_in_the_order_of_their_time(slower: list[Run]) -> None:
@@ -75,11 +75,11 @@ def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> No
     assert first.change is None
     assert second.change is not None
     assert third.change is not None
-    (told,) = compared(first.runs, second.runs, slower, Options(metrics=("step_time",))).comparisons
+    (reported,) = compared(first.runs, second.runs, slower, Options(metrics=("step_time",))).comparisons
     assert (second.change.verdict, second.change.ratio, second.change.ci95) == (
-        told.verdict,
-        told.ratio,
-        told.ci95,
+        reported.verdict,
+        reported.ratio,
+        reported.ci95,
     )
     assert second.change.verdict is Verdict.REGRESSION
     assert third.change.verdict is Verdict.PASS

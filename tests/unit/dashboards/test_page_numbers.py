@@ -41,7 +41,7 @@ TRACES = {
 }
 PAGES = registered()
 BY_HAND = [name for name in registry.names(registry.PAGES) if shown_by(PAGES[name])]
-TOLD = ("overview", "steps", "idle_gaps", "zero_grad", "kernels", "copies", "launch_config", "memory")
+SHOWN = ("overview", "steps", "idle_gaps", "zero_grad", "kernels", "copies", "launch_config", "memory")
 """Pages whose numbers in tiles, sentences and short tables stand in tables of their analyses."""
 
 
@@ -150,7 +150,7 @@ def test_the_grids_of_a_page_hold_what_is_printed(page: str, run: Run, site: Sit
         assert len(shown) == min(len(rows), max(len(shown), 2_000))
 
 
-@pytest.mark.parametrize("page", TOLD)
+@pytest.mark.parametrize("page", SHOWN)
 def test_tiles_sentences_and_short_tables_tell_printed_numbers(page: str, run: Run, site: Site) -> None:
     names = shown_by(PAGES[page])
     known = written(names, printed(run, names))

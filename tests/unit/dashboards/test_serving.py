@@ -136,7 +136,7 @@ def test_it_ends_quietly_while_an_import_starts(store: Store) -> None:
         asked = urllib.request.Request(match[0] + "import/samples", method="POST")  # noqa: S310
         with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 (our own server)
             assert answer.status == 200
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group is told
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")
 

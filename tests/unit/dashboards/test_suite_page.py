@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def shown(store: Store, page: str, block: str, **options: str) -> str:
     site = Site(app=create_app(store), store=store, pages=registered())
-    told = content(site, View(page=page, options=options), block, dark=False)
-    return json.dumps(told, default=lambda one: one.to_plotly_json())
+    reported = content(site, View(page=page, options=options), block, dark=False)
+    return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
@@ -31,12 +31,12 @@ def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
     place = sweep_folder.begin(store, plan(fits, large))
     place.keep(ok(fits, 1_500_000, run_id=run.id))
     place.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
-    told = shown(store, "sweeps", "cells")
-    assert "out of memory" in told
-    assert "it asked for too much" in told
-    assert "1.50 ms" in told
-    assert f"/overview?run={run.id}" in told
-    assert place.id in told
+    reported = shown(store, "sweeps", "cells")
+    assert "out of memory" in reported
+    assert "it asked for too much" in reported
+    assert "1.50 ms" in reported
+    assert f"/overview?run={run.id}" in reported
+    assert place.id in reported
 
 
 def test_another_sweep_can_be_chosen(store: Store) -> None:
@@ -55,11 +55,11 @@ def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> No
     place = sweep_folder.begin(store, wanted)
     for one in wanted.cells:
         place.keep(ok(one, 1_500_000))
-    told = shown(store, "suite", "report")
-    assert "no GPU" in told
-    assert "Speedups of single changes" in told
-    assert "84.8%" in told  # published idle time of reinforcement learning
-    assert place.id in told
+    reported = shown(store, "suite", "report")
+    assert "no GPU" in reported
+    assert "Speedups of single changes" in reported
+    assert "84.8%" in reported  # published idle time of reinforcement learning
+    assert place.id in reported
 
 
 def test_without_a_suite_the_page_says_how_to_make_one(store: Store) -> None:

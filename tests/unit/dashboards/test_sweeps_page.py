@@ -48,8 +48,8 @@ def never(run: Run, name: str) -> Any:
 
 def shown(store: Store, **options: str) -> str:
     site = Site(app=create_app(store), store=store, pages=registered())
-    told = content(site, View(page="sweeps", options=options), "sweep", dark=False)
-    return json.dumps(told, default=lambda one: one.to_plotly_json())
+    reported = content(site, View(page="sweeps", options=options), "sweep", dark=False)
+    return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_values_are_those_of_the_metrics(store: Store) -> None:

@@ -19,7 +19,7 @@ BREAKDOWN = pd.DataFrame(
     }
 )
 GAPS = pd.DataFrame(
-    {"cause": ["sync", "launch_bound", "launch_bound", "odd"], "dur_ns": [4_000_000, 1_500, 2_500, 1_000]}
+    {"cause": ["sync", "launch_bound", "launch_bound", "other"], "dur_ns": [4_000_000, 1_500, 2_500, 1_000]}
 )
 
 
@@ -51,7 +51,7 @@ def test_many_steps_have_few_ticks() -> None:
 def test_gaps_are_counted_by_length_and_cause() -> None:
     figure = gaps.lengths(GAPS)
     by_name = {trace["name"]: trace for trace in figure["data"]}
-    assert list(by_name) == ["launch-bound", "synchronization", "odd"]
+    assert list(by_name) == ["launch-bound", "synchronization", "other"]
     ticks = figure["layout"]["xaxis"]["ticktext"]
     assert ticks[:2] == ["1 µs", "2 µs"]
     assert by_name["synchronization"]["y"][ticks.index("2 ms")] == 4.0

@@ -59,8 +59,8 @@ def drawn(lanes: list[Spans], window: reading.Window) -> tuple[Any, dict[str, An
     with TemporaryDirectory() as folder:
         index = index_of(lanes_run(Path(folder), *lanes))
         chosen = [one for one in index.lanes if one.track.stream >= 0]
-        header, told = unpacked(routes.pack(window, draw.draw(index, chosen, window), index.names.texts))
-    return index, header, told
+        header, reported = unpacked(routes.pack(window, draw.draw(index, chosen, window), index.names.texts))
+    return index, header, reported
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_density_is_exact(lanes: list[Spans], start: int, length: int, width: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "EXACT", 0)
         patch.setattr(draw, "SOME", 0)
-        index, header, told = drawn(lanes, window)
-    for spans, one in zip(lanes, told, strict=True):
+        index, header, reported = drawn(lanes, window)
+    for spans, one in zip(lanes, reported, strict=True):
         wanted = expected(spans, window)
         assert sorted(wanted) == one.get("column", [])
         if not wanted:
@@ -96,8 +96,8 @@ def test_density_is_exact(lanes: list[Spans], start: int, length: int, width: in
 @given(st.lists(lane, min_size=1, max_size=3), st.integers(-5, 150), st.integers(1, 300))
 def test_few_intervals_are_sent_as_they_are(lanes: list[Spans], start: int, length: int) -> None:
     window = reading.Window(start=start, end=start + length, width=10)
-    _, header, told = drawn(lanes, window)
-    for spans, one in zip(lanes, told, strict=True):
+    _, header, reported = drawn(lanes, window)
+    for spans, one in zip(lanes, reported, strict=True):
         wanted = [span for span in spans if touches(span, start, start + length)]
         assert one["mode"] == "exact"
         assert list(zip(one["start"], one["dur"], strict=True)) == [(a, b - a) for a, b in wanted]
@@ -130,6 +130,6 @@ def test_columns_are_as_wide_as_whole_nanoseconds_allow() -> None:
 
 @pytest.mark.usefixtures("always_dense")
 def test_a_column_without_width_is_full_where_something_is() -> None:
-    _, _, told = drawn([[(0, 2)]], reading.Window(start=0, end=2, width=4))
-    assert told[0]["column"] == [1, 2, 3]  # the first, of no width, ends where the interval starts
-    assert told[0]["busy"] == [255, 255, 255]
+    _, _, reported = drawn([[(0, 2)]], reading.Window(start=0, end=2, width=4))
+    assert reported[0]["column"] == [1, 2, 3]  # the first, of no width, ends where the interval starts
+    assert reported[0]["busy"] == [255, 255, 255]

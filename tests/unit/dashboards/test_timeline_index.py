@@ -103,9 +103,13 @@ def test_every_row_is_found_where_it_is(tmp_path: Path) -> None:
     index = index_of(run)
     for table in ("device_intervals", "host_intervals"):
         for row in run.table(table).to_dict("records"):
-            told = index.reference(int(index.position(table, np.array([row[C.ROW_ID]]))[0]))
-            assert (told["table"], told["row"], told["name"]) == (table, row[C.ROW_ID], row[C.NAME])
-            assert (told[C.START_NS], told[C.DUR_NS]) == (row[C.START_NS], row[C.DUR_NS])
+            reported = index.reference(int(index.position(table, np.array([row[C.ROW_ID]]))[0]))
+            assert (reported["table"], reported["row"], reported["name"]) == (
+                table,
+                row[C.ROW_ID],
+                row[C.NAME],
+            )
+            assert (reported[C.START_NS], reported[C.DUR_NS]) == (row[C.START_NS], row[C.DUR_NS])
 
 
 def test_parts_of_a_run_are_one_timeline(tmp_path: Path) -> None:

@@ -112,12 +112,12 @@ def client(tmp_path: Path) -> Any:
 
 
 def test_lanes_stand_below_their_device_and_their_host(client: Any) -> None:
-    told = client("lanes").json["lanes"]
+    reported = client("lanes").json["lanes"]
     by_group: dict[str, list[str]] = {}
-    for lane in told:
+    for lane in reported:
         by_group.setdefault(lane["group"], []).append(lane["kind"])
     assert by_group["rank 0 · GPU 0"][-1] == by_group["rank 0 · host"][-1] == "memory"
-    assert sorted(lane["id"] for lane in told) == list(range(len(told)))
+    assert sorted(lane["id"] for lane in reported) == list(range(len(reported)))
     assert [lane["kind"] for lane in client("lanes?device=1").json["lanes"]][-1] == "memory"
     assert client("lanes?rank=1").json["lanes"] == []
 

@@ -1,4 +1,4 @@
-"""The page of the timeline: what its scripts are told, and that they are served as the policy allows."""
+"""Timeline page: data for its scripts, and their delivery under the content security policy."""
 
 from __future__ import annotations
 

@@ -50,12 +50,14 @@ def get(tmp_path_factory: pytest.TempPathFactory) -> Get:
 
 
 def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
-    told = get("lanes").json
-    assert told["schema"] == "tracekit.timeline/1"
-    assert (told[C.START_NS], told["end_ns"], told["left_out"]) == (0, 1_000, 0)
-    assert told["steps"] == [{"rank": 0, "step": 3, "name": "ProfilerStep#3", C.START_NS: 0, "end_ns": 1_000}]
-    assert [one["name"] for one in told["categories"]] == list(CATEGORIES)
-    assert told["lanes"][3] == {
+    reported = get("lanes").json
+    assert reported["schema"] == "tracekit.timeline/1"
+    assert (reported[C.START_NS], reported["end_ns"], reported["left_out"]) == (0, 1_000, 0)
+    assert reported["steps"] == [
+        {"rank": 0, "step": 3, "name": "ProfilerStep#3", C.START_NS: 0, "end_ns": 1_000}
+    ]
+    assert [one["name"] for one in reported["categories"]] == list(CATEGORIES)
+    assert reported["lanes"][3] == {
         "id": 3,
         "group": "rank 0 · GPU 0",
         "title": "stream 7",
@@ -163,21 +165,21 @@ def test_too_many_lanes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_kernel_is_told_with_its_launch_and_what_is_around(get: Get) -> None:
-    told = get("row/device_intervals/0").json
-    assert (told["lane"], told["category"]) == (3, "gemm")
-    assert told["fields"][C.DUR_NS]["text"] == "200 ns"
-    assert told["fields"]["rank"]["value"] == 0
-    assert (told["launch"]["name"], told["launch"]["lane"]) == ("cudaLaunchKernel", 7)
-    assert told["op"]["name"] == "aten::mm"
-    assert [one["name"] for one in told["parents"]] == ["aten::mm", "forward", "ProfilerStep#3"]
-    assert told["stack"] == ["a.py(3): f", "b.py(9): g"]
+    reported = get("row/device_intervals/0").json
+    assert (reported["lane"], reported["category"]) == (3, "gemm")
+    assert reported["fields"][C.DUR_NS]["text"] == "200 ns"
+    assert reported["fields"]["rank"]["value"] == 0
+    assert (reported["launch"]["name"], reported["launch"]["lane"]) == ("cudaLaunchKernel", 7)
+    assert reported["op"]["name"] == "aten::mm"
+    assert [one["name"] for one in reported["parents"]] == ["aten::mm", "forward", "ProfilerStep#3"]
+    assert reported["stack"] == ["a.py(3): f", "b.py(9): g"]
 
 
 def test_a_host_row_is_told_with_what_it_launched(get: Get) -> None:
-    told = get("row/host_intervals/1").json
-    assert [one["name"] for one in told["launched"]] == ["ampere_sgemm", "memcpy"]
-    assert told["launched_total"] == 2
-    assert [one["name"] for one in told["parents"]] == ["ProfilerStep#3"]
+    reported = get("row/host_intervals/1").json
+    assert [one["name"] for one in reported["launched"]] == ["ampere_sgemm", "memcpy"]
+    assert reported["launched_total"] == 2
+    assert [one["name"] for one in reported["parents"]] == ["ProfilerStep#3"]
     call = get("row/host_intervals/5").json
     assert [one["name"] for one in call["launched"]] == ["memcpy"]
     assert call["op"]["name"] == "aten::copy_"
@@ -185,10 +187,10 @@ def test_a_host_row_is_told_with_what_it_launched(get: Get) -> None:
 
 
 def test_idle_time_is_told_with_its_cause(get: Get) -> None:
-    told = get("row/device_intervals/1").json
-    assert told["category"] in CATEGORIES
-    assert (told["pending"], told["lane"]) == (False, 5)
-    assert set(told) >= {"cause", "idle_op", "op", "launch"}
+    reported = get("row/device_intervals/1").json
+    assert reported["category"] in CATEGORIES
+    assert (reported["pending"], reported["lane"]) == (False, 5)
+    assert set(reported) >= {"cause", "idle_op", "op", "launch"}
 
 
 def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
@@ -205,23 +207,30 @@ def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
             kernel(90_000, 99_000, **{C.STREAM: 7, C.LAUNCH_ROW: 1, C.OP_ROW: 0}),
         ],
     )
-    told = client(run)("row/device_intervals/1").json
-    assert (told["cause"], told["category"]) == ("launch_bound", "idle: launch_bound")
-    assert (told["idle_op"], told["op"]["name"], told["launch"]["row"]) == ("aten::relu", "aten::relu", 1)
+    reported = client(run)("row/device_intervals/1").json
+    assert (reported["cause"], reported["category"]) == ("launch_bound", "idle: launch_bound")
+    assert (reported["idle_op"], reported["op"]["name"], reported["launch"]["row"]) == (
+        "aten::relu",
+        "aten::relu",
+        1,
+    )
 
 
 def test_search_and_steps_answer_with_intervals(get: Get) -> None:
-    told = get("search", q="sgemm").json
-    assert (told["total"], told["names"][0]["first"]["lane"]) == (1, 3)
+    reported = get("search", q="sgemm").json
+    assert (reported["total"], reported["names"][0]["first"]["lane"]) == (1, 3)
     assert get("step", name="ampere_sgemm", after=-1).json["row"] == 0
     assert get("step", lane=3, before=690).json["name"] == "ampere_sgemm"
     assert get("step", lane=3, after=690).json is None
 
 
 def test_a_summary_is_of_the_range_and_the_lanes(get: Get) -> None:
-    told = get("summary", from_=200, to=700, lanes="3").json
-    assert [(row["name"], row["sum_ns"]) for row in told["rows"]] == [("ampere_sgemm", 100), (HOSTILE, 10)]
-    assert told["total"] == 2
+    reported = get("summary", from_=200, to=700, lanes="3").json
+    assert [(row["name"], row["sum_ns"]) for row in reported["rows"]] == [
+        ("ampere_sgemm", 100),
+        (HOSTILE, 10),
+    ]
+    assert reported["total"] == 2
 
 
 def test_a_summary_is_a_file_too(get: Get) -> None:

@@ -64,19 +64,19 @@ def found(index: Index, query: str, limit: int = 50) -> dict[str, Any]:
 
 def test_search_takes_any_case_and_the_heaviest_first(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
-    told = found(index, "ATEN::")
-    assert [(one["name"], one["count"], one["sum_ns"]) for one in told["names"]] == [
+    reported = found(index, "ATEN::")
+    assert [(one["name"], one["count"], one["sum_ns"]) for one in reported["names"]] == [
         ("aten::mm", 1, 380),
         ("aten::copy_", 1, 300),
     ]
-    assert told["names"][0]["first"]["row"] == 2
+    assert reported["names"][0]["first"]["row"] == 2
     assert found(index, "aten", limit=1)["total"] == 2
 
 
 def test_search_tells_the_first_of_all_lanes(tmp_path: Path) -> None:
     index = index_of(lanes_run(tmp_path, [(9, 12), (30, 33)], [(3, 6), (12, 15)]))
-    (told,) = found(index, "kernel 0")["names"]
-    assert (told["count"], told["first"][C.START_NS]) == (4, 3)
+    (reported,) = found(index, "kernel 0")["names"]
+    assert (reported["count"], reported["first"][C.START_NS]) == (4, 3)
 
 
 def test_search_finds_hostile_names_as_they_are_and_no_idle_time(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_stepping_goes_both_ways_and_ends(tmp_path: Path) -> None:
     index = index_of(lanes_run(tmp_path, [(0, 3), (5, 8), (10, 13)], [(1, 2)]))
 
     def start(**asked: Any) -> int | None:
-        told = drawer.step(index, index.lanes[:1] if "name" not in asked else index.lanes, **asked)
-        return told[C.START_NS] if told else None
+        reported = drawer.step(index, index.lanes[:1] if "name" not in asked else index.lanes, **asked)
+        return reported[C.START_NS] if reported else None
 
     assert [start(after=0), start(after=4), start(after=10)] == [5, 5, None]
     assert [start(before=10), start(before=5), start(before=0)] == [5, 0, None]

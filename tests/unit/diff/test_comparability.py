@@ -25,7 +25,7 @@ WORKLOAD = {"name": "resnet50", "device": "cuda", "mode": "train", "batch_size":
 ENVIRONMENT = {"torch": "2.4.0", "driver": "550.1", "python": "3.11", "cpu": "a cpu", "gpus": [GPU]}
 
 
-class Lab:
+class RunMaker:
     def __init__(self, place: Path) -> None:
         self.place, self.made = place, 0
 
@@ -52,16 +52,16 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def maker(tmp_path: Path) -> RunMaker:
+    return RunMaker(tmp_path)
 
 
 def statuses(found: Diff) -> dict[str, str]:
     return {one.field: str(one.status) for one in found.comparability.differences}
 
 
-def test_equal_fingerprints_are_comparable(lab: Lab) -> None:
-    found = lab.compared(lab.run(), lab.run())
+def test_equal_fingerprints_are_comparable(maker: RunMaker) -> None:
+    found = maker.compared(maker.run(), maker.run())
     assert (found.comparability.status, statuses(found)) == (Status.COMPARABLE, {})
 
 
@@ -77,44 +77,46 @@ def test_equal_fingerprints_are_comparable(lab: Lab) -> None:
         ("step_marker", {"marker": "Iteration 1"}),
     ],
 )
-def test_what_decides_forbids_until_it_is_declared(lab: Lab, field: str, change: dict[str, Any]) -> None:
-    base, head = lab.run(), lab.run(**change)
-    found = lab.compared(base, head)
+def test_what_decides_forbids_until_it_is_declared(
+    maker: RunMaker, field: str, change: dict[str, Any]
+) -> None:
+    base, head = maker.run(), maker.run(**change)
+    found = maker.compared(base, head)
     assert (found.verdict, statuses(found)) == (Verdict.NOT_COMPARABLE, {field: "not comparable"})
-    allowed = lab.compared(base, head, field)
+    allowed = maker.compared(base, head, field)
     assert (allowed.verdict, statuses(allowed)) == (Verdict.NONE, {field: "declared"})
 
 
 @pytest.mark.parametrize("field", ["torch", "driver", "python", "cpu"])
-def test_versions_and_hosts_are_said_and_compared(lab: Lab, field: str) -> None:
-    found = lab.compared(lab.run(), lab.run(environment={field: "another"}))
+def test_versions_and_hosts_are_said_and_compared(maker: RunMaker, field: str) -> None:
+    found = maker.compared(maker.run(), maker.run(environment={field: "another"}))
     assert (found.verdict, statuses(found)) == (Verdict.NONE, {field: "warn"})
 
 
-def test_what_one_side_does_not_say_is_no_difference(lab: Lab) -> None:
-    found = lab.compared(lab.run(workload={"batch_size": None, "name": None}), lab.run())
+def test_what_one_side_does_not_say_is_no_difference(maker: RunMaker) -> None:
+    found = maker.compared(maker.run(workload={"batch_size": None, "name": None}), maker.run())
     assert found.verdict is Verdict.NONE
     assert statuses(found) == {"workload": "unknown", "batch_size": "unknown"}
     assert found.comparability.status is Status.WARN
 
 
-def test_another_gpu_of_one_model_is_said(lab: Lab) -> None:
-    found = lab.compared(lab.run(), lab.run(environment={"gpus": [{**GPU, "uuid": "GPU-2"}]}))
+def test_another_gpu_of_one_model_is_said(maker: RunMaker) -> None:
+    found = maker.compared(maker.run(), maker.run(environment={"gpus": [{**GPU, "uuid": "GPU-2"}]}))
     assert statuses(found) == {"gpu_uuid": "warn"}
 
 
-def test_a_gpu_declared_to_vary_brings_what_follows_from_it(lab: Lab) -> None:
+def test_a_gpu_declared_to_vary_brings_what_follows_from_it(maker: RunMaker) -> None:
     other = {"gpus": [{"name": "Two", "sm_count": 1, "compute_capability": "1.0", "uuid": "x"}]}
-    found = lab.compared(lab.run(), lab.run(environment=other), "gpu")
+    found = maker.compared(maker.run(), maker.run(environment=other), "gpu")
     assert set(statuses(found).values()) == {"declared"}
     assert found.comparability.status is Status.DECLARED
 
 
-def test_steps_marked_on_one_side_only_forbid_a_comparison(lab: Lab, tmp_path: Path) -> None:
+def test_steps_marked_on_one_side_only_forbid_a_comparison(maker: RunMaker, tmp_path: Path) -> None:
     unmarked = make_run(tmp_path / "unmarked", host_intervals=[host("aten::mm", 0, 50)])
-    found = lab.compared(lab.run(), unmarked)
+    found = maker.compared(maker.run(), unmarked)
     assert statuses(found)["step_marker"] == "not comparable"
-    allowed = lab.compared(lab.run(), unmarked, "step_marker")
+    allowed = maker.compared(maker.run(), unmarked, "step_marker")
     assert allowed.compared is not None
     assert not allowed.compared.marked
 
@@ -126,43 +128,45 @@ def shaped(*ops: tuple[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def test_shapes_that_all_ops_have_otherwise_forbid_a_comparison(lab: Lab) -> None:
+def test_shapes_that_all_ops_have_otherwise_forbid_a_comparison(maker: RunMaker) -> None:
     small, large = shaped(("aten::mm", "[[8,4],[4,4]]")), shaped(("aten::mm", "[[16,4],[4,4]]"))
-    assert statuses(lab.compared(lab.run(ops=small), lab.run(ops=large))) == {"shapes": "not comparable"}
-    allowed = lab.compared(lab.run(ops=small), lab.run(ops=large), "batch_size")
+    assert statuses(maker.compared(maker.run(ops=small), maker.run(ops=large))) == {
+        "shapes": "not comparable"
+    }
+    allowed = maker.compared(maker.run(ops=small), maker.run(ops=large), "batch_size")
     assert statuses(allowed) == {"shapes": "declared"}
 
 
-def test_a_new_shape_beside_the_old_ones_and_new_ops_are_what_is_studied(lab: Lab) -> None:
+def test_a_new_shape_beside_the_old_ones_and_new_ops_are_what_is_studied(maker: RunMaker) -> None:
     before = shaped(("aten::mm", "[[8,4]]"), ("aten::zero_", "[[4]]"))
     after = shaped(("aten::mm", "[[8,4]]"), ("aten::mm", "[[9,9]]"), ("aten::_foreach_zero_", "[[[4]]]"))
-    assert statuses(lab.compared(lab.run(ops=before), lab.run(ops=after))) == {}
+    assert statuses(maker.compared(maker.run(ops=before), maker.run(ops=after))) == {}
 
 
-def test_shapes_of_few_ops_that_differ_are_said(lab: Lab) -> None:
+def test_shapes_of_few_ops_that_differ_are_said(maker: RunMaker) -> None:
     common = [(f"aten::op{number}", "[[8]]") for number in range(9)]
     before, after = shaped(*common, ("aten::mm", "[[1]]")), shaped(*common, ("aten::mm", "[[2]]"))
-    found = lab.compared(lab.run(ops=before), lab.run(ops=after))
+    found = maker.compared(maker.run(ops=before), maker.run(ops=after))
     assert statuses(found) == {"shapes": "warn"}
     (difference,) = found.comparability.differences
     assert (difference.base, difference.head) == ("aten::mm [[1]]", "aten::mm [[2]]")
 
 
-def test_a_traced_dtype_speaks_where_the_workload_does_not(lab: Lab) -> None:
+def test_a_traced_dtype_speaks_where_the_workload_does_not(maker: RunMaker) -> None:
     def of(kind: str) -> Run:
         ops = [host("aten::mm", 0, 5, step=1, **{C.INPUT_DTYPES: f'["{kind}","long int"]'})]
-        return lab.run(ops=ops, workload={"dtype": None})
+        return maker.run(ops=ops, workload={"dtype": None})
 
-    assert statuses(lab.compared(of("float"), of("c10::Half"))) == {"dtype": "not comparable"}
-    assert statuses(lab.compared(of("float"), of("float"))) == {}
+    assert statuses(maker.compared(of("float"), of("c10::Half"))) == {"dtype": "not comparable"}
+    assert statuses(maker.compared(of("float"), of("float"))) == {}
 
 
-def test_a_backward_pass_tells_the_mode_where_the_workload_does_not(lab: Lab) -> None:
+def test_a_backward_pass_tells_the_mode_where_the_workload_does_not(maker: RunMaker) -> None:
     def of(*phases: str | None) -> Run:
         ops = [host("aten::mm", 9 * n, 9 * n + 5, step=1, **{C.PHASE: p}) for n, p in enumerate(phases)]
-        return lab.run(ops=ops, workload={"mode": None})
+        return maker.run(ops=ops, workload={"mode": None})
 
-    found = lab.compared(of(None, str(Phase.BACKWARD)), of(None))
+    found = maker.compared(of(None, str(Phase.BACKWARD)), of(None))
     assert statuses(found) == {"mode": "not comparable"}
 
 

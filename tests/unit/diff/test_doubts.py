@@ -58,16 +58,18 @@ def test_several_devices_of_a_rank_are_told(tmp_path: Path) -> None:
 
 def test_a_side_without_a_device_is_told(tmp_path: Path) -> None:
     without = plain(tmp_path / "b", devices=())
-    told = "only the {} has work on a device: the ops of both hosts are compared instead"
+    reported = "only the {} has work on a device: the ops of both hosts are compared instead"
     with_device = plain(tmp_path / "a")
-    assert warned([with_device], [without]) == (told.format("base"),)
-    assert warned([without], [with_device]) == (told.format("head"),)
+    assert warned([with_device], [without]) == (reported.format("base"),)
+    assert warned([without], [with_device]) == (reported.format("head"),)
 
 
 def test_runs_of_one_side_that_count_otherwise_are_told(tmp_path: Path) -> None:
     head = [plain(tmp_path / "head")]
     base = [plain(tmp_path / str(number), devices=(0,) * (1 + number)) for number in range(3)]
     assert warned(base[:1], head) == warned([base[0], plain(tmp_path / "same")], head) == ()
-    told = "{} of the base {} another count of kernel than {}: a count that changed may not hold in every run"
-    assert warned(base[:2], head) == (told.format("1 other run", "has", base[0].id),)
-    assert warned(base, head) == (told.format("2 other runs", "have", base[0].id),)
+    reported = (
+        "{} of the base {} another count of kernel than {}: a count that changed may not hold in every run"
+    )
+    assert warned(base[:2], head) == (reported.format("1 other run", "has", base[0].id),)
+    assert warned(base, head) == (reported.format("2 other runs", "have", base[0].id),)

@@ -31,7 +31,7 @@ A = (1_000_000, 1_010_000, 990_000, 1_005_000, 995_000)
 FASTER_CLOCK, SLOWER_CLOCK = 1_980.0, 1_760.0
 
 
-class Lab:
+class RunMaker:
     """Makes runs of hand-made numbers, one after another."""
 
     def __init__(self, place: Path) -> None:
@@ -85,8 +85,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def maker(tmp_path: Path) -> RunMaker:
+    return RunMaker(tmp_path)
 
 
 def compared(base: Sequence[Run], head: Sequence[Run], recorded: Sequence[Run] = ()) -> Diff:
@@ -97,29 +97,29 @@ def metric(found: Diff, name: str = "step_time") -> Metric:
     return {one.name: one for one in found.metrics}[name]
 
 
-def test_the_order_in_which_runs_are_named_does_not_matter(lab: Lab) -> None:
+def test_the_order_in_which_runs_are_named_does_not_matter(maker: RunMaker) -> None:
     """Paired by the order of arguments, the noise common to a block would not cancel."""
-    base, head = lab.sides(1.1)
+    base, head = maker.sides(1.1)
     found = compared(base, head)
     assert (found.design.paired, found.verdict) == (True, Verdict.REGRESSION)
     assert metric(found).mde == pytest.approx(0.0, abs=1e-4)
     assert compared(base[::-1], [head[at] for at in (2, 0, 4, 1, 3)]) == found
 
 
-def test_a_run_named_twice_is_one_run(lab: Lab) -> None:
-    a, b = lab.run(1_000), lab.run(2_000)
+def test_a_run_named_twice_is_one_run(maker: RunMaker) -> None:
+    a, b = maker.run(1_000), maker.run(2_000)
     found = compared([a, a], [b, b, b])
     assert (found.design.k, found.verdict) == ((1, 1), Verdict.NONE)
 
 
-def test_runs_of_one_second_are_no_pairs(lab: Lab) -> None:
-    base = [lab.run(value, at_s=0) for value in A]
-    found = compared(base, [lab.run(value, at_s=0) for value in A])
+def test_runs_of_one_second_are_no_pairs(maker: RunMaker) -> None:
+    base = [maker.run(value, at_s=0) for value in A]
+    found = compared(base, [maker.run(value, at_s=0) for value in A])
     assert (found.design.order, found.design.paired, found.verdict) == ("", False, Verdict.PASS)
 
 
-def test_a_slow_clock_is_no_regression(lab: Lab) -> None:
-    found = compared(*lab.sides(FASTER_CLOCK / SLOWER_CLOCK, clocks=(FASTER_CLOCK, SLOWER_CLOCK)))
+def test_a_slow_clock_is_no_regression(maker: RunMaker) -> None:
+    found = compared(*maker.sides(FASTER_CLOCK / SLOWER_CLOCK, clocks=(FASTER_CLOCK, SLOWER_CLOCK)))
     one = metric(found)
     assert (one.ratio, found.verdict) == (pytest.approx(1.125), Verdict.CANNOT_TELL)
     assert one.reason == "SM clock 1980 MHz against 1760 MHz: regression in time, but pass in cycles"
@@ -128,30 +128,30 @@ def test_a_slow_clock_is_no_regression(lab: Lab) -> None:
     )
 
 
-def test_a_regression_in_time_and_cycles_stands(lab: Lab) -> None:
-    found = compared(*lab.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK)))
+def test_a_regression_in_time_and_cycles_stands(maker: RunMaker) -> None:
+    found = compared(*maker.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK)))
     assert found.verdict is Verdict.REGRESSION
     assert metric(found).reason.endswith("the same holds in cycles (SM clock 1980 MHz against 1760 MHz)")
 
 
-def test_clocks_alike_change_nothing(lab: Lab) -> None:
-    found = compared(*lab.sides(1.1, clocks=(1_980.0, 1_950.0)))
+def test_clocks_alike_change_nothing(maker: RunMaker) -> None:
+    found = compared(*maker.sides(1.1, clocks=(1_980.0, 1_950.0)))
     assert (found.verdict, found.warnings) == (Verdict.REGRESSION, ())
 
 
-def test_differing_clocks_that_some_runs_do_not_know_leave_it_open(lab: Lab) -> None:
-    base, head = lab.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK))
-    found = compared(base, [*head[:-1], lab.run(1_500_000)])
+def test_differing_clocks_that_some_runs_do_not_know_leave_it_open(maker: RunMaker) -> None:
+    base, head = maker.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK))
+    found = compared(base, [*head[:-1], maker.run(1_500_000)])
     assert found.verdict is Verdict.CANNOT_TELL
     assert "without cycles" in metric(found).reason
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.2, Verdict.REGRESSION), (1.0, Verdict.PASS)])
 def test_one_run_a_side_is_judged_by_the_noise_of_recorded_repeats(
-    lab: Lab, factor: float, verdict: Verdict
+    maker: RunMaker, factor: float, verdict: Verdict
 ) -> None:
-    recorded = [lab.run(value, commit="old") for value in A * 2]
-    base, head = lab.run(1_000_000, commit="a"), lab.run(round(factor * 1_000_000), commit="b")
+    recorded = [maker.run(value, commit="old") for value in A * 2]
+    base, head = maker.run(1_000_000, commit="a"), maker.run(round(factor * 1_000_000), commit="b")
     found = compared([base], [head], [*recorded, base, head])
     assert (found.verdict, found.design.alpha, found.design.k) == (verdict, 0.05, (1, 1))
     assert "recorded runs of unchanged code" in metric(found).reason
@@ -160,35 +160,35 @@ def test_one_run_a_side_is_judged_by_the_noise_of_recorded_repeats(
     assert compared([base], [head]).verdict is Verdict.NONE
 
 
-def test_one_device_peak_a_side_is_judged_where_repeats_are_recorded(lab: Lab) -> None:
-    recorded = [lab.run(value, commit="old", device_peak=1 << 30) for value in A]
-    base, head = (lab.run(A[0], commit=name, device_peak=peak << 30) for name, peak in (("a", 1), ("b", 2)))
+def test_one_device_peak_a_side_is_judged_where_repeats_are_recorded(maker: RunMaker) -> None:
+    recorded = [maker.run(value, commit="old", device_peak=1 << 30) for value in A]
+    base, head = (maker.run(A[0], commit=name, device_peak=peak << 30) for name, peak in (("a", 1), ("b", 2)))
     assert metric(compared([base], [head], recorded), "device_peak").verdict is Verdict.REGRESSION
     assert metric(compared([base], [head]), "device_peak").verdict is Verdict.NONE
 
 
-def test_noise_of_one_side_alone_gives_no_verdict(lab: Lab) -> None:
+def test_noise_of_one_side_alone_gives_no_verdict(maker: RunMaker) -> None:
     """The head ran on another device, of whose noise nothing is recorded."""
-    recorded = [lab.run(value, commit="old") for value in A]
-    base, head = lab.run(1_000_000, commit="a"), lab.run(2_000_000, commit="b", gpu="other")
+    recorded = [maker.run(value, commit="old") for value in A]
+    base, head = maker.run(1_000_000, commit="a"), maker.run(2_000_000, commit="b", gpu="other")
     options = Options(explain=False, varying=("gpu",))
     found = diff([base], [head], options=options, recorded=[*recorded, base, head])
     assert (found.verdict, found.design.alpha) == (Verdict.NONE, None)
 
 
-def test_noise_of_unprofiled_steps_says_nothing_of_profiled_ones(lab: Lab, tmp_path: Path) -> None:
-    recorded = [lab.run(value, commit="old") for value in A]
+def test_noise_of_unprofiled_steps_says_nothing_of_profiled_ones(maker: RunMaker, tmp_path: Path) -> None:
+    recorded = [maker.run(value, commit="old") for value in A]
     rows = {"host_intervals": [host("aten::mm", 0, 50, step=1)], "steps": [step(1, 0, 100)]}
     meta = {"fingerprint": {"workload": "toy", "gpu": "one"}}
     bare = [make_run(tmp_path / name, meta=meta, **rows) for name in ("x", "y")]
     assert compared([bare[0]], [bare[1]], recorded).verdict is Verdict.NONE
 
 
-def test_all_metrics_are_judged_together(lab: Lab) -> None:
+def test_all_metrics_are_judged_together(maker: RunMaker) -> None:
     base, head = [], []
     for value in A:
-        base.append(lab.run(value, host_peak=1e9 + value))
-        head.append(lab.run(round(1.1 * value), host_peak=1e9 + value + 3_000))
+        base.append(maker.run(value, host_peak=1e9 + value))
+        head.append(maker.run(round(1.1 * value), host_peak=1e9 + value + 3_000))
     found = compared(base, head)
     time, peak = metric(found), metric(found, "host_peak")
     assert time.p is not None
@@ -197,12 +197,12 @@ def test_all_metrics_are_judged_together(lab: Lab) -> None:
     assert found.verdict is Verdict.REGRESSION
 
 
-def test_what_survives_alone_and_not_among_all_metrics_is_doubtful(lab: Lab) -> None:
+def test_what_survives_alone_and_not_among_all_metrics_is_doubtful(maker: RunMaker) -> None:
     """Alone its p is below 0.05; of two metrics it is doubled."""
     base, head = [], []
     for at, scatter in enumerate((-0.09, 0.12, 0.38, 0.27, 0.03)):
-        base.append(lab.run(10_000_000, host_peak=1e9))
-        head.append(lab.run(round(10_000_000 * (1.1 + scatter)), host_peak=1e9 * (1 + 0.001 * (-1) ** at)))
+        base.append(maker.run(10_000_000, host_peak=1e9))
+        head.append(maker.run(round(10_000_000 * (1.1 + scatter)), host_peak=1e9 * (1 + 0.001 * (-1) ** at)))
     found = diff(base, head, options=Options(explain=False, threshold=0.001))
     time = metric(found)
     assert time.p is not None
@@ -211,27 +211,27 @@ def test_what_survives_alone_and_not_among_all_metrics_is_doubtful(lab: Lab) -> 
     assert time.verdict is Verdict.CANNOT_TELL
 
 
-def test_a_device_peak_has_a_tolerance_of_bytes(lab: Lab) -> None:
+def test_a_device_peak_has_a_tolerance_of_bytes(maker: RunMaker) -> None:
     """Of a small peak a block of the allocator is more than any threshold."""
-    base = [lab.run(value, device_peak=1 << 20) for value in A]
-    head = [lab.run(value, device_peak=(1 << 20) + (1 << 19)) for value in A]
+    base = [maker.run(value, device_peak=1 << 20) for value in A]
+    head = [maker.run(value, device_peak=(1 << 20) + (1 << 19)) for value in A]
     one = metric(compared(base, head), "device_peak")
     assert one.verdict is Verdict.PASS
     assert "within the tolerance of 1,048,576" in one.reason
 
 
-def test_memory_that_grew_fails_a_comparison_whose_steps_pass(lab: Lab) -> None:
-    base, head = ([lab.run(value, device_peak=peak << 30) for value in A] for peak in (1, 2))
+def test_memory_that_grew_fails_a_comparison_whose_steps_pass(maker: RunMaker) -> None:
+    base, head = ([maker.run(value, device_peak=peak << 30) for value in A] for peak in (1, 2))
     found = compared(base, head)
     assert metric(found, "step_time").verdict is not Verdict.REGRESSION
     assert found.verdict is Verdict.REGRESSION
 
 
-def test_the_middle_of_an_even_number_of_steps_is_checks_own(lab: Lab) -> None:
+def test_the_middle_of_an_even_number_of_steps_is_checks_own(maker: RunMaker) -> None:
     """`diff` and `check` must not call one run's step time by two numbers."""
-    run = lab.run(1)
+    run = maker.run(1)
     changed = replace(run.meta, timings=Timings([1_000, 1_000, 2_000, 2_000], [], "cuda_event"))
     meta.write(run.path, changed)
     again = Run(run.path)
-    found = compared([again], [lab.run(3_000)])
+    found = compared([again], [maker.run(3_000)])
     assert metric(found).a == of_run(again)["step_time"] == 1_500

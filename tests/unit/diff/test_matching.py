@@ -51,7 +51,7 @@ def groups(place: Path, a: list[Launch], b: list[Launch], *, by: str = "op", **m
     return list(diff([runs[0]], [runs[1]], options=options).groups)
 
 
-def told(found: list[Group]) -> list[tuple[str, str, str]]:
+def reported(found: list[Group]) -> list[tuple[str, str, str]]:
     return [(group.rung, group.name_a, group.name_b) for group in found]
 
 
@@ -88,7 +88,7 @@ def test_what_no_rung_matches_is_added_and_removed(tmp_path: Path) -> None:
 def test_elementwise_kernels_of_different_ops_are_strangers(tmp_path: Path) -> None:
     before = (("aten::x",), None, "elementwise_add", 10)
     after = (("aten::y",), None, "elementwise_mul", 20)
-    assert told(groups(tmp_path, [before], [after])) == [
+    assert reported(groups(tmp_path, [before], [after])) == [
         ("", "", "elementwise_mul"),
         ("", "elementwise_add", ""),
     ]
@@ -97,7 +97,7 @@ def test_elementwise_kernels_of_different_ops_are_strangers(tmp_path: Path) -> N
 def test_the_same_name_within_an_op_goes_before_another_one(tmp_path: Path) -> None:
     before = [(MM, "[[8]]", "gemm", 10), (MM, "[[8]]", "bias", 5)]
     after = [(MM, "[[8]]", "bias", 6), (MM, "[[8]]", "fast_gemm", 7)]
-    assert sorted(told(groups(tmp_path, before, after))) == [
+    assert sorted(reported(groups(tmp_path, before, after))) == [
         ("hash", "bias", "bias"),
         ("op+shape", "gemm", "fast_gemm"),
     ]
@@ -232,7 +232,7 @@ def test_of_the_kernels_of_an_op_the_same_name_goes_first(tmp_path: Path) -> Non
     a = one_op(tmp_path / "a", ("gemm", 10), ("bias", 5))
     b = one_op(tmp_path / "b", ("bias", 6), ("fast_gemm", 7))
     found = diff([a], [b], options=Options(explain=False)).groups
-    assert sorted(told(list(found))) == [
+    assert sorted(reported(list(found))) == [
         ("op+shape", "bias", "bias"),  # not by hash: the op as a whole launches something else
         ("op+shape", "gemm", "fast_gemm"),
     ]

@@ -15,7 +15,9 @@ RULES = {2: "1f1530d1d88fe212"}
 
 
 def test_rules_change_with_their_version_alone() -> None:
-    rules = [(str(told), rule) for told, rule in (*naming._KERNEL_RULES, *naming._OP_RULES)]
+    rules = [
+        (str(with_parameters), rule) for with_parameters, rule in (*naming._KERNEL_RULES, *naming._OP_RULES)
+    ]
     renames = [(rule.pattern, instead) for rule, instead in naming._OP_RENAMES]
     text = "\n".join("\t".join(pair) for pair in (*rules, *renames))
     digest = sha256(text.encode()).hexdigest()[:16]
@@ -72,9 +74,9 @@ def test_canonical_names_and_roles_of_kernels(name: str) -> None:
 
 
 def test_equal_canonical_names_play_one_role() -> None:
-    told, untold = "void f<float>(gemm::Params)", "void f<float>(int)"
-    assert family(told) == family(untold)
-    assert role(told) is role(untold) is Role.OTHER
+    with_parameters, without_parameters = "void f<float>(gemm::Params)", "void f<float>(int)"
+    assert family(with_parameters) == family(without_parameters)
+    assert role(with_parameters) is role(without_parameters) is Role.OTHER
 
 
 OPS = {
@@ -100,7 +102,7 @@ def test_names_of_ops(name: str) -> None:
 
 
 def test_every_role_of_an_op_is_told_by_some_name() -> None:
-    told = {
+    with_parameters = {
         op_role(f"aten::{name}")
         for name in (
             "attention",
@@ -119,4 +121,4 @@ def test_every_role_of_an_op_is_told_by_some_name() -> None:
             "all_reduce_nccl",
         )
     } | {op_role("Optimizer.step#SGD.step")}
-    assert told == set(Role)
+    assert with_parameters == set(Role)

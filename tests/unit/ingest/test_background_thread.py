@@ -17,9 +17,9 @@ def _fail() -> None:
 
 def test_work_is_done_in_order_in_another_thread() -> None:
     done: list[tuple[int, int]] = []
-    with BackgroundThread() as behind:
+    with BackgroundThread() as thread:
         for number in range(5):
-            behind.do(lambda number=number: done.append((number, threading.get_ident())))
+            thread.do(lambda number=number: done.append((number, threading.get_ident())))
     assert [number for number, _ in done] == [0, 1, 2, 3, 4]
     assert threading.get_ident() not in {thread for _, thread in done}
 
@@ -30,9 +30,9 @@ def _fail() -> None:
 
 def hand_over(*pieces: Work, then: Exception | None = None) -> None:
     """Hand pieces over, and fail with an error of one's own at the end."""
-    with BackgroundThread() as behind:
+    with BackgroundThread() as thread:
         for piece in pieces:
-            behind.do(piece)
+            thread.do(piece)
         if then is not None:
             raise then
 

@@ -74,8 +74,8 @@ def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
         plan([tmp_path])
 
 
-def behind(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
-    """A trace that declares its rank behind its events."""
+def rank_after_events(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
+    """A trace that declares its rank after its events."""
     path.parent.mkdir(parents=True, exist_ok=True)
     info = {"backend": "nccl", "rank": rank, "world_size": world_size, "pg_config": [{"ranks": [0, 1]}]}
     known = {**json.loads(kernels_text()), "pad": "x" * pad, "distributedInfo": info}
@@ -85,7 +85,10 @@ def behind(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
 
 
 def test_ranks_declared_behind_the_events_are_seen(tmp_path: Path) -> None:
-    files = behind(tmp_path / "n" / "a.json", 1), behind(tmp_path / "n" / "b.json", 0, pad=2 << 20)
+    files = (
+        rank_after_events(tmp_path / "n" / "a.json", 1),
+        rank_after_events(tmp_path / "n" / "b.json", 0, pad=2 << 20),
+    )
     expected = [("b.json", 0), ("a.json", 1)]
     assert planned(*files) == [("b", expected)]
     assert planned(tmp_path / "n") == [("n", expected)]
@@ -99,7 +102,7 @@ def test_what_only_looks_like_a_declared_rank_is_left_out(tmp_path: Path, info: 
 
 @pytest.mark.parametrize("rank", [-1, 2**31, 2**40])
 def test_a_rank_that_cannot_be_is_left_out(tmp_path: Path, rank: int) -> None:
-    assert planned(behind(tmp_path / "a.json", rank)) == [("a", [("a.json", None)])]
+    assert planned(rank_after_events(tmp_path / "a.json", rank)) == [("a", [("a.json", None)])]
     assert planned(rank_file(tmp_path / "b.json", rank=rank, world_size=2)) == [("b", [("b.json", None)])]
 
 

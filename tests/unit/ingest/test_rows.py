@@ -45,7 +45,7 @@ def batch(rows: list[Row]) -> Batch:
     return of_arrow(pa.RecordBatch.from_pydict({**columns, "word": columns["word"].dictionary_encode()}))
 
 
-def told(rows: Rows, texts: dict[str, list[str]]) -> list[Row]:
+def reported(rows: Rows, texts: dict[str, list[str]]) -> list[Row]:
     """Rows as they were given."""
     nothing = Column(np.full(rows.count, -1), np.ones(rows.count, np.bool_))
     columns = {name: rows.columns.get(name, nothing) for name in KINDS}
@@ -80,7 +80,7 @@ def test_parts_give_back_the_rows_of_any_spans(held: list[list[Row]], data: st.D
             for rows, (first, stop) in zip(held, bounds, strict=True)
             for each in by_time(rows)[first:stop]
         ]
-        assert told(found, {name: each.values for name, each in table.texts.items()}) == expected
+        assert reported(found, {name: each.values for name, each in table.texts.items()}) == expected
         assert table.lengths == [len(rows) for rows in held]
         assert table.first.tolist() == [by_time(rows)[0]["t_ns"] for rows in held]
         assert table.last.tolist() == [by_time(rows)[-1]["t_ns"] for rows in held]
@@ -91,11 +91,11 @@ def test_rows_are_joined_and_taken_as_they_are(held: list[list[Row]], data: st.D
     whole = concatenated([batch(rows) for rows in held])
     flat = [each for rows in held for each in rows]
     texts = {name: [value.decode() for value in values] for name, values in whole.texts.items()}
-    assert told(whole.rows, texts) == flat
+    assert reported(whole.rows, texts) == flat
     places = data.draw(st.lists(st.integers(0, len(flat) - 1), max_size=9))
     taken = whole.rows.take(np.array(places, np.int64))
-    assert told(taken, texts) == [flat[place] for place in places]
-    assert told(joined([taken, taken]), texts) == 2 * [flat[place] for place in places]
+    assert reported(taken, texts) == [flat[place] for place in places]
+    assert reported(joined([taken, taken]), texts) == 2 * [flat[place] for place in places]
 
 
 def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:

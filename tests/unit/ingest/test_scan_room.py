@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NO_ACCESS = 0
-BEHIND = 64
+TAIL = 64
 UNTOUCHED = 0x5A5A5A5A
 
 
 @pytest.fixture
 def guarded() -> Iterator[mmap.mmap]:
-    """Memory behind whose end nothing may be read: a read there ends the process."""
+    """Memory after whose end nothing may be read: a read there ends the process."""
     size, page = 1 << 16, mmap.PAGESIZE
     memory = mmap.mmap(-1, size + page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -50,13 +50,13 @@ def test_nothing_is_read_behind_a_text_s_room(guarded: mmap.mmap) -> None:
 
 @pytest.mark.parametrize("event", [b'{"ph":"X","cat":"q"}', b'{"ph":"C"}', b'{"ph":"X","cat":"cpu_op"}'])
 def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies behind each buffer must stay as it is."""
-    behind: list[np.ndarray] = []
+    """The bytes after each buffer must not change."""
+    tails: list[np.ndarray] = []
 
     def roomier(columns: int, rows: int) -> np.ndarray:
-        memory = np.full(columns * rows + BEHIND, UNTOUCHED, np.int64)
-        behind.append(memory[-BEHIND:])
-        return memory[:-BEHIND].reshape(columns, rows)
+        memory = np.full(columns * rows + TAIL, UNTOUCHED, np.int64)
+        tails.append(memory[-TAIL:])
+        return memory[:-TAIL].reshape(columns, rows)
 
     code, content = native.load(), text_of(b",".join([event] * 40))
     interner, scratch = Interner(layout.PRESET_STRINGS, code.code_of), np.empty(layout.SCRATCH, np.int64)
@@ -65,8 +65,8 @@ def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pyt
     address = np.frombuffer(content.buffer, np.uint8).ctypes.data
     ended = code.scan(address, content.length, 0, interner.address, filled.address, scratch.ctypes.data)
     assert ended == layout.UNSUPPORTED
-    assert len(behind) == layout.CAPACITY
-    assert all((memory == UNTOUCHED).all() for memory in behind)
+    assert len(tails) == layout.CAPACITY
+    assert all((memory == UNTOUCHED).all() for memory in tails)
 
 
 def test_more_texts_than_fit_are_no_problem() -> None:

@@ -58,7 +58,7 @@ VALUES = [
 
 
 def members(keys: list[str]) -> st.SearchStrategy[str]:
-    """Up to a few members, some keys with their first letter behind an escape."""
+    """Up to a few members, some keys with their first letter escaped."""
     hidden = [f"\\u{ord(key[0]):04x}{key[1:]}" for key in keys]
     key = st.one_of(*[st.sampled_from(keys)] * 9, st.sampled_from(hidden))
     member = st.tuples(key, st.sampled_from(VALUES)).map('"{0[0]}": {0[1]}'.format)

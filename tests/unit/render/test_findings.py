@@ -27,9 +27,9 @@ FOUND = Finding(
     0.75,
     {"device_intervals": [4, 8, 15, 16, 23, 42], "host_intervals": []},
 )
-VAGUE = Finding("odd", Severity.INFO, "steps vary", "look at them")
+VAGUE = Finding("rule", Severity.INFO, "steps vary", "look at them")
 COPIES = Analysis(
-    "copies", "Copies", "?", "!", (), ("x",), 1, lambda _: Result(), (Rule("odd", "now", "so"),)
+    "copies", "Copies", "?", "!", (), ("x",), 1, lambda _: Result(), (Rule("rule", "now", "so"),)
 )
 
 
@@ -60,7 +60,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
         " 2. INFO: savings not estimated",
         "    steps vary",
         "    → look at them",
-        "    confidence 100% [copies: odd]",
+        "    confidence 100% [copies: rule]",
         "",
         "Skipped, missing data:",
         "    - copies: no shapes",

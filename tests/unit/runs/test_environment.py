@@ -1,4 +1,4 @@
-"""Tests start in the same process environment, whatever the process that started pytest left behind."""
+"""Tests start in the same process environment, independent of that of pytest."""
 
 from __future__ import annotations
 

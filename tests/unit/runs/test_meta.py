@@ -46,11 +46,11 @@ def test_another_schema_version_is_refused_with_the_next_step(
 def test_a_number_that_no_column_can_hold_is_damage(tmp_path: Path, place: str, number: int) -> None:
     meta = make_meta(timings=Timings([1], [], "perf_counter"), tables={"steps": TableFile(1, 2, "d" * 64)})
     run_meta.write(tmp_path, meta)
-    told = json.loads((tmp_path / "run.json").read_text())
-    {"step_ns": told["timings"], "rows": told["tables"]["steps"]}.get(place, told)[place] = (
+    reported = json.loads((tmp_path / "run.json").read_text())
+    {"step_ns": reported["timings"], "rows": reported["tables"]["steps"]}.get(place, reported)[place] = (
         [number] if place == "step_ns" else number
     )
-    (tmp_path / "run.json").write_text(json.dumps(told))
+    (tmp_path / "run.json").write_text(json.dumps(reported))
     with pytest.raises(UnusableInputError, match=f"is damaged: .*{place}"):
         run_meta.read(tmp_path)
 

@@ -40,9 +40,9 @@ SECRET = "s3cr3t-" + "V4lue"
     ],
 )
 def test_a_secret_in_a_command_is_hidden(words: list[str]) -> None:
-    told = scrubbing.words(["python", "train.py", *words, "--steps", "5"])
-    assert SECRET not in " ".join(told)
-    assert told[:2] + told[-2:] == ["python", "train.py", "--steps", "5"]
+    reported = scrubbing.words(["python", "train.py", *words, "--steps", "5"])
+    assert SECRET not in " ".join(reported)
+    assert reported[:2] + reported[-2:] == ["python", "train.py", "--steps", "5"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_is_no_secret_stays(words: list[str]) -> None:
 
 def test_a_persons_folder_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/people/ann")
-    told = scrubbing.texts(
+    reported = scrubbing.texts(
         [
             "/data/people/ann/train.py(12): forward",
             "/data/people/annabel/x",
@@ -91,7 +91,7 @@ def test_a_persons_folder_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
             "/data/people/ann",
         ]
     )
-    assert told == [
+    assert reported == [
         "~/train.py(12): forward",
         "/data/people/annabel/x",
         "~/x.py;~/y.py",
@@ -113,12 +113,12 @@ def test_everything_that_is_known_of_a_run_is_scrubbed(monkeypatch: pytest.Monke
         fingerprint={"flags": f"token={SECRET}"},
         diagnostics=[Diagnostic(Level.INFO, "x", f"gpu-box: /home/bob/x; PASSWORD={SECRET}")],
     )
-    told = scrubbing.scrubbed(meta)
-    text = repr(told)
+    reported = scrubbing.scrubbed(meta)
+    text = repr(reported)
     for gone in (SECRET, HF, "gpu-box", "bob"):
         assert gone not in text
-    assert (told.run_id, told.git and told.git.sha) == (meta.run_id, "a" * 40)
-    assert scrubbing.scrubbed(told) == told
+    assert (reported.run_id, reported.git and reported.git.sha) == (meta.run_id, "a" * 40)
+    assert scrubbing.scrubbed(reported) == reported
 
 
 def test_the_name_of_a_trace_does_not_tell_the_machine() -> None:
@@ -129,8 +129,8 @@ def test_the_name_of_a_trace_does_not_tell_the_machine() -> None:
 
 def test_json_stays_json() -> None:
     text = json.dumps({"token": 123456, "password": SECRET, "url": f"http://u:{SECRET}@h/x", "steps": [1.5]})
-    told = json.loads(scrubbing.text(text))
-    assert told == {"token": 123456, "password": "***", "url": "http://***@h/x", "steps": [1.5]}
+    reported = json.loads(scrubbing.text(text))
+    assert reported == {"token": 123456, "password": "***", "url": "http://***@h/x", "steps": [1.5]}
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from([f"TOKEN={SECRET}", HF, "/home/ann/x", "aten::mm"])))

@@ -112,8 +112,8 @@ def test_whatever_is_asked_for_is_a_run_of_the_store_or_an_error(store: Store, r
 def test_metadata_cannot_say_that_a_run_is_elsewhere(run_id: str, store: Store, treasure: Path) -> None:
     run = make_run(store)
     path = run.path / FILE_NAME
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "run_id": run_id}))
+    reported = json.loads(path.read_text())
+    path.write_text(json.dumps({**reported, "run_id": run_id}))
     with pytest.raises(UnusableInputError, match="is damaged: run_id"):
         Run(run.path).id  # noqa: B018 (read)
     assert store.readable() == []

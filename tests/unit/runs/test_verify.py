@@ -49,18 +49,18 @@ def run(imported: Run, tmp_path: Path) -> Run:
 
 
 def test_an_imported_run_is_whole(run: Run) -> None:
-    told = verify(run)
-    assert told.is_whole
-    assert told.tables == len(run.meta.tables)
-    assert told.rows == sum(one.rows for one in run.meta.tables.values())
-    assert told.bytes == sum(one.bytes for one in run.meta.tables.values())
+    reported = verify(run)
+    assert reported.is_whole
+    assert reported.tables == len(run.meta.tables)
+    assert reported.rows == sum(one.rows for one in run.meta.tables.values())
+    assert reported.bytes == sum(one.bytes for one in run.meta.tables.values())
 
 
 def test_progress_ends_with_all_bytes(run: Run) -> None:
-    told: list[tuple[str, int, int]] = []
-    verdict = verify(run, progress=lambda *one: told.append(one))
-    assert told[0] == (run.path.name, 0, verdict.bytes)
-    assert told[-1] == (run.path.name, verdict.bytes, verdict.bytes)
+    reported: list[tuple[str, int, int]] = []
+    verdict = verify(run, progress=lambda *one: reported.append(one))
+    assert reported[0] == (run.path.name, 0, verdict.bytes)
+    assert reported[-1] == (run.path.name, verdict.bytes, verdict.bytes)
 
 
 def test_a_table_that_is_gone_is_missing(run: Run) -> None:
@@ -92,8 +92,8 @@ def test_another_version_of_the_schema_is_told(run: Run) -> None:
     held = pq.read_table(file, schema=STEPS.arrow)
     meta = {VERSION_KEY: str(SCHEMA_VERSION + 1).encode()}
     pq.write_table(held.replace_schema_metadata(meta), file)
-    told = [one.message for one in verify(run).damage if one.kind is Kind.COLUMNS]
-    assert told == [f"schema version {SCHEMA_VERSION + 1}, this tracekit reads {SCHEMA_VERSION}"]
+    reported = [one.message for one in verify(run).damage if one.kind is Kind.COLUMNS]
+    assert reported == [f"schema version {SCHEMA_VERSION + 1}, this tracekit reads {SCHEMA_VERSION}"]
 
 
 def test_rows_out_of_order_are_found_though_the_digest_is_right(store: Store) -> None:
@@ -155,9 +155,9 @@ def test_a_run_in_another_runs_folder_is_found(run: Run) -> None:
 
 def test_runs_of_versions_without_a_seal_are_whole(run: Run) -> None:
     path = run.path / FILE_NAME
-    told = json.loads(path.read_text())
-    del told["seal"]
-    path.write_text(json.dumps(told, indent=2))
+    reported = json.loads(path.read_text())
+    del reported["seal"]
+    path.write_text(json.dumps(reported, indent=2))
     assert verify(run).is_whole
 
 
@@ -171,10 +171,10 @@ def test_a_bit_that_changed_anywhere_is_found(imported: Run, data: st.DataObject
     bit = data.draw(st.integers(0, 8 * len(whole) - 1))
     with changed(file, bit // 8, 1 << bit % 8):
         assert kinds(imported) >= {"digest"}
-        told = read(imported, name)
-    if isinstance(told, str):
-        assert f"tracekit verify {imported.id}" in told
-        assert "\n" not in told
+        reported = read(imported, name)
+    if isinstance(reported, str):
+        assert f"tracekit verify {imported.id}" in reported
+        assert "\n" not in reported
 
 
 @contextmanager
@@ -198,9 +198,9 @@ def test_content_that_changed_never_gives_other_numbers(imported: Run) -> None:
         for column in map(group.column, range(group.num_columns)):
             start = column.dictionary_page_offset or column.data_page_offset
             with changed(file, start + column.total_compressed_size - 1, 0x10):
-                told = read(imported, name)
-            assert isinstance(told, str), (name, column.path_in_schema)
-            assert f"tracekit verify {imported.id}" in told
+                reported = read(imported, name)
+            assert isinstance(reported, str), (name, column.path_in_schema)
+            assert f"tracekit verify {imported.id}" in reported
 
 
 def read(run: Run, table: str) -> pa.Table | str:

@@ -41,7 +41,7 @@ def test_other_runs_are_no_pairs(a: list[float], b: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "told"), [([1, 2], [3], True), ([3], [1, 2], True), ([1, 3], [2], False), ([], [1], False)]
+    ("a", "b", "separate"), [([1, 2], [3], True), ([3], [1, 2], True), ([1, 3], [2], False), ([], [1], False)]
 )
-def test_sides_made_one_after_the_other_lie_apart(a: list[float], b: list[float], told: bool) -> None:
-    assert apart(a, b) is told
+def test_sides_made_one_after_the_other_lie_apart(a: list[float], b: list[float], separate: bool) -> None:
+    assert apart(a, b) is separate

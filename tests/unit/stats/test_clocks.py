@@ -62,10 +62,10 @@ def test_no_verdict_stays_none() -> None:
     assert reconcile(single, None, 1_900.0, 1_000.0) is single
 
 
-@pytest.mark.parametrize(("clock", "told"), [(1_937.9, False), (1_938.1, True)])
-def test_clocks_differ_from_two_per_cent_on(clock: float, told: bool) -> None:
-    assert differ(1_900.0, clock) is told
-    assert differ(clock, 1_900.0) is told
+@pytest.mark.parametrize(("clock", "different"), [(1_937.9, False), (1_938.1, True)])
+def test_clocks_differ_from_two_per_cent_on(clock: float, different: bool) -> None:
+    assert differ(1_900.0, clock) is different
+    assert differ(clock, 1_900.0) is different
 
 
 def test_each_run_is_judged_at_its_own_clock() -> None:
@@ -73,9 +73,9 @@ def test_each_run_is_judged_at_its_own_clock() -> None:
     head = [value * 1.1 for value in NS]
     in_time = compare(Metric("step_time"), NS, head, paired=False)
     slow = [1_900.0 / 1.1] * 4
-    told = at_their_clocks(in_time, ([*NS, None], head), ([1_900.0] * 4 + [None], slow))
-    assert (in_time.verdict, told.verdict) == (Verdict.REGRESSION, Verdict.CANNOT_TELL)
-    assert told.reason.endswith("regression in time, but pass in cycles")
+    different = at_their_clocks(in_time, ([*NS, None], head), ([1_900.0] * 4 + [None], slow))
+    assert (in_time.verdict, different.verdict) == (Verdict.REGRESSION, Verdict.CANNOT_TELL)
+    assert different.reason.endswith("regression in time, but pass in cycles")
     some = at_their_clocks(in_time, (NS, head), ([1_900.0] * 4, [*slow[:3], None]))
     assert some.reason.endswith("without cycles their part in it is unknown")
     assert at_their_clocks(in_time, (NS, head), ([1_900.0] * 4, [None] * 4)) is in_time

@@ -1,4 +1,4 @@
-"""Counts and allocator peaks: what holds in every run is told without statistics."""
+"""Counts and allocator peaks: what holds in every run needs no statistics."""
 
 from __future__ import annotations
 

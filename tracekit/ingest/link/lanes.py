@@ -182,12 +182,12 @@ class Lanes:
         thread = np.cumsum(np.append(True, self._thread[late[1:]] != self._thread[late[:-1]])[: len(late)])
         reach = rank + thread * (len(late) + 1)
         outlasts = np.append(True, reach[1:] > np.maximum.accumulate(reach)[:-1])[: len(late)]
-        kept = late[outlasts][::-1]
+        open_ = late[outlasts][::-1]
         return Open(
-            thread=self._thread[kept],
-            start=self._start[kept],
-            end=self._end[kept],
-            row=self.row[kept],
-            depth=self.depth[kept],
-            inherited=Inherited(*[column[kept] for column in self.inherited.columns]),
+            thread=self._thread[open_],
+            start=self._start[open_],
+            end=self._end[open_],
+            row=self.row[open_],
+            depth=self.depth[open_],
+            inherited=Inherited(*[column[open_] for column in self.inherited.columns]),
         )

@@ -143,7 +143,7 @@ class Marks:
 def phases(inherited: Inherited) -> Ints:
     """Index into `PHASES` of each row, -1 where the trace does not say.
 
-    The innermost marker decides; forward is what carries or lies under an autograd sequence number of the
+    The innermost marker decides; forward is what has or is nested in an autograd sequence number of the
     forward pass, or under a module's call, outside of the other phases.
     """
     forward = (inherited.phase == NONE) & (inherited.forward != NONE)

@@ -338,10 +338,10 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[pa.RecordBatch, i
 
 def _only_ranges(chunk: Chunk) -> Chunk:
     """Keep ranges and marks; other NVTX rows describe domains, categories and threads."""
-    kept = np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK))
-    if kept.all():
+    wanted = np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK))
+    if wanted.all():
         return chunk
-    return chunk.where(kept)
+    return chunk.where(wanted)
 
 
 ALLOCATED = Wanted(

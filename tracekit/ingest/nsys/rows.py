@@ -59,13 +59,13 @@ class Chunk(msgspec.Struct, frozen=True):
         """Return the rows with a replaced column of integers."""
         return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
 
-    def where(self, kept: npt.NDArray[np.bool_]) -> Chunk:
+    def where(self, mask: npt.NDArray[np.bool_]) -> Chunk:
         """Return the selected rows."""
-        chosen = pa.array(kept)
+        chosen = pa.array(mask)
         return Chunk(
-            int(kept.sum()),
-            {name: values[kept] for name, values in self._integers.items()},
-            {name: values[kept] for name, values in self._reals.items()},
+            int(mask.sum()),
+            {name: values[mask] for name, values in self._integers.items()},
+            {name: values[mask] for name, values in self._reals.items()},
             {name: values.filter(chosen) for name, values in self._texts.items()},
         )
 
@@ -198,9 +198,9 @@ class Spans(msgspec.Struct, frozen=True):
 def within_limits(chunk: Chunk, time: str) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing."""
     found = chunk.integers(time)
-    kept = (found > -LATEST_NS) & (found < LATEST_NS)
-    if not kept.all():
-        chunk = chunk.where(kept)
+    mask = (found > -LATEST_NS) & (found < LATEST_NS)
+    if not mask.all():
+        chunk = chunk.where(mask)
     end = chunk.integers("end")
     possible = (end > -LATEST_NS) & (end < LATEST_NS)
     return chunk if possible.all() else chunk.replaced("end", np.where(possible, end, NULL))

@@ -1,9 +1,9 @@
 """Agent inside a recorded program: detects its steps and records a window of them with torch.profiler.
 
 `tracekit collect -- python train.py` puts the folder `startup` on PYTHONPATH. Every Python of the program,
-also behind a launcher such as torchrun, then imports the `sitecustomize` in it, which loads this package. The
-environment of that Python may lack tracekit, so these modules import only the standard library, torch, and
-each other, relatively. The agent waits until the program imports torch, and records only processes that step.
+also if a launcher such as torchrun starts it, then imports the `sitecustomize` in it, which loads this
+package. The environment of that Python may lack tracekit, so these modules import only the standard library,
+torch, and each other, relatively. The agent waits until the program imports torch, and records only processes that step.
 `tracekit.record` uses the same recorder and window in the user's own process.
 """
 

@@ -196,14 +196,14 @@ def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile
     """Return the entries of tables; delivered tables consist of the delivered files only."""
     if not delivered:
         return {name: seal(files) for name, files in table_files(folder)}
-    kept = {(one.table, one.file.name) for one in delivered}
+    expected = {(one.table, one.file.name) for one in delivered}
     own: list[Delivered] = []
     for name, files in table_files(folder):
         if name not in {one.table for one in delivered}:
             own += [describe_file(name, file) for file in files]
             continue
         for file in files:
-            if (name, file.name) not in kept:
+            if (name, file.name) not in expected:
                 file.unlink()
     return sealed([*delivered, *own])
 

@@ -1,4 +1,4 @@
-"""The search without processes: a lab that knows every value."""
+"""The search without processes: a runner that knows every value."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Runner:
         return self.values(at)
 
 
-def search(lab: Runner, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
+def search(runner: Runner, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
     subjects = tuple(Subject(str(at), f"change {at}") for at in range(LAST + 1))
     asked = Search(subjects=subjects, metric=Metric(metric), **options)  # type: ignore[arg-type]
-    return bisect(asked, lab, Cache(path / "cache.jsonl"))
+    return bisect(asked, runner, Cache(path / "cache.jsonl"))
 
 
 def at(found: Bisection) -> list[int]:
@@ -43,14 +43,14 @@ def at(found: Bisection) -> list[int]:
 
 
 def test_a_count_decides_in_one_run_per_commit_and_is_never_measured_twice(tmp_path: Path) -> None:
-    lab = Runner(lambda number: {"fills": 161.0 if number >= 37 else 0.0})
-    found = search(lab, tmp_path, metric="fills", exact=True)
+    runner = Runner(lambda number: {"fills": 161.0 if number >= 37 else 0.0})
+    found = search(runner, tmp_path, metric="fills", exact=True)
     (culprit,) = found.culprits
     assert (at(found), culprit.effect, found.exit_code) == ([37], 161.0, ExitCode.OK)
-    assert max(lab.measured) == 1
-    assert sum(lab.measured) == 8  # both ends, and six halvings of 64
-    again = search(lab, tmp_path, metric="fills", exact=True)
-    assert (at(again), sum(lab.measured)) == ([37], 8)
+    assert max(runner.measured) == 1
+    assert sum(runner.measured) == 8  # both ends, and six halvings of 64
+    again = search(runner, tmp_path, metric="fills", exact=True)
+    assert (at(again), sum(runner.measured)) == ([37], 8)
 
 
 def test_a_count_that_is_equal_at_both_ends_cannot_be_searched(tmp_path: Path) -> None:
@@ -59,14 +59,14 @@ def test_a_count_that_is_equal_at_both_ends_cannot_be_searched(tmp_path: Path) -
 
 
 def test_counts_that_changed_between_the_ends_are_told(tmp_path: Path) -> None:
-    lab = Runner(
+    runner = Runner(
         lambda number: (
             {"step_time": 120.0, "launches": 161.0, "ops": 7.0}
             if number >= 5
             else {"step_time": 100.0, "launches": 1.0, "ops": 7.0}
         )
     )
-    found = search(lab, tmp_path)
+    found = search(runner, tmp_path)
     assert (at(found), found.changed) == ([5], (Changed("launches", 1.0, 161.0),))
 
 
@@ -93,8 +93,8 @@ def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path)
 def test_a_commit_that_failed_between_other_ends_may_be_an_end_now(tmp_path: Path) -> None:
     """With counts, earlier measurements of the ends hold; an earlier failure of one does not."""
     Cache(tmp_path / "cache.jsonl").add(Record("earlier", str(LAST), problem="out of memory"))
-    lab = Runner(lambda number: {"fills": float(number >= 9)})
-    assert at(search(lab, tmp_path, metric="fills", exact=True)) == [9]
+    runner = Runner(lambda number: {"fills": float(number >= 9)})
+    assert at(search(runner, tmp_path, metric="fills", exact=True)) == [9]
 
 
 def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> None:
@@ -112,20 +112,20 @@ def test_a_machine_that_drifts_during_the_search_makes_no_culprit(
     rng, planted = np.random.default_rng(seed), 50
 
     def values(number: int) -> dict[str, float]:
-        made = sum(lab.measured)
+        made = sum(runner.measured)
         level = 0.1 * (number >= planted) + drift * made / 30 + 0.005 * rng.standard_normal()
         return {"step_time": 1e6 * float(np.exp(level))}
 
-    lab = Runner(values)
-    found = search(lab, tmp_path)
+    runner = Runner(values)
+    found = search(runner, tmp_path)
     assert set(at(found)) <= {planted}
     assert found.culprits or "alternating measurements" in found.reason
 
 
 def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:
-    lab = Runner(
-        lambda number: {"step_time": (110.0 if number >= 37 else 100.0) + 0.01 * (sum(lab.measured) % 3)}
+    runner = Runner(
+        lambda number: {"step_time": (110.0 if number >= 37 else 100.0) + 0.01 * (sum(runner.measured) % 3)}
     )
-    (culprit,) = search(lab, tmp_path).culprits
-    assert (lab.measured[36], lab.measured[37]) == (6, 6)
+    (culprit,) = search(runner, tmp_path).culprits
+    assert (runner.measured[36], runner.measured[37]) == (6, 6)
     assert culprit.low < 1.1 < culprit.high

@@ -40,8 +40,8 @@ def branch(git: Git, store: Store) -> tuple[str, str]:
 def test_a_slower_head_is_a_regression_in_its_step_time_alone(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], SLOWER)
     gate = check(store, "main")
-    told = {"step_time": "regression", "device_peak": "pass", "host_peak": "pass"}
-    assert verdicts(gate) == {"resnet50 train cuda": told}
+    reported = {"step_time": "regression", "device_peak": "pass", "host_peak": "pass"}
+    assert verdicts(gate) == {"resnet50 train cuda": reported}
     assert (gate.exit_code, gate.merge_base) == (ExitCode.REGRESSION, branch[0])
     assert gate.configurations[0].comparisons[0].ratio == pytest.approx(1.12)
     assert gate.configurations[0].comparisons[0].p_adjusted is not None

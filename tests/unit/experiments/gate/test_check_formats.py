@@ -69,8 +69,8 @@ def test_people_read_change_interval_detectable_effect_and_what_to_do(
     monkeypatch.setenv("COLUMNS", "200")
     _, out = checked(store, capsys)
     assert f"Regression: resnet50 train cuda step_time +12.0%, {head[:12]} against main" in out
-    for told in ("change", "interval", "detectable", "the merge-base", "tracekit diff "):
-        assert told in out
+    for reported in ("change", "interval", "detectable", "the merge-base", "tracekit diff "):
+        assert reported in out
     assert f"..{head[:12]} -- tracekit collect --workload resnet50" in out
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GPU = {"device": "cuda", "gpu": "G", "allocated_peak_bytes": 1 << 30, "window_ns": 1000}
 
 
-def told(store: Store, wanted: Plan, became: Callable[[Cell], Record | None]) -> Report:
+def reported(store: Store, wanted: Plan, became: Callable[[Cell], Record | None]) -> Report:
     place = sweep_folder.begin(store, wanted)
     for cell in wanted.cells:
         record = became(cell)
@@ -94,7 +94,7 @@ def test_shares_of_a_domain_are_means_beside_the_published(store: Store) -> None
             return ok(cell, 100, **GPU, active_ns=200, movement_ns=0, idle_ns=800)
         return on_gpu(cell)
 
-    row = by(told(store, wanted, became).tables["domains"].rows, domain="vision", mode="train")
+    row = by(reported(store, wanted, became).tables["domains"].rows, domain="vision", mode="train")
     assert row["active_share"] == pytest.approx(0.4)
     assert row["idle_share"] == pytest.approx(0.55)
     assert (row["published_active"], row["published_movement"], row["published_idle"]) == (
@@ -106,7 +106,7 @@ def test_shares_of_a_domain_are_means_beside_the_published(store: Store) -> None
 
 
 def test_a_mended_workload_is_no_second_of_its_domain(store: Store) -> None:
-    found = told(store, plan(only=["reformer", "reformer_fixed"]), on_gpu)
+    found = reported(store, plan(only=["reformer", "reformer_fixed"]), on_gpu)
     assert by(found.tables["domains"].rows, domain="language", mode="train")["workloads"] == 1
     mended = [row for row in found.tables["speedups"].rows if row["change"].startswith("scalar")]
     assert {row["workload"] for row in mended} == {"reformer", "geomean"}
@@ -114,7 +114,7 @@ def test_a_mended_workload_is_no_second_of_its_domain(store: Store) -> None:
 
 
 def test_speedups_are_before_over_after_with_a_geometric_mean(store: Store) -> None:
-    rows = told(store, plan(only=["resnet50", "sac"]), on_cpu).tables["speedups"].rows
+    rows = reported(store, plan(only=["resnet50", "sac"]), on_cpu).tables["speedups"].rows
     foreach = [row for row in rows if row["change"] == "zero_grad: zero to foreach"]
     assert [(row["workload"], row["speedup"]) for row in foreach] == [
         ("resnet50", 2.0),
@@ -145,7 +145,7 @@ def test_a_change_is_told_from_noise_by_its_runs(
 
 
 def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: Store) -> None:
-    table = told(store, plan(only=["resnet50"]), on_cpu).tables["compiled"]
+    table = reported(store, plan(only=["resnet50"]), on_cpu).tables["compiled"]
     names = [column.name for column in table.filled]
     assert "eager_ns" in names
     assert "speedup" not in names
@@ -156,7 +156,7 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
 
 
 def test_figures_that_are_missing_alike_are_one_line(store: Store) -> None:
-    found = told(store, plan(only=["sac"]), on_cpu)
+    found = reported(store, plan(only=["sac"]), on_cpu)
     own = [one for one in figures(found) if one.table == "curves"]
     assert render.undrawn(own) == ["8 figures omitted: not in the suite."]
     assert f"ResNet-50 over resolution and batch size\n{render.NO_ROWS}" in render.as_text(found, "table")
@@ -171,7 +171,7 @@ def test_eager_stands_beside_compiled(store: Store) -> None:
         counted = {} if scale == 1 else {"compile_ns": 5_000, "guards": 7, "graph_breaks": 0}
         return ok(cell, 800 // scale, host_peak_bytes=1 << 20 if scale == 1 else 1 << 18, **counted)
 
-    rows = told(store, wanted, became).tables["compiled"].rows
+    rows = reported(store, wanted, became).tables["compiled"].rows
     one = by(rows, workload="sac", mode="infer")
     assert (one["speedup"], one["apart"], one["reasons"]["apart"]) == (8.0, None, FEW)
     assert (one["compile_ns"], one["guards"], one["graph_breaks"]) == (5_000, 7, 0)
@@ -186,7 +186,7 @@ def test_at_size_test_what_is_not_compiled_says_why(store: Store) -> None:
     wanted = plan(only=["resnet50", "sac"])
     compiled = {cell.settings.workload for cell in wanted.cells if cell.settings.level == "compile"}
     assert compiled == {"sac"}
-    rows = told(store, wanted, on_cpu).tables["compiled"].rows
+    rows = reported(store, wanted, on_cpu).tables["compiled"].rows
     assert by(rows, workload="resnet50", mode="train")["reasons"]["speedup"].startswith("skipped: ")
     assert by(rows, workload="sac", mode="train")["speedup"] == 1.0
 
@@ -194,7 +194,7 @@ def test_at_size_test_what_is_not_compiled_says_why(store: Store) -> None:
 def test_each_backend_and_level_has_its_rows_and_means(store: Store) -> None:
     levels = ("eager", "torchscript", "compile")
     wanted = plan(only=["mnist_cnn", "lennard_jones"], levels=levels, backends=("inductor", "aot_eager"))
-    tables = told(store, wanted, on_cpu).tables
+    tables = reported(store, wanted, on_cpu).tables
     rows = tables["compiled"].rows
     ways = {row["level"] for row in rows}
     assert ways == {"torchscript", "compile", "compile (aot_eager)"}
@@ -210,7 +210,7 @@ def test_each_backend_and_level_has_its_rows_and_means(store: Store) -> None:
 
 
 def test_an_epoch_is_the_steps_of_all_its_samples(store: Store) -> None:
-    rows = told(store, plan(only=["mnist_cnn"]), on_cpu).tables["epochs"].rows
+    rows = reported(store, plan(only=["mnist_cnn"]), on_cpu).tables["epochs"].rows
     one = by(rows, device="cpu", threads="1")
     batch = one["batch_size"]
     assert one["epoch_ns"] == 100 * batch * math.ceil(60_000 / batch)
@@ -230,7 +230,7 @@ def half(cell: Cell) -> Record | None:
 
 @pytest.mark.parametrize("became", [on_cpu, on_gpu, half, lambda _: None])
 def test_no_cell_is_empty_without_a_reason(store: Store, became: Any) -> None:
-    found = told(store, plan(size="test"), became)
+    found = reported(store, plan(size="test"), became)
     for table in found.tables.values():
         assert table.rows
         for row in table.rows:
@@ -244,7 +244,7 @@ def test_no_cell_is_empty_without_a_reason(store: Store, became: Any) -> None:
 
 
 def test_without_a_gpu_device_columns_say_so(store: Store) -> None:
-    found = told(store, plan(only=["resnet50"]), on_cpu)
+    found = reported(store, plan(only=["resnet50"]), on_cpu)
     for name in ("workloads", "domains", "memory", "curves"):
         reasons = {why for row in found.tables[name].rows for why in row["reasons"].values()}
         assert "no GPU" in reasons
@@ -252,7 +252,7 @@ def test_without_a_gpu_device_columns_say_so(store: Store) -> None:
 
 @pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])
 def test_every_format_has_every_table(store: Store, output_format: str) -> None:
-    found = told(store, plan(only=["resnet50", "mnist_cnn"]), on_cpu)
+    found = reported(store, plan(only=["resnet50", "mnist_cnn"]), on_cpu)
     text = render.as_text(found, output_format)
     if output_format == "json":
         content = json.loads(text)
@@ -266,7 +266,7 @@ def test_every_format_has_every_table(store: Store, output_format: str) -> None:
 
 
 def test_each_table_of_markdown_ends_at_an_empty_line(store: Store) -> None:
-    text = render.as_text(told(store, plan(only=["sac"]), on_cpu), "markdown")
+    text = render.as_text(reported(store, plan(only=["sac"]), on_cpu), "markdown")
     lines = text.splitlines()
     ends = [
         after for before, after in pairwise(lines) if before.startswith("| ") and not after.startswith("|")
@@ -277,7 +277,7 @@ def test_each_table_of_markdown_ends_at_an_empty_line(store: Store) -> None:
 
 def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) -> None:
     pytest.importorskip("plotly")
-    found = told(store, plan(only=["resnet50", "mnist_cnn"]), on_gpu)
+    found = reported(store, plan(only=["resnet50", "mnist_cnn"]), on_gpu)
     text = render.as_html(found)
     assert 'id="figure-domains"' in text
     assert 'id="figure-curves-sample-resolution"' in text
@@ -286,12 +286,12 @@ def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) ->
 
 
 def test_an_unfinished_suite_says_how_to_go_on(store: Store) -> None:
-    found = told(store, plan(only=["sac"]), lambda _: None)
+    found = reported(store, plan(only=["sac"]), lambda _: None)
     assert "not finished" in " ".join(render.outcomes(found))
 
 
 def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store) -> None:
     pytest.importorskip("plotly")
-    text = render.as_html(told(store, plan(only=["sac"]), on_cpu))
+    text = render.as_html(reported(store, plan(only=["sac"]), on_cpu))
     assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
     assert "8 figures omitted" not in text

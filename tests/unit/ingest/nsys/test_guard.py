@@ -105,9 +105,9 @@ def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
 
 def test_a_name_that_is_no_utf_8_is_opened(store: Store, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", "")
-    odd = tmp_path / os.fsdecode(b"r\xff?un%41#.sqlite")
-    path.rename(odd)
-    assert imported(store, odd).rows("device_intervals") == 3
+    renamed = tmp_path / os.fsdecode(b"r\xff?un%41#.sqlite")
+    path.rename(renamed)
+    assert imported(store, renamed).rows("device_intervals") == 3
 
 
 def test_rows_without_a_usable_time_are_dropped_and_counted(store: Store, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_row_group_that_unpacks_to_more_than_recordings_have_is_refused(
 def test_more_rows_than_a_parquet_file_says_it_has_are_refused(store: Store, tmp_path: Path) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(n, n + 1) for n in range(10)]))
     file = path / f"{KERNEL}.parquet"
-    said = b"\x16\x14\x19"  # field num_rows of the footer: 10, zigzag; behind it the row groups
+    said = b"\x16\x14\x19"  # field num_rows of the footer: 10, zigzag; the row groups follow
     assert file.read_bytes().count(said) == 1
     file.write_bytes(file.read_bytes().replace(said, b"\x16\x12\x19"))
     assert pq.read_metadata(file).num_rows == 9

@@ -39,7 +39,7 @@ shutil.copyfile(here / "export.sqlite", output)
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> Path:
-    """An executable `nsys`, alone on PATH, that exports what lies beside it; gives what it was asked."""
+    """An executable `nsys`, alone on PATH, that exports the file next to it; gives what it was asked."""
     folder.mkdir()
     nsys.write(examples.training(), folder / "export.sqlite")
     program = folder / "nsys"

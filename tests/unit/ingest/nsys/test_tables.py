@@ -1,4 +1,4 @@
-"""Tables are read by name, exactly, in chunks of any size, and damage is told."""
+"""Tables are read by name, exactly, in chunks of any size; damage is reported."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path:
     assert all(chunk.texts("never").null_count == chunk.rows for chunk in chunks)
 
 
-@pytest.mark.parametrize("odd", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
-def test_texts_of_any_kind_stay_with_their_rows(odd: object, tmp_path: Path) -> None:
-    made = tables(NVTX_EVENTS=[{"text": text} for text in (None, "x", odd, None, "y")])
+@pytest.mark.parametrize("value", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
+def test_texts_of_any_kind_stay_with_their_rows(value: object, tmp_path: Path) -> None:
+    made = tables(NVTX_EVENTS=[{"text": text} for text in (None, "x", value, None, "y")])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
     (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
     opened.close()
-    assert chunk.texts("text").to_pylist() == [None, "x", str(odd), None, "y"]
+    assert chunk.texts("text").to_pylist() == [None, "x", str(value), None, "y"]
 
 
 def test_an_absent_number_is_told_from_zero(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_text_in_parquet_that_is_no_utf8_is_repaired(kind: str, dictionary: bool
 
 
 @pytest.mark.filterwarnings("ignore:string or file could not be read")
-@pytest.mark.parametrize("odd", ["twelve", 1.5])
-def test_a_time_that_is_no_whole_number_is_refused(odd: object, tmp_path: Path) -> None:
-    made = tables(KERNEL=[kernel(1, 2), kernel(3, 4) | {"start": odd}, kernel(5, 6)])
+@pytest.mark.parametrize("value", ["twelve", 1.5])
+def test_a_time_that_is_no_whole_number_is_refused(value: object, tmp_path: Path) -> None:
+    made = tables(KERNEL=[kernel(1, 2), kernel(3, 4) | {"start": value}, kernel(5, 6)])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
     with pytest.raises(UnusableInputError, match="damaged"):
         list(opened.chunks("CUPTI_ACTIVITY_KIND_KERNEL", Wanted(integers=("start",))))

@@ -82,7 +82,7 @@ _EXACT_POWERS_OF_TEN = POWERS_OF_TEN.astype(np.float64)  # a float64 is exact up
 _EXACT_FLOAT = 1 << 53
 
 _START, _BEFORE, _INSIDE, _AFTER, _END = range(5)
-"""Levels, or where in an event: at its brace; before, inside or behind its arguments; at its end."""
+"""Levels, or where in an event: at its brace; before, inside or after its arguments; at its end."""
 
 
 @compiled
@@ -338,7 +338,7 @@ def _next_member(at: int, level: int) -> tuple[int, int]:
 
 @compiled
 def _open_arguments(at: int, level: int) -> tuple[int, int]:
-    """Skip to the first argument, or behind the arguments if there are none.
+    """Skip to the first argument, or past the arguments if there are none.
 
     Arguments that occur twice, or are no object, are left to the reference.
     """

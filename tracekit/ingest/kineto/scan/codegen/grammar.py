@@ -1,6 +1,6 @@
 """Parse JSON at an address, as strictly as the standard asks: numbers, strings, keys, whole values.
 
-Functions named `..._end` take the address where something starts and return the address behind it, or
+Functions named `..._end` take the address where something starts and return the address after it, or
 `INVALID` where the text is not valid JSON or is something that only the reference decoder supports. A zero
 byte follows the text, and no rule accepts it, so nothing here compares addresses with the text's end.
 """
@@ -55,7 +55,7 @@ _VALUE_SHIFT = 29
 _ADDRESS, _LENGTH = range(VALUE_FIELDS)
 
 NO_SLOT = -1
-"""Returned in place of a slot for a key that is not kept."""
+"""Returned in place of a slot for an ignored key."""
 _MAX_KEY = 32
 _KEY_BITS = 9
 _KEY_MASK = (1 << _KEY_BITS) - 1
