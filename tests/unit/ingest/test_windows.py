@@ -109,7 +109,7 @@ def park(directory: Path, table: str, held: list[list[Row]]) -> None:
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
-    """Tables of the spool that `fill` writes, linked in windows and joined in files of the given number of rows."""
+    """Tables of the spool that `fill` writes, linked in windows, in files of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module, name in ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK")):
             patch.setattr(module, name, size)
