@@ -2,7 +2,7 @@
 
 A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
-causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `_idle.causes` defines the causes:
+causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle.causes` defines the causes:
 launch_bound, sync, dataload, profiler (the host was late), kernel_to_kernel, stream_dependency (work was
 queued and did not start), unknown.
 

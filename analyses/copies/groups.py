@@ -1,4 +1,4 @@
-"""Overlap of copies with kernels and opaque graphs, per device."""
+"""Tables of copies: groups, per step and sizes, with their overlap with kernels and opaque graphs."""
 
 from __future__ import annotations
 

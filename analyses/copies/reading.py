@@ -16,7 +16,7 @@ If a shape is unknown the op must agree, and bytes decide: a ratio explained by 
 bytes, then the nearest; if bytes are unknown, the order. The rest is copied in only one run.
 
 The link's rate is PCIe generation × lanes as sampled by NVML during the run, else the maximum of the link
-(`_shared.pcie` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the same
+(`shared.groups` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the same
 direction and on the same device; below that size the fixed cost of a copy matters. The ceiling is the larger
 of the known ones.
 

@@ -1,7 +1,7 @@
 """Work, traffic and device peaks, for `roofline`.
 
 FLOPs are counted on import (`tracekit.ingest.flops` states the formulas). Bytes are the minimum a call must
-move (by op in `_roofline.traffic`). Caches are not modeled: a rate above the memory bandwidth means that a
+move (by op in `work`). Caches are not modeled: a rate above the memory bandwidth means that a
 cache served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes
 are missing if the recorded inputs do not determine them.
 
