@@ -39,7 +39,6 @@ from tracekit.schema import C
 from ..shared.common import DEVICE, RANK, absent_device_note
 from ..shared.hosts import NO_OP
 from . import configs, findings, rules
-from . import findings as launch_compare
 from .configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
 from .findings import Launches
 
@@ -88,7 +87,7 @@ def _without_grid(count: int, total: int) -> str:
 
 def compare(base: Run, head: Run) -> Result:
     """Explain changed configurations: different work, or the same work launched differently."""
-    return launch_compare.compare(base, head)
+    return findings.compare(base, head)
 
 
 _OP = Column(OP, "", "innermost op that launched it")

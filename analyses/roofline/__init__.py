@@ -47,7 +47,6 @@ from ..shared.common import (
     percent,
 )
 from . import devices, ops, work
-from . import ops as per_op
 from .work import MATRIX, PRECISION, SIMT
 
 if TYPE_CHECKING:
@@ -178,13 +177,13 @@ def compute(run: Run) -> Result:
     if kernels.empty or not kernels[work.OWNER].notna().any():
         return _without_launches(run, any_kernel=not kernels.empty)
     calls = work.calls(run, kernels, counted)
-    if not per_op.has_work(calls).any():
+    if not ops.has_work(calls).any():
         return Result(notes=absent(run))
     peaks = devices.peaks(run, ints(calls, C.DEVICE))
-    table, group = per_op.grouped(kernels, calls, peaks)
+    table, group = ops.grouped(kernels, calls, peaks)
     tables = {
-        "families": _columns("families", per_op.families(kernels, table, group)),
-        "ops": _columns("ops", per_op.shown(table)),
+        "families": _columns("families", ops.families(kernels, table, group)),
+        "ops": _columns("ops", ops.shown(table)),
     }
     if (calls[C.FLOPS] != work.UNKNOWN).any():
         tables |= devices.tables(run, kernels, calls, peaks)
@@ -197,7 +196,7 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     why = UNLINKED_NOTE if any_kernel else absent_device_note(run)
     if why != NO_DEVICE:
         return Result(notes=(why,))
-    host = per_op.on_host(work.host_calls(run))
+    host = ops.on_host(work.host_calls(run))
     if host.empty:
         return Result(notes=(why, *absent(run)))
     return Result({"host": _columns("host", host)}, notes=(why, HOST_HAS_NO_PEAK))
