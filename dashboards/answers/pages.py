@@ -19,7 +19,7 @@ from ..page import Page, Section, block
 from ..parts import finding
 from ..parts.charts import chart
 from ..parts.finding import sentence
-from .reading import Reading, nothing
+from .results import PageResults, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..site import Context
 
-    Part: TypeAlias = Callable[[Reading], list[Component]]
+    Part: TypeAlias = Callable[[PageResults], list[Component]]
 
 
 def answer_page(
@@ -75,8 +75,8 @@ def answer_page(
             *(finding.definition(analysis.get(each), named=len(names) > 1) for each in names),
         ],
         blocks={
-            "answer": lambda context: _answer(Reading(context, names), answer),
-            "figures": lambda context: figures(Reading(context, names)) if _has_rows(context, names) else [],
+            "answer": lambda context: _answer(PageResults(context, names), answer),
+            "figures": lambda context: _figures(PageResults(context, names), figures),
             "tables": lambda context: _tables(context, names, frozenset(hidden)),
         },
         covers=names,
@@ -87,14 +87,18 @@ def _has_rows(context: Context, names: Sequence[str]) -> bool:
     return any(len(frame) for name in names for frame in context.result(name).tables.values())
 
 
-def _answer(reading: Reading, answer: Part) -> list[Component]:
-    answered = answer(reading) if _has_rows(reading.context, reading.names) else []
-    if not answered and not reading.notes:
+def _figures(results: PageResults, figures: Part) -> list[Component]:
+    return figures(results) if _has_rows(results.context, results.names) else []
+
+
+def _answer(results: PageResults, answer: Part) -> list[Component]:
+    answered = answer(results) if _has_rows(results.context, results.names) else []
+    if not answered and not results.notes:
         answered = [nothing("This run has no data for this page.")]
     return [
         *answered,
-        *(finding.note(note) for note in reading.notes),
-        *(finding.finding(reading.context, one) for one in reading.findings),
+        *(finding.note(note) for note in results.notes),
+        *(finding.finding(results.context, one) for one in results.findings),
     ]
 
 
@@ -147,7 +151,7 @@ def _sentence_case(prefix: str, title: str) -> str:
 
 
 def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
-    frame = Reading(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
+    frame = PageResults(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
     rows = result.tables[spec.name] if frame is None else frame
     return html.Div(table(context, name, spec, rows), className="tk-panel")
 

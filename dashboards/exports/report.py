@@ -122,12 +122,9 @@ def _breakdown(result: Result) -> Standard | None:
     frame = next((result.tables[name] for name in _WHOLE if len(result.tables.get(name, ()))), None)
     if frame is None or shares.WINDOW not in frame:
         return None
-    what = (
-        "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
-    )
     shown, some = shares.extremes(frame.assign(**{_NAMED: places(frame)}))
     figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return Standard(figure, f"Time breakdown of each device. {what}{some}")
+    return Standard(figure, f"Time breakdown of each device. {_DEFINITION}{some}")
 
 
 def _causes(result: Result) -> Standard | None:

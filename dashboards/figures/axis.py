@@ -41,6 +41,28 @@ def scaled(values: Sequence[float | None], unit: str) -> tuple[list[float | None
     return [None if value is None else value / size for value in values], name
 
 
+def scale_factor(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """Return the factor that scales values to the unit of the largest, and the unit.
+
+    Example:
+        >>> scale_factor([2_000_000, 500], "ns")
+        (1e-06, 'ms')
+    """
+    largest = max((abs(value) for value in values), default=0)
+    (shown,), name = scaled([largest], unit)
+    return ((shown or 0.0) / largest if largest else 1.0), name
+
+
+def row_axis(names: Sequence[str], *, width: int = LABEL) -> dict[str, Any]:
+    """Return a vertical axis with one named row per bar, the first at the top."""
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": [label(each, width) for each in names],
+        "autorange": "reversed",
+        "automargin": True,
+    }
+
+
 def texts(values: Iterable[Any], unit: str) -> list[str]:
     """Format each value."""
     return [human(value, unit) for value in values]
@@ -82,29 +104,19 @@ COLORWAY: Final = (
     "#868e96",  # grey
 )
 """After Okabe and Ito, with a lighter blue and no yellow, for contrast on white and on dark."""
-UP: Final = "#d55e00"
-"""Increases."""
-DOWN: Final = "#009e73"
-"""Decreases."""
 TOTAL: Final = "#868e96"
-"""Totals."""
+"""Totals and reference lines."""
 SEQUENTIAL: Final = "Cividis"
 """Colour scale of heatmaps: perceptually uniform and colour-blind safe."""
-DIVERGING: Final = (
-    (0.0, "#2166ac"),
-    (0.25, "#92c5de"),
-    (0.5, "#f0f0f0"),
-    (0.75, "#fdae61"),
-    (1.0, "#b2510f"),
-)
-"""Diverging colour scale: blue below zero, orange above."""
+LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+"""Horizontal legend above the plot."""
 
 
-MOST = 32
+MAX_BARS = 32
 """Maximum number of bars; half from each end."""
 
 
-def ends(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
+def extremes(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
     """Keep the rows with the smallest and largest values, in table order; also return a caption.
 
     Args:
@@ -118,44 +130,44 @@ def ends(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, s
     Example:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"rank": range(256), "idle_ns": range(256)})
-        >>> shown, words = ends(frame, frame["idle_ns"], "idle time")
+        >>> shown, words = extremes(frame, frame["idle_ns"], "idle time")
         >>> len(shown), words
         (32, ' Showing the 16 lowest and 16 highest of 256 by idle time.')
     """
-    if len(frame) <= MOST:
+    if len(frame) <= MAX_BARS:
         return frame, ""
-    half = MOST // 2
+    half = MAX_BARS // 2
     order = by.reset_index(drop=True).sort_values(kind="stable").index
     most = by.reset_index(drop=True).iloc[::-1].sort_values(kind="stable").index[-half:]  # ties: first rows
-    least = [place for place in order if place not in set(most)][:half]
+    least = [at for at in order if at not in set(most)][:half]
     words = f" Showing the {half} lowest and {half} highest of {len(frame):,} by {what}."
     return frame.iloc[sorted([*least, *most])].reset_index(drop=True), words
 
 
-SHORT = 200
-"""Maximum length that is sent as a list."""
+MAX_LIST = 200
+"""Longer arrays are sent as base64."""
 
 
-def packed(values: Sequence[float | None]) -> Any:
+def pack(values: Sequence[float | None]) -> Any:
     """Encode numbers for a trace; missing values become null or NaN.
 
     Example:
-        >>> packed([1, None])
+        >>> pack([1, None])
         [1, None]
-        >>> packed([0.0] * 1000)["dtype"]
+        >>> pack([0.0] * 1000)["dtype"]
         'f8'
     """
-    if len(values) <= SHORT:
+    if len(values) <= MAX_LIST:
         return list(values)
     array = np.array([np.nan if value is None else value for value in values], dtype="<f8")
     return {"dtype": "f8", "bdata": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def unpacked(value: Any) -> list[float | None]:
-    """Decode the output of `packed`, for drawing without Plotly.
+def unpack(value: Any) -> list[float | None]:
+    """Decode the output of `pack`, for drawing without Plotly.
 
     Example:
-        >>> unpacked(packed([1.5, None] + [0.0] * 300))[:2]
+        >>> unpack(pack([1.5, None] + [0.0] * 300))[:2]
         [1.5, None]
     """
     if not isinstance(value, dict):

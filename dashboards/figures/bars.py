@@ -1,4 +1,4 @@
-"""Horizontal bar charts, plain and stacked."""
+"""Bar charts (plain, stacked, by group) and histograms."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
 
-from .axis import COLORWAY, DOWN, TOTAL, UP, label, scaled, texts, titled, whole
+from .axis import COLORWAY, TOTAL, label, row_axis, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    Numbers = Sequence[float | None]
 
-def bars(
-    names: Sequence[str], values: Sequence[float | None], unit: str, *, title: str = ""
-) -> dict[str, Any]:
+
+def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -> dict[str, Any]:
     """Draw horizontal bars, the first at the top.
 
     Args:
@@ -44,7 +44,7 @@ def bars(
 
 
 def stacked(
-    names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
+    names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
     """Draw stacked horizontal bars.
 
@@ -55,9 +55,8 @@ def stacked(
         title: What the values are, for the axis.
     """
     flat = [value for values in parts.values() for value in values]
-    _, name = scaled(flat, unit)
+    every, name = scaled(flat, unit)
     count = len(names)
-    every, _ = scaled(flat, unit)
     traces = [
         {
             "type": "bar",
@@ -78,27 +77,18 @@ def stacked(
 
 
 def upright(at: float) -> dict[str, Any]:
-    """Return a dotted line across all bars at an axis position."""
-    place = {"xref": "x", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}
-    return {"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
+    """Return a dotted vertical line across the plot at an axis position."""
+    ends = {"xref": "x", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}
+    return {"type": "line", **ends, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
 
 
 def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
         "height": 78 + 26 * len(names),
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": [label(each) for each in names],
-            "autorange": "reversed",
-            "automargin": True,
-            "showgrid": False,
-        },
+        "yaxis": row_axis(names) | {"showgrid": False},
     }
 
-
-if TYPE_CHECKING:
-    Numbers = Sequence[float | None]
 
 UNKNOWN = "unknown"
 FEW = 6
@@ -174,84 +164,12 @@ def _bounds(low: float | None, high: float | None, unit: str) -> str:
     return f"{human(low or 0, unit)} to {human(high, unit)}"
 
 
-def waterfall(
-    names: Sequence[str],
-    changes: Sequence[float],
-    unit: str,
-    *,
-    start: tuple[str, float],
-    end: tuple[str, float],
-    title: str = "",
-) -> dict[str, Any]:
-    """Draw a waterfall from one total through its changes to another.
-
-    Both totals are given rather than summed here, so a remainder stays visible.
-
-    Args:
-        names: One label per change; any text.
-        changes: Signed changes.
-        unit: Unit of all values.
-        start: Name and value of the first total.
-        end: Name and value of the last total.
-        title: Axis title.
-
-    Example:
-        >>> figure = waterfall(["idle"], [-2], "count", start=("base", 5), end=("head", 3))
-        >>> figure["data"][0]["measure"]
-        ['absolute', 'relative', 'absolute']
-    """
-    labels = [start[0], *names, end[0]]
-    exact = [start[1], *changes, end[1]]
-    x, name = scaled(exact, unit)
-    written = [human(start[1], unit), *(signed(one, unit) for one in changes), human(end[1], unit)]
-    trace = {
-        "type": "waterfall",
-        "orientation": "h",
-        "measure": ["absolute", *("relative" for _ in changes), "absolute"],
-        "x": x,
-        "y": list(range(len(labels))),
-        "text": written,
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hovertext": [f"{whole(each)}<br>{text}" for each, text in zip(labels, written, strict=True)],
-        "hoverinfo": "text",
-        "increasing": {"marker": {"color": UP}},
-        "decreasing": {"marker": {"color": DOWN}},
-        "totals": {"marker": {"color": TOTAL}},
-        "connector": {"line": {"width": 1, "color": TOTAL, "dash": "dot"}},
-    }
-    layout = {
-        "height": 70 + 28 * len(labels),
-        "showlegend": False,
-        "xaxis": {"title": {"text": titled(title, name)}},
-        "yaxis": {
-            "tickvals": list(range(len(labels))),
-            "ticktext": [label(each) for each in labels],
-            "autorange": "reversed",
-            "automargin": True,
-            "showgrid": False,
-        },
-    }
-    return {"data": [trace], "layout": layout}
-
-
-def signed(value: float, unit: str) -> str:
-    """Format a change with its sign.
-
-    Example:
-        >>> signed(1_500_000, "ns"), signed(-3, "count")
-        ('+1.50 ms', '−3')
-    """
-    text = human(abs(value), unit)
-    return text if not value else f"{'+' if value > 0 else '−'}{text}"
-
-
 FEW_PARTS = 5
 """Maximum parts with a horizontal legend above the bars; with more it is a column at the right."""
 
 
 def composed(
-    names: Sequence[str], parts: Mapping[str, Sequence[float | None]], unit: str, *, title: str = ""
+    names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
     """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is grey.
 
@@ -273,8 +191,7 @@ def composed(
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
     column_legend = len(parts) > FEW_PARTS
     legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
-    least = 100 + 19 * len(parts) if column_legend else 150
-    height = max(least, 110 + 26 * len(names))
+    height = max(100 + 19 * len(parts) if column_legend else 150, 110 + 26 * len(names))
     figure["layout"] |= {
         "height": height,
         "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),

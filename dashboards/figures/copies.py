@@ -1,4 +1,4 @@
-"""Copy sizes, and copy rates against the link's ceiling."""
+"""Copy sizes and rates, memory in use over time, and the roofline."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pandas as pd
+
+    Positions = npt.NDArray[np.int64]
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
@@ -77,13 +79,7 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
     limits = [
         Limit(f"{name} ceiling {human(rate, 'GB/s')}", ends, [rate, rate]) for name, rate in ceilings.items()
     ]
-    return points(
-        kinds,
-        limits,
-        x_title="copy size",
-        y_title="GB/s",
-        x_ticks=_size_ticks(ends),
-    )
+    return points(kinds, limits, x_title="copy size", y_title="GB/s", x_ticks=_size_ticks(ends))
 
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
@@ -114,14 +110,11 @@ def _size_ticks(ends: Sequence[float]) -> tuple[list[float], list[str]]:
     return values, [_least(int(value)) for value in values]
 
 
-if TYPE_CHECKING:
-    Places = npt.NDArray[np.int64]
-
-MOST = 4_000
+MAX_POINTS = 4_000
 """Maximum points of a line."""
 
 
-def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
+def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> Positions:
     """Return indices of the first, last, minimum and maximum value of each series in equal chunks.
 
     Args:
@@ -129,7 +122,7 @@ def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
         most: Maximum number of indices.
 
     Example:
-        >>> extremes(np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8]), most=8).tolist()
+        >>> chunk_extremes(np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8]), most=8).tolist()
         [0, 1, 4, 5, 9]
     """
     count = len(series[0])
@@ -140,11 +133,11 @@ def extremes(*series: npt.NDArray[np.float64], most: int = MOST) -> Places:
     starts = edges[:-1]
     found = [starts, edges[1:] - 1]
     for values in series:
-        found += [_place(values, edges, smallest=True), _place(values, edges, smallest=False)]
+        found += [_first_extreme(values, edges, smallest=True), _first_extreme(values, edges, smallest=False)]
     return np.unique(np.concatenate(found))
 
 
-def _place(values: npt.NDArray[np.float64], edges: Places, *, smallest: bool) -> Places:
+def _first_extreme(values: npt.NDArray[np.float64], edges: Positions, *, smallest: bool) -> Positions:
     """Return the index of the first minimum or maximum in each chunk."""
     filled = np.where(np.isnan(values), np.inf if smallest else -np.inf, values)
     reduce = np.minimum if smallest else np.maximum
@@ -153,7 +146,7 @@ def _place(values: npt.NDArray[np.float64], edges: Places, *, smallest: bool) ->
     return hits[np.searchsorted(hits, edges[:-1])]
 
 
-def over_time(timeline: pd.DataFrame, *, most: int = MOST) -> dict[str, Any]:
+def over_time(timeline: pd.DataFrame, *, most: int = MAX_POINTS) -> dict[str, Any]:
     """Draw allocated and reserved bytes of one device over time.
 
     Args:
@@ -165,16 +158,13 @@ def over_time(timeline: pd.DataFrame, *, most: int = MOST) -> dict[str, Any]:
         for name in ("allocated", "reserved")
         if timeline[name].notna().any()
     }
-    at = extremes(*values_of.values(), most=most)
+    at = chunk_extremes(*values_of.values(), most=most)
     series = {
-        name: [_known_memory(value) for value in values[at].tolist()] for name, values in values_of.items()
+        name: [None if np.isnan(value) else int(value) for value in values[at].tolist()]
+        for name, values in values_of.items()
     }
     moments = timeline[C.T_NS].to_numpy(np.int64)[at].tolist()
     return lines(moments, series, "bytes", title="memory in use", x_title="time", x_unit="ns", stepped=True)
-
-
-def _known_memory(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
 
 
 BOUNDS = ("compute", "memory", "neither")

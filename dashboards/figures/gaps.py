@@ -1,4 +1,4 @@
-"""Idle gaps of devices: idle time by cause, by blocking op, and by gap length."""
+"""Idle time by cause, op and gap length; waits for collectives by rank; launch configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import label, scaled, texts, whole
+from .axis import LEGEND, TOTAL, label, row_axis, scale_factor, scaled, texts, whole
 from .lines import Dots, Limit, heatmap, points
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ CAUSES = {
 }
 """Label and colour of each cause: warm if the host was late, blue if work was queued."""
 IDLE, COUNT = "idle_ns", "gaps"
-LEGEND = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
 
 
@@ -74,7 +73,7 @@ def _bars(
 ) -> dict[str, Any]:
     """Draw bars with one trace per cause; without `rows`, one bar per table row."""
     every, unit = scaled(frame[IDLE].tolist(), "ns")
-    place = [rows.index(name) for name in names] if rows else list(range(len(names)))
+    positions = [rows.index(name) for name in names] if rows else list(range(len(names)))
     hover = [
         f"{whole(name)}<br>{cause(why_idle)}: {time} in {count} gaps<br>{share} of the device's idle time"
         for name, why_idle, time, count, share in zip(
@@ -95,7 +94,7 @@ def _bars(
             | {
                 "orientation": "h",
                 "x": [every[index] for index in at],
-                "y": [place[index] for index in at],
+                "y": [positions[index] for index in at],
                 "text": [human(frame["share"].iloc[index], "share") for index in at] if not rows else None,
                 "textposition": "auto",
                 "textangle": 0,
@@ -103,8 +102,7 @@ def _bars(
                 "hovertext": [hover[index] for index in at],
             }
         )
-    shown = rows or names
-    return {"data": traces, "layout": _upright(shown, f"{title} ({unit})")}
+    return {"data": traces, "layout": _layout(rows or names, f"{title} ({unit})")}
 
 
 def lengths(frame: pd.DataFrame) -> dict[str, Any]:
@@ -122,9 +120,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         time = np.zeros(len(edges), np.int64)
         np.add.at(time, bins[own], length[own])
         sums[name] = (time, np.bincount(bins[own], minlength=len(edges)))
-    largest = int(max(time.max() for time, _ in sums.values()))
-    unit = scaled([largest], "ns")[1]
-    scale = (scaled([largest], "ns")[0][0] or 1) / (largest or 1)
+    scale, unit = scale_factor([int(time.max()) for time, _ in sums.values()], "ns")
     names = [_bin(edges, at) for at in range(len(edges))]
     traces = [
         _trace(name)
@@ -175,12 +171,12 @@ def _trace(name: str) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": label(cause(name), 30),
-        "marker": {"color": CAUSES.get(name, ("", "#868e96"))[1]},
+        "marker": {"color": CAUSES.get(name, ("", TOTAL))[1]},
         "hoverinfo": "text",
     }
 
 
-def _upright(names: Sequence[str], title: str) -> dict[str, Any]:
+def _layout(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
         "height": 104 + 26 * len(names),
         "barmode": "stack",
@@ -188,12 +184,7 @@ def _upright(names: Sequence[str], title: str) -> dict[str, Any]:
         "legend": LEGEND,
         "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": [label(each, 42) for each in names],
-            "autorange": "reversed",
-            "automargin": True,
-        },
+        "yaxis": row_axis(names, width=42),
     }
 
 

@@ -1,4 +1,4 @@
-"""Line charts and scatter plots."""
+"""Line charts, log-log scatter plots, heatmaps, and step times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tracekit.render.cells import plain
 from tracekit.schema import C
 
-from .axis import COLORWAY, DIVERGING, SEQUENTIAL, SHORT, label, packed, scaled, texts, titled, whole
+from .axis import COLORWAY, MAX_LIST, SEQUENTIAL, TOTAL, label, pack, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,10 +56,10 @@ def lines(
     traces = [
         {
             "type": "scattergl" if count > _MANY else "scatter",
-            "mode": "lines" if count > SHORT else "lines+markers",
+            "mode": "lines" if count > MAX_LIST else "lines+markers",
             "name": label(each, 40),
-            "x": packed(place),
-            "y": packed(every[at * count : (at + 1) * count]),
+            "x": pack(place),
+            "y": pack(every[at * count : (at + 1) * count]),
             "line": {"shape": "hv" if stepped else "linear", "width": 2},
         }
         | _hover(each, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
@@ -71,57 +71,6 @@ def lines(
         "showlegend": len(series) > 1,
     }
     return {"data": traces, "layout": layout}
-
-
-def scatter(
-    names: Sequence[str],
-    x: Numbers,
-    y: Numbers,
-    *,
-    x_unit: str,
-    y_unit: str,
-    x_title: str = "",
-    y_title: str = "",
-    log: bool = False,
-) -> dict[str, Any]:
-    """Draw named points.
-
-    Args:
-        names: One name per point; any text.
-        x: Horizontal positions.
-        y: Vertical positions.
-        x_unit: Unit of x.
-        y_unit: Unit of y.
-        x_title: Title of the horizontal axis.
-        y_title: Title of the vertical axis.
-        log: Whether both axes are logarithmic.
-
-    Example:
-        >>> scatter(["a"], [2_000], [0.5], x_unit="ns", y_unit="share")["data"][0]["x"]
-        [2.0]
-    """
-    across, x_name = scaled(x, x_unit)
-    up, y_name = scaled(y, y_unit)
-    trace = {
-        "type": "scattergl" if len(names) > _MANY else "scatter",
-        "mode": "markers",
-        "x": packed(across),
-        "y": packed(up),
-        "marker": {"size": 8, "opacity": 0.8},
-        "hovertext": [
-            f"{whole(name)}<br>{label(x_title)} {one}<br>{label(y_title)} {other}"
-            for name, one, other in zip(names, texts(x, x_unit), texts(y, y_unit), strict=True)
-        ],
-        "hoverinfo": "text",
-    }
-    scale = {"type": "log"} if log else {"rangemode": "tozero"}
-    layout = {
-        "xaxis": {"title": {"text": titled(x_title, x_name)}} | scale,
-        "yaxis": {"title": {"text": titled(y_title, y_name)}} | scale,
-        "showlegend": False,
-        "hovermode": "closest",
-    }
-    return {"data": [trace], "layout": layout}
 
 
 def _hover(
@@ -248,14 +197,14 @@ def _dots(at: int, kind: Dots) -> dict[str, Any]:
         "type": "scatter",
         "mode": "markers",
         "name": label(kind.name, 30),
-        "x": packed(list(kind.x)),
-        "y": packed(list(kind.y)),
+        "x": pack(list(kind.x)),
+        "y": pack(list(kind.y)),
         "hovertext": list(kind.hover),
         "hoverinfo": "text",
         "marker": {
             "symbol": SYMBOLS[at % len(SYMBOLS)],
             "color": COLORWAY[at % len(COLORWAY)],
-            "size": packed(size.tolist()),
+            "size": pack(size.tolist()),
             "opacity": 0.75,
             "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
         },
@@ -270,7 +219,7 @@ def _limit(at: int, limit: Limit) -> dict[str, Any]:
         "x": list(limit.x),
         "y": list(limit.y),
         "hoverinfo": "name",
-        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[at % 4], "width": 1.5, "color": "#868e96"},
+        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[at % 4], "width": 1.5, "color": TOTAL},
     }
 
 
@@ -283,7 +232,6 @@ def heatmap(
     title: str = "",
     row_title: str = "",
     column_title: str = "",
-    diverging: bool = False,
 ) -> dict[str, Any]:
     """Draw a heatmap, the first row at the top; small ones show values in the cells.
 
@@ -295,7 +243,6 @@ def heatmap(
         title: Title of the colour scale.
         row_title: Title of the row axis.
         column_title: Title of the column axis.
-        diverging: Whether to use a diverging colour scale around zero, as for differences.
 
     Example:
         >>> heatmap(["rank 0"], ["step 1"], [[2_000_000]], "ns")["data"][0]["z"]
@@ -319,7 +266,8 @@ def heatmap(
             for row, line in zip(rows, written, strict=True)
         ],
         "hoverinfo": "text",
-    } | _colours(diverging=diverging)
+        "colorscale": SEQUENTIAL,
+    }
     if width <= 12 and len(rows) <= 30:
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
@@ -328,12 +276,6 @@ def heatmap(
         "yaxis": _named(rows, row_title) | {"autorange": "reversed"},
     }
     return {"data": [trace], "layout": layout}
-
-
-def _colours(*, diverging: bool) -> dict[str, Any]:
-    if diverging:
-        return {"colorscale": [list(stop) for stop in DIVERGING], "zmid": 0}
-    return {"colorscale": SEQUENTIAL}
 
 
 def _named(names: Sequence[str], title: str) -> dict[str, Any]:
@@ -366,8 +308,7 @@ def durations(frame: pd.DataFrame) -> dict[str, Any]:
     ranks = sorted(frame[C.RANK].unique().tolist())
     steps = sorted(frame[C.STEP].unique().tolist())
     if len(ranks) == 1:
-        series = {name: _values(frame, column, steps) for name, column in MEASURES.items()}
-        series = _distinct(series)
+        series = _distinct({name: _values(frame, column, steps) for name, column in MEASURES.items()})
     else:
         series = {f"rank {rank}": _values(frame[frame[C.RANK] == rank], OWN, steps) for rank in ranks}
     figure = lines(steps, series, "ns", title="step time", x_title="step")

@@ -1,10 +1,11 @@
-"""Device time breakdown, per device and per step."""
+"""Time breakdown of devices, and step time and causes of a comparison."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .axis import ends, label, scaled, texts, whole
+from . import axis
+from .axis import LEGEND, TOTAL, row_axis, scale_factor, scaled, texts, whole
 from .bars import stacked
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def extremes(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     Args:
         frame: `gpu_breakdown.whole` or `profiled_steps`.
     """
-    return ends(frame, frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1), "active time")
+    return axis.extremes(
+        frame, frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1), "active time"
+    )
 
 
 def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
@@ -73,16 +76,10 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         "height": 78 + 30 * len(names),
         "barmode": "stack",
         "showlegend": True,
-        "legend": {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": LEGEND,
         "margin": {"l": 8, "r": 28, "t": 28, "b": 28},
         "xaxis": {"range": [0, 100], "ticksuffix": "%", "fixedrange": True},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": [label(each, 24) for each in names],
-            "autorange": "reversed",
-            "automargin": True,
-            "fixedrange": True,
-        },
+        "yaxis": row_axis(names, width=24) | {"fixedrange": True},
     }
     return {"data": traces, "layout": layout}
 
@@ -94,10 +91,7 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
         frame: `gpu_breakdown.per_step` of one device.
         steps: Number of each step.
     """
-    every = [value for _, (column, _, _) in _present(frame) for value in frame[column].tolist()]
-    longest = max(frame[WINDOW].tolist(), default=0)
-    unit = scaled([longest], "ns")[1]
-    scale = (scaled([longest], "ns")[0][0] or 1) / (longest or 1)
+    scale, unit = scale_factor(frame[WINDOW].tolist(), "ns")
     traces = [
         {
             "type": "bar",
@@ -117,13 +111,12 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
             "hoverinfo": "text",
         }
         for part, (column, color, pattern) in _present(frame)
-        if every
     ]
     layout = {
         "barmode": "stack",
         "bargap": 0.15 if len(steps) <= 60 else 0,
         "showlegend": True,
-        "legend": {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": LEGEND,
         "xaxis": step_axis(steps),
         "yaxis": {"title": {"text": f"window ({unit})"}, "rangemode": "tozero"},
     }
@@ -139,7 +132,7 @@ def step_axis(steps: Sequence[int]) -> dict[str, Any]:
     """
     every = max(1, -(-len(steps) // 10))
     at = list(range(0, len(steps), every))
-    return {"title": {"text": "step"}, "tickvals": at, "ticktext": [str(steps[place]) for place in at]}
+    return {"title": {"text": "step"}, "tickvals": at, "ticktext": [str(steps[index]) for index in at]}
 
 
 def _present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
@@ -164,9 +157,8 @@ def _marker(color: str, pattern: str) -> dict[str, Any]:
     return marker
 
 
-MOST = 12
+MAX_CAUSES = 12
 """Maximum causes drawn; the table has all of them."""
-_LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 _TERMS = {"added": 1, "removed": -1, "count": 1, "rate": 1}
 
 
@@ -178,7 +170,7 @@ def steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
     figure = stacked(["A, base", "B, head"], parts, "ns", title="mean step")
-    return {"data": figure["data"], "layout": figure["layout"] | {"height": 220, "legend": _LEGEND}}
+    return {"data": figure["data"], "layout": figure["layout"] | {"height": 220, "legend": LEGEND}}
 
 
 def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,8 +198,8 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
         "hoverinfo": "text",
         "increasing": {"marker": {"color": "#e03131"}},
         "decreasing": {"marker": {"color": "#2f9e44"}},
-        "totals": {"marker": {"color": "#868e96"}},
-        "connector": {"line": {"color": "#868e96", "width": 1}},
+        "totals": {"marker": {"color": TOTAL}},
+        "connector": {"line": {"color": TOTAL, "width": 1}},
     }
     return {"data": [trace], "layout": _rows(names, f"step ({unit})", _range(x))}
 
@@ -239,14 +231,14 @@ def terms(diff: Diff) -> dict[str, Any]:
     Args:
         diff: A comparison with causes.
     """
-    causes, steps = diff.causes[:MOST], max(1, diff.compared.steps if diff.compared else 1)
+    causes, steps = diff.causes[:MAX_CAUSES], max(1, diff.compared.steps if diff.compared else 1)
     names = [one.label for one in causes]
     parts = {
         name: [sign * getattr(one.terms, name) / steps for one in causes] for name, sign in _TERMS.items()
     }
     figure = stacked(names, parts, "ns", title="change per step")
     layout = figure["layout"]
-    layout |= {"barmode": "relative", "legend": _LEGEND}
+    layout |= {"barmode": "relative", "legend": LEGEND}
     layout["xaxis"] = {"title": layout["xaxis"]["title"], "zeroline": True}
     return {"data": [trace for trace in figure["data"] if any(trace["x"])], "layout": layout}
 
@@ -256,10 +248,5 @@ def _rows(names: Sequence[str], title: str, shown: list[float]) -> dict[str, Any
         "height": 70 + 26 * len(names),
         "showlegend": False,
         "xaxis": {"title": {"text": title}, "range": shown},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": [label(each) for each in names],
-            "autorange": "reversed",
-            "automargin": True,
-        },
+        "yaxis": row_axis(names),
     }

@@ -149,13 +149,13 @@ def _distinct(groups: dict[str, list[Record]], x_column: str) -> bool:
 
 
 def _drawn(groups: dict[str, list[Record]], x_column: Column, value: Column) -> dict[str, Any]:
-    places = sorted({row[x_column.name] for rows in groups.values() for row in rows})
+    positions = sorted({row[x_column.name] for rows in groups.values() for row in rows})
     series = {}
     for name, rows in groups.items():
         at = {row[x_column.name]: row[value.name] for row in rows}
-        series[name or header(value)] = [at.get(place) for place in places]
+        series[name or header(value)] = [at.get(one) for one in positions]
     return lines(
-        places,
+        positions,
         series,
         value.unit,
         title=header(value),

@@ -1,4 +1,4 @@
-"""Draw bar and line figures as static SVG, for pages without Plotly."""
+"""Static SVG of bar and line figures for reports, and the data of the flame graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tracekit.errors import clean
 from tracekit.schema import C
 
-from .axis import COLORWAY, unpacked
+from .axis import COLORWAY, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    Ints = npt.NDArray[np.int64]
+
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 960, 330, 110, 10, 24
 _PLOT_HEIGHT, _AXIS, _SIDE = 240, 60, 70
-_MOST = 2_000
+_MAX_POINTS = 2_000
 """Maximum points of a line at this width."""
 
 
@@ -74,7 +76,7 @@ def _title(axis: dict[str, Any]) -> str:
 
 def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
     names = layout["yaxis"]["ticktext"]
-    columns = [unpacked(trace["x"]) for trace in traces]
+    columns = [unpack(trace["x"]) for trace in traces]
     totals = [sum(column[at] or 0 for column in columns) for at in range(len(names))]
     scale = (_WIDTH - _LEFT - _RIGHT) / (max(totals, default=0) or 1)
     parts = []
@@ -95,12 +97,12 @@ def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, 
 
 def _inside(x: float, y: float, text: str) -> str:
     """Draw text on a bar."""
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle"'
-    return f'<text {place} class="inside">{escape(unescape(text))}</text>' if text else ""
+    position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle"'
+    return f'<text {position} class="inside">{escape(unescape(text))}</text>' if text else ""
 
 
 def _columns(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
-    columns = [[value or 0 for value in unpacked(trace["y"])] for trace in traces]
+    columns = [[value or 0 for value in unpack(trace["y"])] for trace in traces]
     count = max(len(columns[0]), 1)
     stacked = layout.get("barmode") == "stack"
     tops = [sum(values) if stacked else max(values) for values in zip(*columns, strict=True)]
@@ -131,8 +133,8 @@ def _ticks(axis: dict[str, Any], room: float) -> list[str]:
 
 
 def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
-    xs = [value for value in unpacked(traces[0]["x"]) if value is not None]
-    ys = [value for trace in traces for value in unpacked(trace["y"]) if value is not None]
+    xs = [value for value in unpack(traces[0]["x"]) if value is not None]
+    ys = [value for trace in traces for value in unpack(trace["y"]) if value is not None]
     if not xs or not ys:
         return _TOP, []
     low, high = min(xs), max(xs)
@@ -142,10 +144,10 @@ def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float,
     for place, trace in enumerate(traces):
         points = [
             (_SIDE + (x - low) * wide, _TOP + (top - y) * tall)
-            for x, y in zip(unpacked(trace["x"]), unpacked(trace["y"]), strict=True)
+            for x, y in zip(unpack(trace["x"]), unpack(trace["y"]), strict=True)
             if x is not None and y is not None
         ]
-        parts.append(_line(points[:: max(1, len(points) // _MOST)], _colour(trace, place)))
+        parts.append(_line(points[:: max(1, len(points) // _MAX_POINTS)], _colour(trace, place)))
     ends = ((low, _SIDE, "start"), (high, _WIDTH - 20, "end"))
     parts += [_text(x, _TOP + _PLOT_HEIGHT + 18, f"{value:,.6g}", anchor) for value, x, anchor in ends]
     parts.append(_text(_WIDTH / 2, _TOP + _PLOT_HEIGHT + 36, _title(layout["xaxis"]), "middle"))
@@ -177,9 +179,6 @@ def _legend(traces: list[dict[str, Any]], height: float) -> list[str]:
     ]
 
 
-if TYPE_CHECKING:
-    Ints = npt.NDArray[np.int64]
-
 FINEST = 20_000
 """Nodes shorter than the total divided by this are dropped; they would be narrower than a pixel."""
 SIDES = {"host": ("host_total_ns", "host_self_ns"), "device": ("device_total_ns", "device_self_ns")}
@@ -202,12 +201,12 @@ def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, 
     total, own = (nodes[name].fillna(0).to_numpy(np.int64) for name in SIDES[side])
     roots = nodes["parent"].isna().to_numpy()
     grand_total = int(total[roots].sum())
-    kept = np.flatnonzero((total > 0) & (total * finest >= grand_total))
+    drawn = np.flatnonzero((total > 0) & (total * finest >= grand_total))
     ranks = sorted(int(rank) for rank in nodes[C.RANK].unique())
     tops = [None, *ranks] if len(ranks) > 1 else [None]
     place = np.full(len(nodes), -1, np.int64)
-    place[kept] = len(tops) + np.arange(len(kept))
-    labels = [clean(str(name))[:_NAMED] for name in nodes[C.NAME].to_numpy()[kept]]
+    place[drawn] = len(tops) + np.arange(len(drawn))
+    labels = [clean(str(name))[:_NAMED] for name in nodes[C.NAME].to_numpy()[drawn]]
     names = list(dict.fromkeys([*(_top(rank) for rank in tops), *labels]))
     code = {name: at for at, name in enumerate(names)}
     rank_of = nodes[C.RANK].to_numpy(np.int64)
@@ -217,11 +216,11 @@ def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, 
         "side": side,
         "names": names,
         "name": [*(code[_top(rank)] for rank in tops), *(code[name] for name in labels)],
-        "parent": [*above, *_parents(nodes, kept, place, ranks)],
-        "total": [*sums, *total[kept].tolist()],
-        "self": [*[0] * len(tops), *own[kept].tolist()],
-        "calls": [*[0] * len(tops), *nodes["calls"].to_numpy(np.int64)[kept].tolist()],
-        "left": len(nodes) - len(kept),
+        "parent": [*above, *_parents(nodes, drawn, place, ranks)],
+        "total": [*sums, *total[drawn].tolist()],
+        "self": [*[0] * len(tops), *own[drawn].tolist()],
+        "calls": [*[0] * len(tops), *nodes["calls"].to_numpy(np.int64)[drawn].tolist()],
+        "left": len(nodes) - len(drawn),
     }
 
 
@@ -229,11 +228,11 @@ def _top(rank: int | None) -> str:
     return "all" if rank is None else f"rank {rank}"
 
 
-def _parents(nodes: pd.DataFrame, kept: Ints, place: Ints, ranks: list[int]) -> list[int]:
-    """Return the index of each kept node's parent: a kept node, or the root of its rank."""
+def _parents(nodes: pd.DataFrame, drawn: Ints, place: Ints, ranks: list[int]) -> list[int]:
+    """Return the index of each drawn node's parent: a drawn node, or the root of its rank."""
     position = {int(node): at for at, node in enumerate(nodes["node"])}
-    over = nodes["parent"].fillna(-1).to_numpy(np.int64)[kept]
-    rank_of = nodes[C.RANK].to_numpy(np.int64)[kept]
+    over = nodes["parent"].fillna(-1).to_numpy(np.int64)[drawn]
+    rank_of = nodes[C.RANK].to_numpy(np.int64)[drawn]
     alone = len(ranks) == 1
     return [
         int(place[position[int(parent)]]) if parent >= 0 else 0 if alone else 1 + ranks.index(int(rank))

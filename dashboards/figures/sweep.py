@@ -1,4 +1,4 @@
-"""Figures of sweeps: a quantity over one setting as lines, or over two as a heatmap."""
+"""Sweeps as lines or heatmap, grouped bars, cumulative shares, and metrics over commits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from .axis import COLORWAY, label, packed, scaled, texts, whole
-from .bars import bars
+from .axis import COLORWAY, SEQUENTIAL, label, pack, scale_factor, scaled, texts, whole
+from .bars import bars, upright
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +48,7 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
         log: Whether to use a logarithmic axis for positive numbers.
     """
     flat = [value for line in series for dot in line.dots for value in (dot.median, dot.low, dot.high)]
-    _, scale = scaled(flat, unit)
-    factor = _factor(flat, unit)
+    factor, scale = scale_factor(flat, unit)
     traces = [_line(line, unit, factor, at) for at, line in enumerate(series)]
     values = list({repr(dot.x): dot.x for line in series for dot in line.dots}.values())
     return {
@@ -62,13 +61,6 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
             "yaxis": {"title": {"text": f"{label(y)} ({scale})"}, "rangemode": "tozero", "automargin": True},
         },
     }
-
-
-def _factor(flat: Sequence[float], unit: str) -> float:
-    """Return the factor that scales values to the unit of the largest."""
-    largest = max((abs(value) for value in flat), default=0.0)
-    shown = scaled([largest], unit)[0][0] or 0.0
-    return shown / largest if largest else 1.0
 
 
 def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
@@ -158,7 +150,7 @@ def heatmap(
             for row, line in zip(rows, label_rows, strict=True)
         ],
         "hoverinfo": "text",
-        "colorscale": "Viridis",
+        "colorscale": SEQUENTIAL,
         "xgap": 2,
         "ygap": 2,
         "colorbar": {"title": {"text": f"{label(titles['z'])} ({scale})", "side": "right"}, "thickness": 12},
@@ -224,9 +216,8 @@ def grouped(
 
 def _pattern(place: int) -> dict[str, Any]:
     """Return the hatch pattern of a group."""
-    shape = ("", "/", "x", ".")[place % 4]
     return {
-        "shape": shape,
+        "shape": ("", "/", "x", ".")[place % 4],
         "fillmode": "overlay",
         "fgcolor": "rgba(0,0,0,0.35)",
         "size": 8,
@@ -254,8 +245,8 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
     trace = {
         "type": "scatter",
         "mode": "lines+markers" if len(shares) <= 60 else "lines",
-        "x": packed([float(count) for count in range(1, len(shares) + 1)]),
-        "y": packed(upward),
+        "x": pack([float(count) for count in range(1, len(shares) + 1)]),
+        "y": pack(upward),
         "hovertext": hover,
         "hoverinfo": "text",
         "line": {"shape": "linear", "width": 2},
@@ -302,7 +293,7 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
         unit: Unit of the metric.
         title: Its name.
     """
-    factor, scale = _scale([value for one in commits for value in one.values], unit)
+    factor, scale = scale_factor([value for one in commits for value in one.values], unit)
     every = max(1, -(-len(commits) // TICKS))
     places = range(0, len(commits), every)
     marked = [(at, one.mark) for at, one in enumerate(commits) if one.mark]
@@ -328,18 +319,10 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
                 "rangemode": "tozero",
                 "automargin": True,
             },
-            "shapes": [_commit_line(at) for at, _ in marked],
+            "shapes": [upright(at - 0.5) for at, _ in marked],
             "annotations": [_note(at, text) for at, text in marked],
         },
     }
-
-
-def _scale(values: Sequence[float], unit: str) -> tuple[float, str]:
-    from .axis import scaled
-
-    largest = max(values, default=0.0)
-    (shown,), name = scaled([largest], unit)
-    return ((shown or 0.0) / largest if largest else 1.0), name
 
 
 def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, Any]:
@@ -385,11 +368,6 @@ def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -
     }
 
 
-def _commit_line(at: int) -> dict[str, Any]:
-    place = {"xref": "x", "x0": at - 0.5, "x1": at - 0.5, "yref": "paper", "y0": 0, "y1": 1}
-    return {"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": "#868e96"}}
-
-
 def _note(at: int, text: str) -> dict[str, Any]:
-    place = {"x": at - 0.5, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
-    return {**place, "text": label(text), "showarrow": False}
+    anchor = {"x": at - 0.5, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
+    return {**anchor, "text": label(text), "showarrow": False}

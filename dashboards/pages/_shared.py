@@ -1,4 +1,4 @@
-"""Parts that several pages show."""
+"""Components shared by pages: titles, tiles, the time breakdown, and comparability with the baseline."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
+from tracekit import analysis
 from tracekit.diff import engine, spans
 from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..figures import bars, shares
+from ..page import block
 from ..parts import charts, links
-from ..parts.charts import chart
+from ..parts.charts import aria, chart
 from ..parts.finding import sentence
 
 if TYPE_CHECKING:
@@ -30,6 +32,23 @@ if TYPE_CHECKING:
     from ..site import Context
 
     Read = Callable[[Callable[[str], Result]], list[Tile]]
+
+
+def title(text: str) -> Component:
+    """Create the heading of a block."""
+    return html.H2(text, className="tk-block-title")
+
+
+def tile_blocks(page: str, *names: str, label: str = "Key numbers") -> Component:
+    """Create the placeholders of blocks of tiles.
+
+    Args:
+        page: Name of the page.
+        names: Names of the blocks.
+        label: Accessible label.
+    """
+    placed = [block(page, name, height=84) for name in names]
+    return html.Div(placed, className="tk-tiles", role="group", **aria(label=label))
 
 
 def tiles_with_baseline(context: Context, read: Read) -> list[Component]:
@@ -80,14 +99,14 @@ _NAMED = "named"
 def breakdown(context: Context) -> list[Component]:
     """Show the charts; without a device, the ops with the highest host self time."""
     result = context.result("gpu_breakdown")
-    title = html.H2("Time breakdown", className="tk-block-title")
+    heading = title("Time breakdown")
     steps = in_steps(context, result)
     if steps:
-        return [title, *steps, *per_step(context, result)]
+        return [heading, *steps, *per_step(context, result)]
     frame = links.rows(result, "whole", context.view)
     if frame is None:
-        return [title, *_host(context, result)]
-    return [title, _devices(context, frame, "the whole capture (no steps are marked)")]
+        return [heading, *_host(context, result)]
+    return [heading, _devices(context, frame, "the whole capture (no steps are marked)")]
 
 
 def in_steps(context: Context, result: Result) -> list[Component]:
@@ -140,63 +159,62 @@ def _host(context: Context, result: Result) -> list[Component]:
     return [chart(context, "host", figure, caption=caption)]
 
 
-_IDLE = (
-    ("GPU idle", "idle_share", "share", "from first start to last end"),
-    ("Caused by the host", "host_late_ns", "ns", "launch-bound, synchronization, data, profiler"),
-    ("Work was queued", "had_work_ns", "ns", "between kernels, stream dependencies"),
-    ("Unknown cause", "unknown_ns", "ns", "next launch not recorded"),
-    ("Gaps", "gaps", "count", "of any length"),
-    ("Longest gap", "longest_ns", "ns", "first row of the table below"),
-)
-_FILLS = (
-    ("zero_grad ranges", "ranges", "count", ""),
-    ("Kernels launched", "kernels", "count", "in zero_grad"),
-    ("Idle between fills", "idle_ns", "ns", "on the device"),
-    ("Potential saving", "saving_ns", "ns", "with a fused fill, whole capture"),
-    ("Share of the steps", "share", "share", "first start to last end of its kernels"),
-)
-_SMALL = (
-    ("Small kernels", "small_share", "share", "kernels shorter than a launch"),
-    ("Launch cost", "launch_ns", "ns", "median launch call"),
-    ("In sequences", "in_runs", "count", "5 or more small kernels in a row on a stream"),
-    ("Idle in sequences", "gap_ns", "ns", "device idle time"),
-    ("Launch-bound part", "late_ns", "ns", "idle during a launch call"),
-)
-_QUEUE = (
-    ("Launch-bound", "launch_bound_share", "share", "launch queue empty and device idle"),
-    ("Max queue depth", "max_depth", "count", "launched but not started"),
-)
+_TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
+    "idle_gaps": (
+        "summary",
+        {
+            "idle_share": ("GPU idle", "from first start to last end"),
+            "host_late_ns": ("Caused by the host", "launch-bound, synchronization, data, profiler"),
+            "had_work_ns": ("Work was queued", "between kernels, stream dependencies"),
+            "unknown_ns": ("Unknown cause", "next launch not recorded"),
+            "gaps": ("Gaps", "of any length"),
+            "longest_ns": ("Longest gap", "first row of the table below"),
+        },
+    ),
+    "zero_grad_gaps": (
+        "summary",
+        {
+            "ranges": ("zero_grad ranges", ""),
+            "kernels": ("Kernels launched", "in zero_grad"),
+            "idle_ns": ("Idle between fills", "on the device"),
+            "saving_ns": ("Potential saving", "with a fused fill, whole capture"),
+            "share": ("Share of the steps", "first start to last end of its kernels"),
+        },
+    ),
+    "small_kernels": (
+        "summary",
+        {
+            "small_share": ("Small kernels", "kernels shorter than a launch"),
+            "launch_ns": ("Launch cost", "median launch call"),
+            "in_runs": ("In sequences", "5 or more small kernels in a row on a stream"),
+            "gap_ns": ("Idle in sequences", "device idle time"),
+            "late_ns": ("Launch-bound part", "idle during a launch call"),
+        },
+    ),
+    "launch_latency": (
+        "queue",
+        {
+            "launch_bound_share": ("Launch-bound", "launch queue empty and device idle"),
+            "max_depth": ("Max queue depth", "launched but not started"),
+        },
+    ),
+}
+"""Tiles of analyses: table, and label and note of each column shown."""
 
 
-def idle(result: Result, view: View) -> list[Tile]:
-    """Tiles of `idle_gaps.summary`."""
-    return _tiles(result, "summary", _IDLE, view)
-
-
-def zeroing(result: Result, view: View) -> list[Tile]:
-    """Tiles of `zero_grad_gaps.summary`."""
-    return _tiles(result, "summary", _FILLS, view)
-
-
-def small(result: Result, view: View) -> list[Tile]:
-    """Tiles of `small_kernels.summary`."""
-    return _tiles(result, "summary", _SMALL, view)
-
-
-def queue(result: Result, view: View) -> list[Tile]:
-    """Tiles of `launch_latency.queue`."""
-    return _tiles(result, "queue", _QUEUE, view)
-
-
-def _tiles(result: Result, name: str, which: tuple[tuple[str, str, str, str], ...], view: View) -> list[Tile]:
-    frame = links.rows(result, name, view)
+def analysis_tiles(name: str, result: Result, view: View) -> list[Tile]:
+    """Tiles of an analysis in `_TILES`, in the units of its columns."""
+    table, shown = _TILES[name]
+    spec, frame = links.spec(analysis.get(name), table), links.rows(result, table, view)
     if frame is None:
         return []
-    found = [
-        charts.of(frame[column].dropna().tolist(), label=label, unit=unit, note=note)
-        for label, column, unit, note in which
+    return [
+        tile
+        for column, (label, note) in shown.items()
+        for tile in charts.of(
+            frame[column].dropna(), label=label, unit=links.column(spec, column).unit, note=note
+        )
     ]
-    return [tile for tile in found if tile]
 
 
 OWN, HOST = "own (window after earlier steps)", "host"
@@ -211,21 +229,22 @@ _SHARES = (
 
 def step_times(steps: Result, view: View) -> list[Tile]:
     """Tiles of step time, and profiler overhead if it was measured."""
-    found: list[Tile | None] = []
-    summary = links.rows(steps, "summary", view)
-    if summary is not None:
-        for measure in (OWN, HOST):
-            own = summary[summary["measure"] == measure]
-            if len(own):
-                found.append(_step(own, view))
-                break
+    own = own_steps(steps, view)
     overhead = links.rows(steps, "overhead", view)
-    if overhead is not None:
-        found += _overhead(overhead, view)
-    return [tile for tile in found if tile]
+    found = [] if own is None else _step(own, view)
+    return found + ([] if overhead is None else _overhead(overhead, view))
 
 
-def _step(own: pd.DataFrame, view: View) -> Tile | None:
+def own_steps(steps: Result, view: View) -> pd.DataFrame | None:
+    """Return the rows of `steps.summary` for the incremental step time, else for the host markers."""
+    summary = links.rows(steps, "summary", view)
+    if summary is None:
+        return None
+    found = (summary[summary["measure"] == measure] for measure in (OWN, HOST))
+    return next((own for own in found if len(own)), None)
+
+
+def _step(own: pd.DataFrame, view: View) -> list[Tile]:
     counts = own["steps"].tolist()
     if len(own) > 1:
         note = f"medians of {len(own)} ranks"
@@ -235,12 +254,7 @@ def _step(own: pd.DataFrame, view: View) -> Tile | None:
         spread = own["spread"].iloc[0]
         note = f"median of {counts[0]:,} profiled steps; spread {human(float(spread), 'share')}"
     return charts.of(
-        own["median_ns"].tolist(),
-        label="Step time",
-        unit="ns",
-        note=note,
-        wanted="low",
-        href=_steps(view),
+        own["median_ns"], label="Step time", unit="ns", note=note, wanted="low", href=_steps(view)
     )
 
 
@@ -249,19 +263,19 @@ def _steps(view: View) -> str:
     return "" if view.page == "steps" else view.elsewhere("steps")
 
 
-def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile | None]:
+def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
     where = _steps(view)
     return [
-        charts.of(
-            overhead["unprofiled_ns"].tolist(),
+        *charts.of(
+            overhead["unprofiled_ns"],
             label="Unprofiled step",
             unit="ns",
             note=f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps",
             wanted="low",
             href=where,
         ),
-        charts.of(
-            overhead["overhead_share"].dropna().tolist(),
+        *charts.of(
+            overhead["overhead_share"].dropna(),
             label="Profiler overhead",
             unit="share",
             note="of the unprofiled step",
@@ -276,27 +290,20 @@ def device_time(breakdown: Result, view: View) -> list[Tile]:
     frame = in_steps if in_steps is not None else links.rows(breakdown, "whole", view)
     if frame is None:
         return _host_time(breakdown, view)
-    of = "" if len(frame) == 1 else f"; {len(frame)} devices"
-    found = [
-        charts.of(
-            frame[column].tolist(),
-            label=label,
-            unit="share",
-            note=note + of,
-            href=view.elsewhere("idle_gaps"),
-        )
-        for label, column, note in _SHARES
-    ]
-    return [tile for tile in [*found, _kernels(breakdown, view)] if tile]
+    of, href = "" if len(frame) == 1 else f"; {len(frame)} devices", view.elsewhere("idle_gaps")
+    found: list[Tile] = []
+    for label, column, note in _SHARES:
+        found += charts.of(frame[column], label=label, unit="share", note=note + of, href=href)
+    return found + _kernels(breakdown, view)
 
 
-def _kernels(breakdown: Result, view: View) -> Tile | None:
+def _kernels(breakdown: Result, view: View) -> list[Tile]:
     steps = links.rows(breakdown, "per_step", view)
     frame = steps if steps is not None else links.rows(breakdown, "whole", view)
     if frame is None:
-        return None
+        return []
     return charts.of(
-        frame["kernels"].tolist(),
+        frame["kernels"],
         label="Kernels per step" if steps is not None else "Kernels",
         unit="count",
         note="per device" if steps is not None else "whole capture",
@@ -310,14 +317,13 @@ def _host_time(breakdown: Result, view: View) -> list[Tile]:
     if ops is None:
         return []
     first = ops.iloc[0]
-    top = charts.of(
+    return charts.of(
         [float(first["self_share"])],
         label="Largest op",
         unit="share",
         note=f"of host op time: {str(first[C.NAME])[:40]}",
         href=view.elsewhere("ops"),
     )
-    return [top] if top else []
 
 
 def copies(overlap: Result, view: View) -> list[Tile]:
@@ -328,15 +334,14 @@ def copies(overlap: Result, view: View) -> list[Tile]:
         return []
     counts = h2d["count"].tolist()
     number = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
-    tile = charts.of(
-        [int(value) for value in h2d[C.BYTES].dropna().tolist()],
+    return charts.of(
+        h2d[C.BYTES].dropna().astype(int),
         label="Host to device",
         unit="bytes",
         note=f"in {number} copies, whole capture",
         wanted="low",
         href=view.elsewhere("h2d_copies"),
     )
-    return [tile] if tile else []
 
 
 def memory(result: Result, view: View) -> list[Tile]:
@@ -348,15 +353,12 @@ def memory(result: Result, view: View) -> list[Tile]:
     own = devices if len(devices) else frame
     where = "per device" if len(devices) else "on the host"
     reserved = own["peak_reserved"].dropna()
-    note = f"allocated {where}" + (
-        f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
-    )
-    tile = charts.of(
-        own["peak_allocated"].dropna().tolist(),
+    more = f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
+    return charts.of(
+        own["peak_allocated"].dropna(),
         label="Peak memory",
         unit="bytes",
-        note=note,
+        note=f"allocated {where}{more}",
         wanted="low",
         href=view.elsewhere("memory"),
     )
-    return [tile] if tile else []

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from dash import html
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, named, some
+from ..answers.results import answer, named
 from ..figures.bars import bars, composed
 from ..page import Section
 from ..parts.charts import chart
 
 if TYPE_CHECKING:
+    import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults, Row
 
 SHOWN = 12
 _COUNTS = {
@@ -40,43 +40,43 @@ _COUNTED = {
 _BOUNDS = ("breaks", "recompiled")
 
 
-def _answer(reading: Reading) -> list[Component]:
-    summary, compilation = reading.frame("summary"), reading.frame("compilation")
-    counted = [_counted(largest(compilation))] if len(compilation) else []
+def _answer(results: PageResults) -> list[Component]:
+    summary, compilation = results.frame("summary"), results.frame("compilation")
+    counted = [_counted(results.largest("compilation"))] if len(compilation) else []
     if summary.empty:
-        return counted or _eager(reading)
-    row = largest(summary)
+        return counted or _eager(results)
+    row = results.largest("summary")
     parts_: list[Any] = [f"Rank {row[C.RANK]}: "]
     for column, words in _COUNTS.items():
-        if pd.notna(row[column]) and not (counted and column in _BOUNDS):
-            parts_ += _some(row[column], words)
-    guards = (some(row["lookup_ns"], "ns"), " in guards, with the device idle for ")
-    return [*counted, answer(*parts_, *guards, some(row["lookup_idle_ns"], "ns"), ".")]
+        if row[column] is not None and not (counted and column in _BOUNDS):
+            parts_ += _counted_words(row, column, words)
+    guards = (row.number("lookup_ns"), " in guards, with the device idle for ")
+    return [*counted, answer(*parts_, *guards, row.number("lookup_idle_ns"), ".")]
 
 
-def _counted(row: dict[str, Any]) -> Component:
+def _counted(row: Row) -> Component:
     """Summarize compilation from torch's counters."""
-    parts_: list[Any] = [named(row["backend"]), " compiled in ", some(row["compile_ns"], "ns"), ": "]
+    parts_: list[Any] = [named(row["backend"]), " compiled in ", row.number("compile_ns"), ": "]
     for column, words in _COUNTED.items():
-        parts_ += _some(row[column], words)
-    return answer(*parts_, some(row["late"], "count"), " compiled after the warm-up.")
+        parts_ += _counted_words(row, column, words)
+    return answer(*parts_, row.number("late"), " compiled after the warm-up.")
 
 
-def _some(count: int, words: tuple[str, str]) -> list[Any]:
-    return [some(count, "count"), f" {words[0] if count == 1 else words[1]}, "]
+def _counted_words(row: Row, column: str, words: tuple[str, str]) -> list[Any]:
+    return [row.number(column), f" {words[row[column] != 1]}, "]
 
 
-def _eager(reading: Reading) -> list[Component]:
-    kernels = reading.frame("kernels")
+def _eager(results: PageResults) -> list[Component]:
+    kernels = results.frame("kernels")
     if kernels.empty:
         return []
-    top = largest(kernels, "sum_ns")
+    top = results.largest("kernels", "sum_ns")
     origin = named(top["origin"])
-    return [answer("Nothing was compiled: ", some(top["share"], "share"), " of kernel time is ", origin, ".")]
+    return [answer("Nothing was compiled: ", top.number("share"), " of kernel time is ", origin, ".")]
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context, kernels = reading.context, reading.frame("kernels")
+def _figures(results: PageResults) -> list[Component]:
+    context, kernels = results.context, results.frame("kernels")
     shown: list[Component] = []
     if len(kernels):
         ranks = sorted(int(rank) for rank in kernels[C.RANK].unique())
@@ -87,7 +87,7 @@ def _figures(reading: Reading) -> list[Component]:
         figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
         caption = "Kernel time by origin."
         shown.append(chart(context, "origins", figure, caption=caption))
-    pair = [part for table in ("regions", "graphs") for part in _calls(reading, table)]
+    pair = [part for table in ("regions", "graphs") for part in _calls(results, table)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
 
 
@@ -96,14 +96,14 @@ def _sum(rows: pd.DataFrame, rank: int) -> int:
     return int(of_rank["sum_ns"].iloc[0]) if len(of_rank) else 0
 
 
-def _calls(reading: Reading, table: str) -> list[Component]:
-    frame = reading.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(SHOWN)
+def _calls(results: PageResults, table: str) -> list[Component]:
+    frame = results.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(SHOWN)
     if frame.empty:
         return []
     what = {"regions": "Compiled regions", "graphs": "Inductor graphs"}[table]
     names = [str(name) for name in frame[C.NAME]]
     figure = bars(names, [int(value) for value in frame["host_ns"]], "ns", title="host time")
-    return [chart(reading.context, table, figure, caption=f"{what} by host time.")]
+    return [chart(results.context, table, figure, caption=f"{what} by host time.")]
 
 
 PAGE = answer_page("compile", section=Section.MORE, order=900, answer=_answer, figures=_figures, height=260)

@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C, CopyKind
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, nothing, short, some
+from ..answers.results import answer, nothing, short
 from ..figures.copies import rates, sizes
 from ..page import Section
 from ..parts.charts import chart
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8
@@ -36,50 +36,51 @@ _GROUP = (
 )
 
 
-def _answer(reading: Reading) -> list[Component]:
-    table = reading.frame("by_device" if _narrowed(reading) else "by_memory", "pinned_memory")
+def _answer(results: PageResults) -> list[Component]:
+    table = results.frame(_device_table(results), "pinned_memory")
     if table.empty:
         return [nothing("No copies.")]
     directions = sorted(table["direction"].astype(str).unique(), key=_place)
-    return [answer(*(part for direction in directions for part in _direction(table, direction)))]
+    return [answer(*(part for direction in directions for part in _direction(results, table, direction)))]
 
 
 def _place(direction: str) -> tuple[int, str]:
     return (list(DIRECTIONS).index(direction) if direction in DIRECTIONS else len(DIRECTIONS)), direction
 
 
-def _narrowed(reading: Reading) -> bool:
-    view = reading.context.view
-    return view.rank is not None or view.device is not None
+def _device_table(results: PageResults) -> str:
+    """Return the table of `pinned_memory` that can be filtered as the view requires."""
+    view = results.context.view
+    return "by_memory" if view.rank is None and view.device is None else "by_device"
 
 
-def _direction(table: pd.DataFrame, direction: str) -> list[Any]:
+def _direction(results: PageResults, table: pd.DataFrame, direction: str) -> list[Any]:
     rows = table[table["direction"] == direction]
     parts: list[Any] = []
     for memory, group in rows.groupby("memory", sort=False, observed=True):
-        first = largest(group, "sum_ns")
+        first = results.largest(_device_table(results), "sum_ns", rows=group, name="pinned_memory")
         where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(group) > 1 else ""
         parts += [
             f"{direction} {memory}{where}: ",
-            some(first["copies"], "count"),
+            first.number("copies"),
             " copies, ",
-            some(first[C.BYTES], "bytes"),
+            first.number(C.BYTES),
             " in ",
-            some(first["sum_ns"], "ns"),
+            first.number("sum_ns"),
             " at ",
-            some(first["gb_per_s"], "GB/s"),
+            first.number("gb_per_s"),
             ". ",
         ]
     return parts
 
 
-def _figures(reading: Reading) -> list[Component]:
-    groups = {name: reading.frame("groups", analysis) for name, analysis in DIRECTIONS.items()}
+def _figures(results: PageResults) -> list[Component]:
+    groups = {name: results.frame("groups", analysis) for name, analysis in DIRECTIONS.items()}
     groups = {name: table for name, table in groups.items() if not table.empty}
     if not groups:
         return []
-    histograms = {name: reading.frame("sizes", DIRECTIONS[name]) for name in groups}
-    context, kinds = reading.context, _listed(groups)
+    histograms = {name: results.frame("sizes", DIRECTIONS[name]) for name in groups}
+    context, kinds = results.context, _listed(groups)
     return [
         html.Div(
             [
@@ -92,15 +93,15 @@ def _figures(reading: Reading) -> list[Component]:
                 chart(
                     context,
                     "rates",
-                    rates(groups, _ceilings(reading)),
+                    rates(groups, _ceilings(results)),
                     caption=f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
-                    + ("" if _ceilings(reading) else "Bandwidth limit of this link unknown."),
+                    + ("" if _ceilings(results) else "Bandwidth limit of this link unknown."),
                 ),
             ],
             className="tk-pair",
         ),
-        _memory(reading),
-        *_suspects(reading, groups),
+        _memory(results),
+        *_suspects(results, groups),
     ]
 
 
@@ -114,28 +115,28 @@ def _listed(groups: dict[str, pd.DataFrame]) -> str:
     return ", ".join(kinds)
 
 
-def _ceilings(reading: Reading) -> dict[str, float]:
-    table = reading.frame("by_memory", "pinned_memory").dropna(subset=["ceiling_gb_per_s"])
+def _ceilings(results: PageResults) -> dict[str, float]:
+    table = results.frame("by_memory", "pinned_memory").dropna(subset=["ceiling_gb_per_s"])
     table = table[table["direction"].isin(list(DIRECTIONS))]
     return dict(zip(table["direction"].astype(str), table["ceiling_gb_per_s"].astype(float), strict=True))
 
 
-def _memory(reading: Reading) -> Component:
-    name = "by_device" if _narrowed(reading) else "by_memory"
+def _memory(results: PageResults) -> Component:
+    name = _device_table(results)
     wanted = ("direction", "memory", "copies", C.BYTES, "sum_ns", "gb_per_s", "median_gb_per_s")
     more = ("ceiling_gb_per_s", "exposed_ns", "blocked_ns")
-    columns = reading.columns(name, *wanted, *more, name="pinned_memory")
-    frame = reading.frame(name, "pinned_memory")
-    return short(reading.context, frame, columns, title="Pinned vs. pageable memory", limit=16)
+    columns = results.columns(name, *wanted, *more, name="pinned_memory")
+    frame = results.frame(name, "pinned_memory")
+    return short(results.context, frame, columns, title="Pinned vs. pageable memory", limit=16)
 
 
-def _suspects(reading: Reading, groups: dict[str, pd.DataFrame]) -> list[Component]:
+def _suspects(results: PageResults, groups: dict[str, pd.DataFrame]) -> list[Component]:
     """List groups of copies by criteria named in each heading, both directions side by side."""
     found = {direction: _chosen(table, _other(groups, direction)) for direction, table in groups.items()}
     shown: list[Component] = []
     for what in next(iter(found.values())):
         pair = [
-            _groups(reading, direction, f"{direction}: {what}", tables[what])
+            _groups(results, direction, f"{direction}: {what}", tables[what])
             for direction, tables in found.items()
             if len(tables[what])
         ]
@@ -160,9 +161,9 @@ def _chosen(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
     }
 
 
-def _groups(reading: Reading, direction: str, title: str, frame: pd.DataFrame) -> Component:
-    columns = reading.columns("groups", *_GROUP, name=DIRECTIONS[direction])
-    return short(reading.context, frame, columns, title=title, row="first_row", limit=8)
+def _groups(results: PageResults, direction: str, title: str, frame: pd.DataFrame) -> Component:
+    columns = results.columns("groups", *_GROUP, name=DIRECTIONS[direction])
+    return short(results.context, frame, columns, title=title, row="first_row", limit=8)
 
 
 def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:

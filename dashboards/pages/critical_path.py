@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import HOST_TABLE, answer, largest, named, short, some
+from ..answers.results import HOST_TABLE, answer, named, short
 from ..figures.bars import bars, composed
 from ..page import Section
 from ..parts.charts import chart
@@ -18,42 +18,42 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
 
 SHOWN = 12
 
 
-def _answer(reading: Reading) -> list[Component]:
-    kinds = reading.frame("by_kind")
+def _answer(results: PageResults) -> list[Component]:
+    kinds = results.frame("by_kind")
     if kinds.empty:
         return []
-    top = largest(kinds, "path_ns")
+    top = results.largest("by_kind", "path_ns")
     where = f" of rank {top[C.RANK]}" if kinds[C.RANK].nunique() > 1 else ""
     parts_ = [
         f"The largest part of the critical path{where} is ",
         named(top[C.KIND]),
         ": ",
-        some(top["path_ns"], "ns"),
+        top.number("path_ns"),
         ", ",
-        some(top["share"], "share"),
+        top.number("share"),
         " of step time. ",
     ]
-    saving = reading.frame("what_if")
-    if len(saving) and (best := largest(saving, "saving_ns"))["saving_ns"] > 0:
+    saving = results.frame("what_if")
+    if len(saving) and (best := results.largest("what_if", "saving_ns"))["saving_ns"] > 0:
         parts_ += [
             "Removing ",
             named(best["removed"]),
             f" ({best['where']}) saves the most: ",
-            some(best["saving_ns"], "ns"),
+            best.number("saving_ns"),
             " per step, ",
-            some(best["saving_share"], "share"),
+            best.number("saving_share"),
             ".",
         ]
     return [answer(*parts_)]
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context, kinds = reading.context, reading.frame("by_kind")
+def _figures(results: PageResults) -> list[Component]:
+    context, kinds = results.context, results.frame("by_kind")
     if kinds.empty:
         return []
     ranks = sorted(int(rank) for rank in kinds[C.RANK].unique())
@@ -61,8 +61,8 @@ def _figures(reading: Reading) -> list[Component]:
     parts = {kind: [_time(kinds, rank, kind) for rank in ranks] for kind in order}
     figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
     shown = [chart(context, "kinds", figure, caption="Critical path by kind; the parts sum to all steps.")]
-    pair = [*_saved(reading), *_ops(reading)]
-    return [*shown, html.Div(pair, className="tk-pair"), *_segments(reading)]
+    pair = [*_saved(results), *_ops(results)]
+    return [*shown, html.Div(pair, className="tk-pair"), *_segments(results)]
 
 
 def _time(kinds: pd.DataFrame, rank: int, kind: str) -> int:
@@ -77,38 +77,38 @@ def _ranked(frame: pd.DataFrame, names: list[str]) -> list[str]:
     return [f"{name} (rank {rank})" for name, rank in zip(names, frame[C.RANK], strict=True)]
 
 
-def _saved(reading: Reading) -> list[Component]:
-    frame = reading.frame("what_if").sort_values("saving_ns", ascending=False, kind="stable").head(SHOWN)
+def _saved(results: PageResults) -> list[Component]:
+    frame = results.frame("what_if").sort_values("saving_ns", ascending=False, kind="stable").head(SHOWN)
     if frame.empty:
         return []
     names = [f"{what} ({where})" for what, where in zip(frame["removed"], frame["where"], strict=True)]
     values = [int(value) for value in frame["saving_ns"]]
     figure = bars(_ranked(frame, names), values, "ns", title="saving per step")
     caption = "Saving per step with each part removed. Savings overlap; don't sum them."
-    return [chart(reading.context, "saved", figure, caption=caption)]
+    return [chart(results.context, "saved", figure, caption=caption)]
 
 
-def _ops(reading: Reading) -> list[Component]:
-    frame = reading.frame("by_op").sort_values("path_ns", ascending=False, kind="stable").head(SHOWN)
+def _ops(results: PageResults) -> list[Component]:
+    frame = results.frame("by_op").sort_values("path_ns", ascending=False, kind="stable").head(SHOWN)
     names = [f"{op} ({kind})" for op, kind in zip(frame["op"], frame[C.KIND], strict=True)]
     values = [int(value) for value in frame["path_ns"]]
     figure = bars(_ranked(frame, names), values, "ns", title="time on the path")
     caption = "Ops and kernels with the most time on the path, by kind."
-    return [chart(reading.context, "ops", figure, caption=caption)]
+    return [chart(results.context, "ops", figure, caption=caption)]
 
 
-def _segments(reading: Reading) -> list[Component]:
-    segments = reading.frame("segments")
-    columns = reading.columns("segments", C.RANK, C.STEP, C.KIND, "op", C.DUR_NS)
+def _segments(results: PageResults) -> list[Component]:
+    segments = results.frame("segments")
+    columns = results.columns("segments", C.RANK, C.STEP, C.KIND, "op", C.DUR_NS)
     shown: list[Component] = []
     on_device = segments[segments["device_row"].notna()]
     on_host = segments[segments["device_row"].isna() & segments["host_row"].notna()]
     if len(on_device):
         title = "Longest segments on a device"
-        shown.append(short(reading.context, on_device, columns, title=title, row="device_row"))
+        shown.append(short(results.context, on_device, columns, title=title, row="device_row"))
     if len(on_host):
         title = "Longest segments on the host"
-        shown.append(short(reading.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE))
+        shown.append(short(results.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE))
     return [html.Div(shown, className="tk-pair")] if shown else []
 
 

@@ -13,7 +13,7 @@ from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, chosen_of, largest, named, nothing, short, some, switch
+from ..answers.results import answer, chosen_of, named, nothing, short, some, switch
 from ..figures.svg import SIDES, flame
 from ..page import Section
 from ..parts.charts import aria, data
@@ -21,7 +21,7 @@ from ..parts.charts import aria, data
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
     from ..site import Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
@@ -30,27 +30,27 @@ _PATH = Column("under", "", "names of its ancestors, outermost first")
 _KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
 
 
-def _answer(reading: Reading) -> list[Component]:
-    nodes = reading.frame("nodes")
+def _answer(results: PageResults) -> list[Component]:
+    nodes = results.frame("nodes")
     if nodes.empty:
         return []
-    side = _side(reading, nodes)
+    side = _side(results, nodes)
     _, own = SIDES[side]
-    top = largest(nodes, own)
+    top = results.largest("nodes", own)
     count = (some(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
-    return [answer(*count, named(top[C.NAME]), ", ", some(top[own], "ns"), ".")]
+    return [answer(*count, named(top[C.NAME]), ", ", top.number(own), ".")]
 
 
-def _side(reading: Reading, nodes: pd.DataFrame) -> str:
-    chosen = chosen_of(reading.context, "side", _SIDES)
+def _side(results: PageResults, nodes: pd.DataFrame) -> str:
+    chosen = chosen_of(results.context, "side", _SIDES)
     return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
 
 
-def _figures(reading: Reading) -> list[Component]:
-    nodes = reading.frame("nodes")
+def _figures(results: PageResults) -> list[Component]:
+    nodes = results.frame("nodes")
     if nodes.empty:
         return []
-    context, side = reading.context, _side(reading, nodes)
+    context, side = results.context, _side(results, nodes)
     drawn = flame(nodes, side)
     controls = html.Div(
         [
@@ -64,7 +64,7 @@ def _figures(reading: Reading) -> list[Component]:
     )
     wanted = chosen_of(context, "side", _SIDES)
     missing = [] if wanted == side else [nothing("Showing host time: no device time is linked to ops.")]
-    columns = reading.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
+    columns = results.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
     own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     return [

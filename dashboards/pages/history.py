@@ -28,7 +28,7 @@ from tracekit.stats.comparison import THRESHOLD, Verdict
 from tracekit.stats.noise import estimate_noise
 from tracekit.stats.tests import compare_exact, gate
 
-from ..answers.reading import rows
+from ..answers.results import rows
 from ..figures import sweep
 from ..page import Needs, Page, Section, block
 from ..parts.charts import chart, connect_clicks
@@ -186,7 +186,7 @@ def bisect(good: State, bad: State, metric: str) -> str:
     return shlex.join(["tracekit", "bisect", between, "--metric", metric, "--", *command])
 
 
-def ends(found: Sequence[State]) -> tuple[State, State] | None:
+def endpoints(found: Sequence[State]) -> tuple[State, State] | None:
     """Return the oldest and the newest commit; None without two."""
     clean = [state for state in found if not state.git.dirty]
     return (clean[0], clean[-1]) if len(clean) > 1 else None
@@ -385,14 +385,14 @@ def _signed(ratio: float) -> Component:
     return html.Span(f"{100 * (ratio - 1):+.1f}%")
 
 
-def _interval(ends: tuple[float, float]) -> str:
-    return f"{100 * (ends[0] - 1):+.1f}% to {100 * (ends[1] - 1):+.1f}%"
+def _interval(bounds: tuple[float, float]) -> str:
+    return " to ".join(f"{100 * (bound - 1):+.1f}%" for bound in bounds)
 
 
 def _search(found: list[State], metric: str) -> list[Component]:
     """Show bisect commands for each significant change, or for the whole range."""
     pairs = [(state.before, state) for state in found if _mark(state) and state.before]
-    full_range = ends(found)
+    full_range = endpoints(found)
     commands = [
         text for a, b in pairs or ([full_range] if full_range else []) if (text := bisect(a, b, metric))
     ]

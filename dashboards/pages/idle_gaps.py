@@ -12,9 +12,8 @@ from ..figures import gaps as figures
 from ..grids.table import MOST, table
 from ..page import Page, Section, block
 from ..parts import finding, links
-from ..parts.charts import aria, chart
-from . import _shared
-from ._shared import tiles_with_baseline
+from ..parts.charts import chart
+from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +28,7 @@ _LISTED = 2_000
 
 def _layout(_: Context) -> list[Component]:
     return [
-        html.Div(
-            [block(NAME, "numbers", height=84)],
-            className="tk-tiles",
-            role="group",
-            **aria(label="Key numbers"),
-        ),
+        tile_blocks(NAME, "numbers"),
         html.Div(
             [
                 html.Div(block(NAME, "causes", height=320), className="tk-half"),
@@ -52,7 +46,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = tiles_with_baseline(context, lambda result: _shared.idle(result(NAME), context.view))
+    shown = tiles_with_baseline(context, lambda result: analysis_tiles(NAME, result(NAME), context.view))
     return shown or [finding.note(note) for note in context.result(NAME).notes]
 
 
@@ -67,7 +61,7 @@ def _causes(context: Context) -> list[Component]:
         "Stream dependency, between kernels: work was already queued."
     )
     figure = figures.by_cause(frame, places)
-    return [_title("By cause"), chart(context, "causes", figure, caption=caption)]
+    return [title("By cause"), chart(context, "causes", figure, caption=caption)]
 
 
 def _lengths(context: Context) -> list[Component]:
@@ -75,10 +69,7 @@ def _lengths(context: Context) -> list[Component]:
     if frame is None:
         return []
     caption = f"Idle time by gap length: {len(frame):,} gaps of at least 1 µs."
-    return [
-        _title("By gap length"),
-        chart(context, "lengths", figures.lengths(frame), caption=caption),
-    ]
+    return [title("By gap length"), chart(context, "lengths", figures.lengths(frame), caption=caption)]
 
 
 def _ops(context: Context) -> list[Component]:
@@ -89,10 +80,7 @@ def _ops(context: Context) -> list[Component]:
     names = _named(top)
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
     caption = f"{which} of cause and op, with their share of the device's idle time; colours as above."
-    return [
-        _title("By blocking op"),
-        chart(context, "ops", figures.by_op(top, names), caption=caption),
-    ]
+    return [title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
 
 
 def _named(frame: pd.DataFrame) -> list[str]:
@@ -107,7 +95,7 @@ def _advice(context: Context) -> list[Component]:
     pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
     pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
     found = [finding.finding(context, one, analysis=name) for name, one in pairs]
-    return [_title("Findings"), *found] if found else []
+    return [title("Findings"), *found] if found else []
 
 
 def _longest(context: Context) -> list[Component]:
@@ -117,26 +105,22 @@ def _longest(context: Context) -> list[Component]:
         return []
     everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MOST
     shown = frame if everything or len(frame) <= _LISTED else frame.head(_LISTED)
-    title = "Longest gaps" if len(shown) == len(frame) else f"{_LISTED:,} longest of {len(frame):,} gaps"
-    return [table(context, NAME, links.spec(analysis.get(NAME), "gaps"), shown, title=title)]
+    words = "Longest gaps" if len(shown) == len(frame) else f"{_LISTED:,} longest of {len(frame):,} gaps"
+    return [table(context, NAME, links.spec(analysis.get(NAME), "gaps"), shown, title=words)]
 
 
 def _waits(context: Context) -> list[Component]:
     result = context.result(WAITS)
     one = analysis.get(WAITS)
     shown: list[Component] = []
-    for name, title in (("waits", "Host waits"), ("calls", "Longest waits")):
+    for name, words in (("waits", "Host waits"), ("calls", "Longest waits")):
         frame = links.rows(result, name, context.view)
         if frame is not None:
-            shown.append(table(context, WAITS, links.spec(one, name), frame, title=title))
+            shown.append(table(context, WAITS, links.spec(one, name), frame, title=words))
     if shown:
         return shown
     further = [finding.note(note) for note in result.notes if note not in context.result(NAME).notes]
-    return [_title("Host waits"), *further] if further else []
-
-
-def _title(text: str) -> Component:
-    return html.H2(text, className="tk-block-title")
+    return [title("Host waits"), *further] if further else []
 
 
 PAGE = Page(

@@ -11,7 +11,7 @@ from tracekit.analysis import Column
 from tracekit.render import cells
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, rows
+from ..answers.results import answer, rows
 from ..page import Section
 from ..parts.finding import coded
 from .overview import WORDS
@@ -19,7 +19,7 @@ from .overview import WORDS
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
 
 _LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– info"}
 """Text of each level, most severe first."""
@@ -32,8 +32,8 @@ _CHECKS = (
 )
 
 
-def _answer(reading: Reading) -> list[Component]:
-    row = largest(reading.frame("verdict"))
+def _answer(results: PageResults) -> list[Component]:
+    row = results.largest("verdict")
     word, meaning = WORDS.get(str(row["verdict"]), (str(row["verdict"]), ""))
     return [answer(html.Strong(f"{word}: "), f"{meaning}. ", *coded(_sentence(str(row["reason"]))))]
 
@@ -42,8 +42,8 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _figures(reading: Reading) -> list[Component]:
-    checks = reading.frame("checks")
+def _figures(results: PageResults) -> list[Component]:
+    checks = results.frame("checks")
     order = list(_LEVELS)
     ranked = checks.assign(rank=[order.index(level) for level in checks["level"]])
     records = ranked.sort_values("rank", kind="stable").to_dict("records")

@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, chosen_of, largest, named, short, some, switch
+from ..answers.results import answer, chosen_of, named, short, some, switch
 from ..figures.sweep import cumulative, grouped
 from ..frame import present
 from ..page import Section
@@ -18,7 +18,7 @@ from ..parts.charts import chart
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
     from ..site import Context
 
 SHOWN = 15
@@ -28,21 +28,21 @@ _MANY = {"families": "families", "names": "names", "by_op": "ops"}
 _CORES = {True: "tensor cores (by kernel name)", False: "no tensor cores (by kernel name)"}
 
 
-def _answer(reading: Reading) -> list[Component]:
-    families = reading.frame("families")
+def _answer(results: PageResults) -> list[Component]:
+    families = results.frame("families")
     if families.empty:
         return []
-    first = largest(families)
+    first = results.largest("families")
     on_tensor_cores = families["tensor_cores"].astype(bool)
     return [
         answer(
             named(first["family"]),
             " takes the most device time: ",
-            some(first["sum_ns"], "ns"),
+            first.number("sum_ns"),
             " in ",
-            some(first["count"], "count"),
+            first.number("count"),
             " launches, ",
-            some(first["share"], "share"),
+            first.number("share"),
             " of kernel time. ",
             some(float(families.loc[on_tensor_cores, "share"].sum()), "share"),
             " of kernel time is in kernels that use tensor cores, judging by their names.",
@@ -50,9 +50,9 @@ def _answer(reading: Reading) -> list[Component]:
     ]
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context, by = reading.context, chosen_of(reading.context, "by", _BY)
-    frame = reading.frame(by).sort_values("sum_ns", ascending=False, ignore_index=True)
+def _figures(results: PageResults) -> list[Component]:
+    context, by = results.context, chosen_of(results.context, "by", _BY)
+    frame = results.frame(by).sort_values("sum_ns", ascending=False, ignore_index=True)
     if frame.empty:
         return []
     first, label = frame.head(SHOWN), _LABEL[by]
@@ -68,22 +68,12 @@ def _figures(reading: Reading) -> list[Component]:
         switch(context, "by", "Kernels by", _BY),
         html.Div(
             [
-                chart(
-                    context,
-                    "top",
-                    bars,
-                    caption=f"{which}{_together(context)}.",
-                ),
-                chart(
-                    context,
-                    "cumulative",
-                    curve,
-                    caption="Cumulative share of kernel time.",
-                ),
+                chart(context, "top", bars, caption=f"{which}{_together(context)}."),
+                chart(context, "cumulative", curve, caption="Cumulative share of kernel time."),
             ],
             className="tk-pair",
         ),
-        *_late(reading),
+        *_late(results),
     ]
 
 
@@ -92,14 +82,14 @@ def _together(context: Context) -> str:
     return ", summed over all ranks and devices" if max(map(len, present(context.run))) > 1 else ""
 
 
-def _late(reading: Reading) -> list[Component]:
-    late = reading.frame("first_launches")
+def _late(results: PageResults) -> list[Component]:
+    late = results.frame("first_launches")
     if late.empty:
         return []
     wanted = (C.NAME, "first_ns", "later_median_ns", "excess_ns")
-    columns = reading.columns("first_launches", *wanted)
+    columns = results.columns("first_launches", *wanted)
     title = "Slow first launches"
-    return [short(reading.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
+    return [short(results.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
 
 
 PAGE = answer_page("kernels", section=Section.DEVICE, order=110, answer=_answer, figures=_figures, height=460)

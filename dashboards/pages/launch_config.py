@@ -11,7 +11,7 @@ from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, named, nothing, short, some
+from ..answers.results import answer, named, nothing, short, some
 from ..figures.gaps import launch_map, waves
 from ..page import Section
 from ..parts.charts import chart
@@ -19,30 +19,30 @@ from ..parts.charts import chart
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
 
 SHOWN = 2_000
 _GRID = Column("grid", "", "blocks in x, y and z")
 _BLOCK = Column("block", "", "threads per block in x, y and z")
 
 
-def _answer(reading: Reading) -> list[Component]:
-    configs = reading.frame("configs")
+def _answer(results: PageResults) -> list[Component]:
+    configs = results.frame("configs")
     if configs.empty:
         return []
-    first = largest(_named(configs), "total_ns")
+    first = results.largest("configs", "total_ns", rows=_named(configs))
     parts = [
         some(len(configs), "count"),
         " configurations. Most time: ",
         named(first["family"]),
         f" with grid {first['grid']} and block {first['block']}: ",
-        some(first["total_ns"], "ns"),
+        first.number("total_ns"),
         ", ",
-        some(first["share"], "share"),
+        first.number("share"),
         " of all kernels with a recorded grid",
     ]
     if first["waves"] is not None:
-        parts += ["; ", some(first["waves"], ""), " waves"]
+        parts += ["; ", first.number("waves"), " waves"]
     return [answer(*parts, ".")]
 
 
@@ -62,9 +62,9 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(grid=grid, block=block)
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context = reading.context
-    configs = reading.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
+def _figures(results: PageResults) -> list[Component]:
+    context = results.context
+    configs = results.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
     shown: list[Component] = []
     if len(configs):
         top = configs.head(SHOWN)
@@ -81,27 +81,27 @@ def _figures(reading: Reading) -> list[Component]:
             caption = "Waves and occupancy. Below one wave (dashed line), some SMs are idle. Area by time."
             maps.append(chart(context, "waves", waves(_named(top)), caption=caption))
         shown.append(html.Div(maps, className="tk-pair"))
-        shown.append(_longest(reading, configs))
-    return [*shown, *_relu(reading)]
+        shown.append(_longest(results, configs))
+    return [*shown, *_relu(results)]
 
 
-def _longest(reading: Reading, configs: pd.DataFrame) -> Component:
-    first = reading.columns("configs", "op", "family")
+def _longest(results: PageResults, configs: pd.DataFrame) -> Component:
+    first = results.columns("configs", "op", "family")
     rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
-    columns = [*first, _GRID, _BLOCK, *reading.columns("configs", *rest)]
+    columns = [*first, _GRID, _BLOCK, *results.columns("configs", *rest)]
     title = "Configurations with the most time"
-    return short(reading.context, _named(configs), columns, title=title, row="first_row", limit=12)
+    return short(results.context, _named(configs), columns, title=title, row="first_row", limit=12)
 
 
-def _relu(reading: Reading) -> list[Component]:
-    relu = reading.frame("relu")
+def _relu(results: PageResults) -> list[Component]:
+    relu = results.frame("relu")
     if relu.empty:
         return [nothing("No ReLU kernels found by name or op.")]
-    first = reading.columns("relu", "kind", "direction", "op")
-    rest = reading.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
+    first = results.columns("relu", "kind", "direction", "op")
+    rest = results.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
     columns = [*first, _GRID, _BLOCK, *rest]
     title = "ReLU grids"
-    return [short(reading.context, _named(relu), columns, title=title, row="first_row", limit=16)]
+    return [short(results.context, _named(relu), columns, title=title, row="first_row", limit=16)]
 
 
 PAGE = answer_page(

@@ -10,7 +10,7 @@ from tracekit.render import human
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, chosen_of, largest, named, nothing, some, switch
+from ..answers.results import answer, chosen_of, named, nothing, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults
 
 SHOWN = 15
 COMPARED = 300
@@ -36,39 +36,39 @@ _MEASURES = [
 _HOST_FIRST = [_MEASURES[2], _MEASURES[3], *_MEASURES[:2], _MEASURES[4]]
 
 
-def _answer(reading: Reading) -> list[Component]:
-    ops = reading.frame("ops")
+def _answer(results: PageResults) -> list[Component]:
+    ops = results.frame("ops")
     if ops.empty:
         return []
-    host = largest(ops)
+    host = results.largest("ops")
     parts = [
         named(host[C.NAME]),
         " has the highest host self time: ",
-        some(host["host_self_ns"], "ns"),
+        host.number("host_self_ns"),
         " in ",
-        some(host["calls"], "count"),
+        host.number("calls"),
         " calls, ",
-        some(host["host_self_share"], "share"),
+        host.number("host_self_share"),
         " of the host self time of all ops.",
     ]
     if ops["device_self_ns"].notna().any():
-        device = largest(ops, "device_self_ns")
+        device = results.largest("ops", "device_self_ns")
         parts = [
             named(device[C.NAME]),
             " launched the most device time: ",
-            some(device["device_self_ns"], "ns"),
+            device.number("device_self_ns"),
             ", ",
-            some(device["device_share"], "share"),
+            device.number("device_share"),
             " of the device time launched by ops. ",
             *parts,
         ]
     return [answer(*parts)]
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context = reading.context
+def _figures(results: PageResults) -> list[Component]:
+    context = results.context
     by = chosen_of(context, "by", _BY)
-    frame = reading.frame(by)
+    frame = results.frame(by)
     on_device = bool(frame["device_self_ns"].notna().any())
     ordered = _MEASURES if on_device else _HOST_FIRST
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
@@ -85,18 +85,18 @@ def _figures(reading: Reading) -> list[Component]:
     nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
     return [
         switches,
-        html.Div([_top(reading, nonzero, measure), *_both(reading, frame)], className="tk-pair"),
+        html.Div([_top(results, nonzero, measure), *_both(results, frame)], className="tk-pair"),
     ]
 
 
-def _top(reading: Reading, frame: pd.DataFrame, measure: str) -> Component:
+def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> Component:
     first = frame.sort_values(measure, ascending=False, kind="stable").head(SHOWN)
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
     which = f"{len(first)} largest of {len(frame):,} ops" if len(first) < len(frame) else "all ops"
     caption = f"{title}: {which}, summed over threads and ranks."
-    return chart(reading.context, "top", figure, caption=caption)
+    return chart(results.context, "top", figure, caption=caption)
 
 
 def _labels(frame: pd.DataFrame) -> list[str]:
@@ -106,7 +106,7 @@ def _labels(frame: pd.DataFrame) -> list[str]:
     return [f"{name} {shapes}".rstrip() for name, shapes in pairs]
 
 
-def _both(reading: Reading, frame: pd.DataFrame) -> list[Component]:
+def _both(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     """Draw device over host time of each op; below the diagonal, the host is the bottleneck."""
     both = frame[(frame["device_total_ns"].fillna(0) > 0) & (frame["host_total_ns"] > 0)]
     both = both.sort_values("device_total_ns", ascending=False, kind="stable").head(COMPARED)
@@ -120,7 +120,7 @@ def _both(reading: Reading, frame: pd.DataFrame) -> list[Component]:
     dots = Dots("ops", [one / 1e6 for one in host], [int(one) / 1e6 for one in device], hover)
     figure = points([dots], x_title="host total (ms)", y_title="device total (ms)")
     caption = "Host and device time of ops. Ops at the lower right take more host than device time."
-    return [chart(reading.context, "both", figure, caption=caption)]
+    return [chart(results.context, "both", figure, caption=caption)]
 
 
 PAGE = answer_page("ops", section=Section.HOST, order=200, answer=_answer, figures=_figures, height=480)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dash import html
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, some
+from ..answers.results import answer
 from ..figures.bars import bars, composed
 from ..page import Section
 from ..parts.charts import chart
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults, Row
 
 LONGEST = 24
 """Maximum bars per figure."""
 
 
-def _answer(reading: Reading) -> list[Component]:
-    whole = reading.frame("whole")
+def _answer(results: PageResults) -> list[Component]:
+    whole = results.frame("whole")
     if whole.empty:
         return []
     parts: list[object] = []
     for what in ("communication", "all copies"):
         rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
         if len(rows):
-            top = largest(rows, "exposed_ns")
+            top = results.largest("whole", "exposed_ns", rows=rows)
             parts += _exposed(what, top, several=len(rows) > 1)
     return [answer(*parts)] if parts else []
 
 
-def _exposed(what: str, row: dict[str, Any], *, several: bool) -> list[object]:
+def _exposed(what: str, row: Row, *, several: bool) -> list[object]:
     where = f", most on rank {row[C.RANK]}, device {row[C.DEVICE]}: " if several else ": "
     return [
         f"Exposed (non-overlapped) {what}{where}",
-        some(row["exposed_ns"], "ns"),
+        row.number("exposed_ns"),
         " of ",
-        some(row["union_ns"], "ns"),
+        row.number("union_ns"),
         "; overlapped ",
-        some(row["overlapped_share"], "share"),
+        row.number("overlapped_share"),
         ". ",
     ]
 
@@ -64,40 +64,40 @@ def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
     return composed(_names(frame, column), parts, "ns", title="time")
 
 
-def _figures(reading: Reading) -> list[Component]:
-    whole = reading.frame("whole")
+def _figures(results: PageResults) -> list[Component]:
+    whole = results.frame("whole")
     nonzero = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
     is_communication = nonzero["what"] == "communication"
     pairs = [
-        [*_overlap_chart(reading, nonzero[is_communication], "communication"), *_collectives(reading)],
+        [*_overlap_chart(results, nonzero[is_communication], "communication"), *_collectives(results)],
         [
             *_overlap_chart(
-                reading, nonzero[~is_communication & (nonzero["what"] != "all copies")], "copies"
+                results, nonzero[~is_communication & (nonzero["what"] != "all copies")], "copies"
             ),
-            *_streams(reading),
+            *_streams(results),
         ],
     ]
     return [html.Div(pair, className="tk-pair") for pair in pairs if pair]
 
 
-def _overlap_chart(reading: Reading, rows: pd.DataFrame, words: str) -> list[Component]:
+def _overlap_chart(results: PageResults, rows: pd.DataFrame, words: str) -> list[Component]:
     if rows.empty:
         return []
     cut = f" {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
     caption = f"Overlapped and exposed {words}, whole capture.{cut}"
-    return [chart(reading.context, words, _parts(rows.head(LONGEST), "what"), caption=caption)]
+    return [chart(results.context, words, _parts(rows.head(LONGEST), "what"), caption=caption)]
 
 
-def _collectives(reading: Reading) -> list[Component]:
-    frame = reading.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(LONGEST)
+def _collectives(results: PageResults) -> list[Component]:
+    frame = results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(LONGEST)
     if frame.empty:
         return []
     caption = "Overlapped and exposed communication by collective type."
-    return [chart(reading.context, "collectives", _parts(frame, "collective"), caption=caption)]
+    return [chart(results.context, "collectives", _parts(frame, "collective"), caption=caption)]
 
 
-def _streams(reading: Reading) -> list[Component]:
-    frame = reading.frame("streams").head(LONGEST)
+def _streams(results: PageResults) -> list[Component]:
+    frame = results.frame("streams").head(LONGEST)
     if frame.empty or not frame["concurrent_ns"].any():
         return []
     names = [
@@ -105,7 +105,7 @@ def _streams(reading: Reading) -> list[Component]:
     ]
     figure = bars(names, frame["concurrent_share"].tolist(), "share", title="two or more streams busy")
     caption = "Share of busy time with work on two or more streams."
-    return [chart(reading.context, "streams", figure, caption=caption)]
+    return [chart(results.context, "streams", figure, caption=caption)]
 
 
 PAGE = answer_page(

@@ -4,63 +4,63 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from dash import html
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.reading import answer, largest, named, nothing, short, some
+from ..answers.results import answer, named, nothing, short
 from ..figures.bars import bars, upright
 from ..figures.copies import roofs
 from ..page import Section
 from ..parts.charts import chart
 
 if TYPE_CHECKING:
+    import pandas as pd
     from dash.development.base_component import Component
 
-    from ..answers.reading import Reading
+    from ..answers.results import PageResults, Row
 
 SHOWN, FULL = 15, 100
 
 
-def _answer(reading: Reading) -> list[Component]:
-    summary, families = reading.frame("summary"), reading.frame("families")
-    parts = [part for row in summary.to_dict("records")[:4] for part in _device(row)]
+def _answer(results: PageResults) -> list[Component]:
+    families = results.frame("families")
+    parts = [part for row in results.rows("summary")[:4] for part in _device(row)]
     known = families[families["utilization"].notna()]
     if len(known):
-        top = largest(known, "device_ns")
+        top = results.largest("families", "device_ns", rows=known)
         parts += [
             "Longest op with known FLOPs: ",
             named(top["op"]),
             ", ",
-            some(top["device_ns"], "ns"),
+            top.number("device_ns"),
             ", at ",
-            some(top["utilization"], "share"),
+            top.number("utilization"),
             " of its roof.",
         ]
-    return [answer(*parts)] if parts else _host(reading)
+    return [answer(*parts)] if parts else _host(results)
 
 
-def _device(row: dict[Any, Any]) -> list[Any]:
+def _device(row: Row) -> list[Any]:
     name = f" ({row['device_name']})" if row["device_name"] else ""
     parts: list[Any] = [f"Device {row[C.DEVICE]} of rank {row[C.RANK]}{name} reached "]
-    if pd.notna(row["mfu"]):
-        parts += ["a model FLOPs utilization (MFU) of ", some(row["mfu"], "share"), " and "]
-    return [*parts, some(row["tflops"], "TFLOP/s"), " over the capture. "]
+    if row["mfu"] is not None:
+        parts += ["a model FLOPs utilization (MFU) of ", row.number("mfu"), " and "]
+    return [*parts, row.number("tflops"), " over the capture. "]
 
 
-def _host(reading: Reading) -> list[Component]:
-    host = reading.frame("host")
+def _host(results: PageResults) -> list[Component]:
+    host = results.frame("host")
     if host.empty:
         return []
-    top = largest(host, "host_ns")
-    speed = (" at ", some(top["tflops"], "TFLOP/s"), ".")
-    return [answer("On the host, ", named(top["op"]), " takes ", some(top["host_ns"], "ns"), *speed)]
+    top = results.largest("host", "host_ns")
+    speed = (" at ", top.number("tflops"), ".")
+    return [answer("On the host, ", named(top["op"]), " takes ", top.number("host_ns"), *speed)]
 
 
-def _figures(reading: Reading) -> list[Component]:
-    context, ops = reading.context, reading.frame("ops")
+def _figures(results: PageResults) -> list[Component]:
+    context, ops = results.context, results.frame("ops")
     shown: list[Component] = []
     placed = ops[(ops["intensity"].fillna(0) > 0) & (ops["tflops"].fillna(0) > 0)]
     if len(placed):
@@ -68,23 +68,23 @@ def _figures(reading: Reading) -> list[Component]:
         shown.append(chart(context, "roof", roofs(placed), caption=caption))
     elif len(ops):
         shown.append(nothing("No roofline: no op has known FLOPs."))
-    families = reading.frame("families")
+    families = results.frame("families")
     known = families[families["utilization"].notna()]
     known = known.sort_values("device_ns", ascending=False, kind="stable").head(SHOWN)
     if len(known):
         shown.append(
-            html.Div([_utilization_chart(reading, known), _time_chart(reading, known)], className="tk-pair")
+            html.Div([_utilization_chart(results, known), _time_chart(results, known)], className="tk-pair")
         )
-    return [*shown, *_slow(reading, ops)]
+    return [*shown, *_slow(results, ops)]
 
 
-def _utilization_chart(reading: Reading, known: pd.DataFrame) -> Component:
+def _utilization_chart(results: PageResults, known: pd.DataFrame) -> Component:
     figure = bars(
         known["op"].tolist(), known["utilization"].tolist(), "share", title="share of the roof reached"
     )
     if known["utilization"].max() > 1:
         figure["layout"]["shapes"] = [upright(FULL)]
-    return chart(reading.context, "used", figure, caption=_caption(known))
+    return chart(results.context, "used", figure, caption=_caption(known))
 
 
 def _caption(known: pd.DataFrame) -> str:
@@ -98,20 +98,20 @@ def _caption(known: pd.DataFrame) -> str:
     )
 
 
-def _time_chart(reading: Reading, known: pd.DataFrame) -> Component:
+def _time_chart(results: PageResults, known: pd.DataFrame) -> Component:
     times = [int(value) for value in known["device_ns"]]
     figure = bars(known["op"].tolist(), times, "ns", title="device time")
     caption = "Device time of the same ops. Low utilization matters most for long ops."
-    return chart(reading.context, "spent", figure, caption=caption)
+    return chart(results.context, "spent", figure, caption=caption)
 
 
-def _slow(reading: Reading, ops: pd.DataFrame) -> list[Component]:
+def _slow(results: PageResults, ops: pd.DataFrame) -> list[Component]:
     slow = ops[ops["bound"] == "neither"].sort_values("device_ns", ascending=False, kind="stable")
     if slow.empty:
         return []
     wanted = ("op", "precision", C.INPUT_SHAPES, "calls", "device_ns", "utilization", "tflops", "gb_per_s")
-    columns = reading.columns("ops", *wanted)
-    return [short(reading.context, slow, columns, title="Ops far from both roofs")]
+    columns = results.columns("ops", *wanted)
+    return [short(results.context, slow, columns, title="Ops far from both roofs")]
 
 
 PAGE = answer_page(

@@ -14,10 +14,10 @@ from ..figures import bars, lines
 from ..grids.table import table
 from ..page import Page, Section, block
 from ..parts import charts, finding, links
-from ..parts.charts import aria, chart
+from ..parts.charts import chart
 from ..parts.finding import TIMELINE
 from . import _shared
-from ._shared import in_steps, per_step, tiles_with_baseline
+from ._shared import in_steps, per_step, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,12 +36,7 @@ _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p
 
 def _layout(_: Context) -> list[Component]:
     return [
-        html.Div(
-            [block(NAME, "numbers", height=84)],
-            className="tk-tiles",
-            role="group",
-            **aria(label="Key numbers"),
-        ),
+        tile_blocks(NAME, "numbers"),
         block(NAME, "times", height=360),
         block(NAME, "made_of", height=360),
         block(NAME, "advice", height=60),
@@ -61,19 +56,14 @@ def _tiles(result: Result, view: View) -> list[Tile]:
 
 def _spread(result: Result, view: View) -> list[Tile]:
     """Tiles of minimum, maximum and p95, for the same measure as the step time."""
-    summary = links.rows(result, "summary", view)
-    if summary is None:
+    own = _shared.own_steps(result, view)
+    if own is None or own["steps"].max() < 2:
         return []
-    measures = set(summary["measure"].tolist())
-    measure = _shared.OWN if _shared.OWN in measures else _shared.HOST
-    own = summary[summary["measure"] == measure]
-    if own["steps"].max() < 2:
-        return []
-    found = [
-        charts.of(own[column].tolist(), label=label, unit="ns", note="without warm-up outliers")
+    return [
+        tile
         for label, column in _SPREAD
+        for tile in charts.of(own[column], label=label, unit="ns", note="without warm-up outliers")
     ]
-    return [tile for tile in found if tile]
 
 
 def _times(context: Context) -> list[Component]:
@@ -81,7 +71,7 @@ def _times(context: Context) -> list[Component]:
     if frame is None or len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
-        return [_title("Step time by rank"), _each_rank(context, frame)]
+        return [title("Step time by rank"), _each_rank(context, frame)]
     ranks = frame[C.RANK].nunique()
     what = (
         "After earlier steps: the part of the step's window after all earlier windows, i.e. the incremental "
@@ -91,7 +81,7 @@ def _times(context: Context) -> list[Component]:
     )
     figure = lines.durations(frame)
     return [
-        _title("Step times"),
+        title("Step times"),
         chart(context, "times", figure, caption=what),
         *_slowest(context, frame),
     ]
@@ -120,12 +110,12 @@ def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
 def _made_of(context: Context) -> list[Component]:
     result = context.result("gpu_breakdown")
     shown = per_step(context, result, height=320) or in_steps(context, result)
-    return [_title("Step breakdown"), *shown] if shown else []
+    return [title("Step breakdown"), *shown] if shown else []
 
 
 def _advice(context: Context) -> list[Component]:
     found = [finding.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
-    return [_title("Findings"), *found] if found else []
+    return [title("Findings"), *found] if found else []
 
 
 def _tables(context: Context) -> list[Component]:
@@ -148,10 +138,6 @@ def _ranks(context: Context) -> list[Component]:
         return []
     spec = links.spec(analysis.get("ranks"), "steps")
     return [table(context, "ranks", spec, ranks, title=spec.title)]
-
-
-def _title(text: str) -> Component:
-    return html.H2(text, className="tk-block-title")
 
 
 PAGE = Page(

@@ -12,7 +12,7 @@ from tracekit.experiments.sweep import find, listed
 from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
 
-from ..answers.reading import rows
+from ..answers.results import rows
 from ..page import Needs, Page, Section, block
 from ..parts.charts import chart
 from ..parts.finding import coded

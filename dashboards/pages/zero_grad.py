@@ -13,9 +13,8 @@ from ..figures import bars
 from ..grids.table import table
 from ..page import Page, Section, block
 from ..parts import finding, links
-from ..parts.charts import aria, chart
-from . import _shared
-from ._shared import tiles_with_baseline
+from ..parts.charts import chart
+from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Result
 
-    from ..page import View
-    from ..parts.charts import Tile
     from ..site import Context
-
-    Read = Callable[[Result, View], list[Tile]]
 
 NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
 _TABLES = {
@@ -37,26 +32,16 @@ _TABLES = {
     SMALL: ("kinds", "ranges", "ops"),
     LAUNCH: ("summary", "queue", "slowest"),
 }
-_NUMBERS: dict[str, Read] = {
-    ZERO: _shared.zeroing,
-    SMALL: _shared.small,
-    LAUNCH: _shared.queue,
-}
 
 
 def _layout(_: Context) -> list[Component]:
     placed: list[Component] = []
-    for name in _NUMBERS:
+    for name in _TABLES:
         one = analysis.get(name)
         placed += [
             html.H2(one.title, className="tk-part-title"),
             html.P(one.question, className="tk-dim"),
-            html.Div(
-                [block(NAME, f"{name}_numbers", height=84)],
-                className="tk-tiles",
-                role="group",
-                **aria(label=f"Key numbers: {one.title}"),
-            ),
+            tile_blocks(NAME, f"{name}_numbers", label=f"Key numbers: {one.title}"),
             block(NAME, name, height=300),
             finding.definition(one, named=True),
         ]
@@ -65,7 +50,7 @@ def _layout(_: Context) -> list[Component]:
 
 def _numbers(name: str) -> Callable[[Context], list[Component]]:
     def fill(context: Context) -> list[Component]:
-        return tiles_with_baseline(context, lambda result: _NUMBERS[name](result(name), context.view))
+        return tiles_with_baseline(context, lambda result: analysis_tiles(name, result(name), context.view))
 
     return fill
 
@@ -113,12 +98,8 @@ def _ranges(context: Context, frame: pd.DataFrame) -> Component:
         for name, place in zip(top[C.NAME].tolist(), links.places(top), strict=True)
     ]
     figure = bars.bars(names, top["gap_ns"].tolist(), "ns", title="idle time between small kernels")
-    return chart(
-        context,
-        "ranges",
-        figure,
-        caption="Device idle time between small kernels, by annotation or op.",
-    )
+    caption = "Device idle time between small kernels, by annotation or op."
+    return chart(context, "ranges", figure, caption=caption)
 
 
 def _histogram(context: Context, frame: pd.DataFrame) -> Component:
@@ -149,8 +130,8 @@ PAGE = Page(
     order=130,
     layout=_layout,
     blocks={
-        **{f"{name}_numbers": _numbers(name) for name in _NUMBERS},
-        **{name: _body(name) for name in _NUMBERS},
+        **{f"{name}_numbers": _numbers(name) for name in _TABLES},
+        **{name: _body(name) for name in _TABLES},
     },
     covers=(ZERO, SMALL, LAUNCH),
 )

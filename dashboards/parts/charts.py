@@ -1,4 +1,4 @@
-"""Tiles with key numbers and their change from the baseline."""
+"""Tiles with key numbers, charts with theme and caption, and HTML attributes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit.render import human
+from tracekit.render.cells import plain
 
 from ..figures.axis import COLORWAY
 
@@ -61,12 +62,10 @@ class Tile:
         return f"{amount if high.endswith(f' {unit}') else low} to {high}"
 
 
-def of(values: Iterable[Number], *, label: str, unit: str, **more: str) -> Tile | None:
-    """Create a tile with the minimum and maximum of values; None without values."""
-    known = [value for value in values if value is not None and value == value]
-    if not known:
-        return None
-    return Tile(label=label, low=min(known), high=max(known), unit=unit, **more)
+def of(values: Iterable[Any], *, label: str, unit: str, **more: str) -> list[Tile]:
+    """Create a tile with the minimum and maximum of values; none without values."""
+    known = [plain(value) for value in values if value is not None and value == value]
+    return [Tile(label=label, low=min(known), high=max(known), unit=unit, **more)] if known else []
 
 
 def change(tile: Tile, base: Tile) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Choices as links, and commands with a copy button."""
+"""Choices as links, commands with a copy button, and names and rows of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis, Result, TableSpec
+    from tracekit.analysis import Analysis, Column, Result, TableSpec
     from tracekit.runs.run import Run
 
     from ..page import View
@@ -113,10 +113,16 @@ def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
     frame = result.tables.get(name)
     if frame is None:
         return None
+    frame = filtered(frame, view)
+    return frame if len(frame) else None
+
+
+def filtered(frame: pd.DataFrame, view: View) -> pd.DataFrame:
+    """Return the rows of the view's rank and device."""
     for column, chosen in ((C.RANK, view.rank), (C.DEVICE, view.device)):
         if chosen is not None and column in frame:
             frame = frame[frame[column] == chosen]
-    return frame if len(frame) else None
+    return frame
 
 
 def spec(analysis: Analysis, name: str) -> TableSpec:
@@ -126,6 +132,15 @@ def spec(analysis: Analysis, name: str) -> TableSpec:
         KeyError: There is no such table.
     """
     return {one.name: one for one in analysis.tables}[name]
+
+
+def column(spec: TableSpec, name: str) -> Column:
+    """Return a column of a table.
+
+    Raises:
+        KeyError: There is no such column.
+    """
+    return {one.name: one for one in spec.columns}[name]
 
 
 def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:

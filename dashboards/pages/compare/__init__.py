@@ -13,7 +13,7 @@ from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Status, Verdict
 from tracekit.render import diff_tables, human
 
-from ...answers.reading import rows
+from ...answers.results import rows
 from ...grids.table import table
 from ...page import Page, Section, block
 from ...parts.charts import aria

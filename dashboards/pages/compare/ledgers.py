@@ -15,7 +15,7 @@ from tracekit.errors import ExitCode, TracekitError
 from tracekit.render import diff_tables
 from tracekit.schema import TABLES
 
-from ...answers.reading import rows
+from ...answers.results import rows
 from ...figures import shares
 from ...grids.table import table
 from ...page import View

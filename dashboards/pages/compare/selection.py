@@ -18,7 +18,7 @@ from tracekit.diff.engine import DECIDES, EXPLAINS, FIELDS
 from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 
-from ...answers.reading import rows
+from ...answers.results import rows
 from ...page import View
 from ...parts.links import Choice, choices
 

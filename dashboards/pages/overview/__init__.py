@@ -1,4 +1,4 @@
-"""Parts of the Overview page: verdict, run metadata, findings."""
+"""Overview page: verdict, run metadata, key numbers, time breakdown and findings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 
 from ...page import Page, Section, block
-from ...parts.charts import aria
 from ...parts.finding import coded, sentence
 from .. import _shared
-from .._shared import breakdown, compared, tiles_with_baseline
+from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
 from .advice import FIRST, run_fast_analyses
 
@@ -170,12 +169,7 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "ran", height=22),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
-        html.Div(
-            [block(NAME, name, height=84) for name in _TILES],
-            className="tk-tiles",
-            role="group",
-            **aria(label="Key numbers"),
-        ),
+        tile_blocks(NAME, *_TILES),
         html.Div(
             [
                 html.Div(block(NAME, "findings", height=360), className="tk-wide"),

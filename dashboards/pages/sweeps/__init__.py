@@ -9,7 +9,7 @@ from dash import dcc, html
 
 from tracekit.analysis import Column
 
-from ...answers.reading import rows
+from ...answers.results import rows
 from ...figures import sweep
 from ...page import Needs, Page, Section, block
 from ...parts.charts import chart, connect_clicks

@@ -12,7 +12,7 @@ from tracekit.experiments.sweep_model import SWEEP
 from tracekit.experiments.sweep_table import COLUMNS
 from tracekit.render.suite import PENDING, held, notes, shown, values
 
-from ...answers.reading import rows as table
+from ...answers.results import rows as table
 from ...parts.links import Choice, choices
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from tracekit.dashboards.figures.axis import unpacked
-from tracekit.dashboards.figures.copies import MOST, extremes, over_time, rates, roofs, sizes
+from tracekit.dashboards.figures.axis import unpack
+from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
 from tracekit.dashboards.figures.gaps import COLUMNS, FULL, LESS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
 from tracekit.dashboards.figures.svg import flame
@@ -20,8 +20,8 @@ HOSTILE = "<script>x</script><b>"
 def test_extremes_keep_the_ends_and_every_least_and_largest_value() -> None:
     values = np.random.default_rng(3).normal(size=50_000)
     values[[17, 30_001]] = -99, 99
-    at = extremes(values, np.arange(50_000.0))
-    assert len(at) <= MOST
+    at = chunk_extremes(values, np.arange(50_000.0))
+    assert len(at) <= MAX_POINTS
     assert {0, 17, 30_001, 49_999} <= set(at.tolist())
     assert (np.diff(at) > 0).all()
 
@@ -29,7 +29,7 @@ def test_extremes_keep_the_ends_and_every_least_and_largest_value() -> None:
 def test_extremes_pass_over_missing_values() -> None:
     values = np.full(10_000, np.nan)
     values[5_000] = 1.0
-    assert 5_000 in extremes(values, most=100)
+    assert 5_000 in chunk_extremes(values, most=100)
 
 
 def test_memory_over_time_leaves_out_what_was_not_recorded() -> None:
@@ -38,7 +38,7 @@ def test_memory_over_time_leaves_out_what_was_not_recorded() -> None:
     )
     figure = over_time(frame)
     assert [trace["name"] for trace in figure["data"]] == ["allocated"]
-    assert unpacked(figure["data"][0]["y"]) == [0, 1]
+    assert unpack(figure["data"][0]["y"]) == [0, 1]
 
 
 def _nodes(*rows: tuple[int | None, str, int, int]) -> pd.DataFrame:
@@ -105,7 +105,7 @@ def test_rates_of_copies_stand_under_their_ceiling() -> None:
 
 
 def test_the_cumulative_curve_ends_at_the_whole() -> None:
-    assert unpacked(cumulative([0.5, 0.25, 0.25], ["a", "b", "c"], what="x")["data"][0]["y"])[-1] == 100
+    assert unpack(cumulative([0.5, 0.25, 0.25], ["a", "b", "c"], what="x")["data"][0]["y"])[-1] == 100
 
 
 def test_bars_of_groups_differ_in_pattern_too() -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.answers.reading import Reading, chosen_of, largest, switch
+from tracekit.dashboards.answers.results import PageResults, Row, chosen_of, switch
 from tracekit.dashboards.page import View
 from tracekit.dashboards.site import Context, Results, registered
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze
+from tracekit.render import human
 from tracekit.runs.store import Store
 from tracekit.schema import C, CopyKind, HostKind, Memory
 
@@ -40,8 +41,8 @@ each = pytest.mark.parametrize("name", PAGES)
 
 def _context(run: Run, page: str, **view: Any) -> Context:
     store = Store(run.path.parent)
-    looked_at = View(page=page, run=run.path.name, **view)
-    return Context(view=looked_at, dark=False, store=store, results=Results(), chosen=run)
+    selected = View(page=page, run=run.path.name, **view)
+    return Context(view=selected, dark=False, store=store, results=Results(), chosen=run)
 
 
 def _shown(run: Run, name: str, **view: Any) -> dict[str, str]:
@@ -124,7 +125,7 @@ def test_a_run_of_the_host_alone_is_no_error(name: str, tmp_path: Path) -> None:
 def test_the_answer_says_the_exact_numbers(hostile: Run) -> None:
     families = analyze(hostile, "kernels").tables["families"]
     sent = _shown(hostile, "kernels")["answer"]
-    assert f'"{largest(families)["sum_ns"]} ns"' in sent
+    assert f'"{families["sum_ns"].iloc[0]} ns"' in sent
 
 
 def test_what_torch_counted_answers_in_place_of_bounds(tmp_path: Path) -> None:
@@ -151,10 +152,32 @@ def _words(part: Any) -> str:
 
 
 def test_largest_keeps_integers_beside_floats(hostile: Run) -> None:
-    frame = Reading(_context(hostile, "kernels"), ("kernels",)).frame("families")
-    row = largest(frame, "sum_ns")
+    row = _largest_family(hostile)
     assert isinstance(row["count"], int)
     assert isinstance(row["share"], float)
+
+
+def test_numbers_have_the_unit_of_their_column(hostile: Run) -> None:
+    row = _largest_family(hostile)
+    assert row.number("share").children == human(row["share"], "share")
+    assert row.number("sum_ns").children == human(row["sum_ns"], "ns")
+
+
+def test_an_unknown_column_or_table_is_an_error(hostile: Run) -> None:
+    results = PageResults(_context(hostile, "kernels"), ("kernels",))
+    for wrong in (
+        lambda: _largest_family(hostile).number("sum_nss"),
+        lambda: _largest_family(hostile)["sum_nss"],
+        lambda: results.columns("families", "sum_nss"),
+        lambda: results.frame("families")["sum_nss"],
+        lambda: results.frame("family"),
+    ):
+        with pytest.raises(KeyError):
+            wrong()
+
+
+def _largest_family(run: Run) -> Row:
+    return PageResults(_context(run, "kernels"), ("kernels",)).largest("families", "sum_ns")
 
 
 def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Run) -> None:

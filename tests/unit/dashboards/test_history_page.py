@@ -9,7 +9,7 @@ import pytest
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.figures import sweep
 from tracekit.dashboards.page import View, content
-from tracekit.dashboards.pages.history import bisect, configurations, ends, states, subjects
+from tracekit.dashboards.pages.history import bisect, configurations, endpoints, states, subjects
 from tracekit.dashboards.site import Site, registered
 
 from tests.runs import make_run
@@ -121,7 +121,7 @@ def test_only_what_tracekit_collected_is_offered_to_be_run_again(store: Store) -
         *recorded(store, 1, 1, command=["rm", "-rf", "/"]),
         *recorded(store, 2, 2, command=["rm", "-rf", "/"]),
     ]
-    found = ends(states(runs, "step_time"))
+    found = endpoints(states(runs, "step_time"))
     assert found is not None
     assert bisect(*found, "step_time") == ""
 
@@ -130,7 +130,7 @@ def test_a_command_is_quoted(store: Store) -> None:
     runs = recorded(store, 1, 1) + recorded(
         store, 2, 2, command=["tracekit", "collect", "--label", "a; rm -rf /"]
     )
-    found = ends(states(runs, "step_time"))
+    found = endpoints(states(runs, "step_time"))
     assert found is not None
     assert bisect(*found, "step_time").endswith("'a; rm -rf /'")
 

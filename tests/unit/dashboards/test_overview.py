@@ -246,7 +246,7 @@ def test_changes_are_told_in_words() -> None:
 
 
 def test_tiles_of_nothing_are_none() -> None:
-    assert charts.of([], label="x", unit="ns") is None
+    assert charts.of([], label="x", unit="ns") == []
     assert links.rows(Result(), "absent", View()) is None
 
 

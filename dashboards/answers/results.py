@@ -1,4 +1,4 @@
-"""Read results filtered by the view, and build answer sentences and short tables."""
+"""Results of a page's analyses, and components for them: answer sentences, switches, short tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import cells, human
 from tracekit.render.cells import header
-from tracekit.schema import C
 
+from ..parts import links
 from ..parts.charts import aria
+from ..parts.links import filtered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,8 +38,32 @@ HOST_TABLE = "host_intervals"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Results of a page's analyses, filtered by rank and device.
+class Row:
+    """A table row with plain Python values.
+
+    Attributes:
+        spec: Specification of the table.
+        values: Values by column name.
+    """
+
+    spec: TableSpec
+    values: Mapping[str, Any]
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
+
+    def number(self, column: str) -> Component:
+        """Format a number inside a sentence, in the unit of its column.
+
+        Raises:
+            KeyError: The table has no such column.
+        """
+        return some(self.values[column], links.column(self.spec, column).unit)
+
+
+@dataclass(frozen=True)
+class PageResults:
+    """Results of a page's analyses, filtered by the view's rank and device.
 
     Attributes:
         context: The current context.
@@ -58,21 +83,43 @@ class Reading:
         found = self.context.result(name or self.names[0]).tables.get(table)
         if found is None:
             return pd.DataFrame(columns=[column.name for column in self.spec(table, name).columns])
-        view = self.context.view
-        for column, value in ((C.RANK, view.rank), (C.DEVICE, view.device)):
-            if value is not None and column in found.columns:
-                found = found[found[column] == value]
-        return found.reset_index(drop=True)
+        return filtered(found, self.context.view).reset_index(drop=True)
+
+    def rows(self, table: str, *, rows: pd.DataFrame | None = None, name: str = "") -> list[Row]:
+        """Return a table's rows with plain values, or those of a selection of them."""
+        frame = self.frame(table, name) if rows is None else rows
+        plain = {str(column): [cells.plain(value) for value in frame[column]] for column in frame.columns}
+        records = (dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True))
+        return [Row(self.spec(table, name), values) for values in records]
+
+    def largest(self, table: str, by: str = "", *, rows: pd.DataFrame | None = None, name: str = "") -> Row:
+        """Return the row with the largest value of a column.
+
+        Args:
+            table: Name of the table, which has at least one row.
+            by: The column; empty for the first row.
+            rows: A selection of the table's rows; default: all.
+            name: The analysis; default: the main one.
+        """
+        frame = self.frame(table, name) if rows is None else rows
+        first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
+        return self.rows(table, rows=first.head(1), name=name)[0]
 
     def spec(self, table: str, name: str = "") -> TableSpec:
-        """Return the specification of a table."""
-        specs = analysis.get(name or self.names[0]).tables
-        return next(spec for spec in specs if spec.name == table)
+        """Return the specification of a table.
+
+        Raises:
+            KeyError: The analysis declares no such table.
+        """
+        return links.spec(analysis.get(name or self.names[0]), table)
 
     def columns(self, table: str, *wanted: str, name: str = "") -> list[Column]:
-        """Return columns of a table, in the given order."""
-        known = {column.name: column for column in self.spec(table, name).columns}
-        return [known[each] for each in wanted]
+        """Return columns of a table, in the given order.
+
+        Raises:
+            KeyError: The table has no such column.
+        """
+        return [links.column(self.spec(table, name), each) for each in wanted]
 
     @property
     def notes(self) -> list[str]:
@@ -85,17 +132,6 @@ class Reading:
         """Findings of the analyses, largest saving first."""
         found = [one for name in self.names for one in self.context.result(name).findings]
         return sorted(found, key=lambda one: -(one.saving_ns_per_step or 0))
-
-
-def largest(frame: pd.DataFrame, by: str = "") -> dict[str, Any]:
-    """Return the row with the largest value of a column, or the first row, as plain Python values.
-
-    Args:
-        frame: Rows, at least one.
-        by: The column; empty for the first row.
-    """
-    first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
-    return {str(name): cells.plain(first[name].iloc[0]) for name in first.columns}
 
 
 def some(value: Any, unit: str) -> Component:
