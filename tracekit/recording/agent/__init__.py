@@ -3,8 +3,8 @@
 `tracekit collect -- python train.py` puts the folder `startup` on PYTHONPATH. Every Python of the program,
 also if a launcher such as torchrun starts it, then imports the `sitecustomize` in it, which loads this
 package. The environment of that Python may lack tracekit, so these modules import only the standard library,
-torch, and each other, relatively. The agent waits until the program imports torch, and records only processes that step.
-`tracekit.record` uses the same recorder and window in the user's own process.
+torch, and each other, relatively. The agent waits until the program imports torch, and records only processes
+that step. `tracekit.record` uses the same recorder and window in the user's own process.
 """
 
 from __future__ import annotations
