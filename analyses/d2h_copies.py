@@ -23,9 +23,9 @@ from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind
 
 from .copies import groups as copy_tables
-from .copies.causes import SCALARS_WHY, scalars
 from .copies.groups import Hiding
 from .copies.reading import BLOCKED_NS, counted, described, read
+from .copies.repeated import SCALARS_WHY, scalars
 from .shared.common import absent_device_note
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Copies from the host to a device: number, size, duration, launching op, and whether all bytes are needed.
 
 A copy belongs to the step in which it was launched. Needed bytes are missing if the shapes or dtypes of one
-copy are unknown, or if another op reads the tensor as copied (see `_copies.tensors`).
+copy are unknown, or if another op reads the tensor as copied (see `copies.tensors`).
 
 `compare` explains the difference of two runs, tensor by tensor, by the first cause that applies: elements
 (shape or batch), item size (dtype), copies per step (duplicate), pageable against pinned (memory kind), rate
@@ -30,9 +30,9 @@ from tracekit.schema import C, CopyKind
 
 from .copies import compare, rules
 from .copies import groups as copy_tables
-from .copies.causes import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
 from .copies.groups import NEEDED, Hiding
 from .copies.reading import BLOCKED_NS, described, read
+from .copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
 from .shared.common import absent_device_note, share
 from .shared.hosts import NO_SHAPES
 

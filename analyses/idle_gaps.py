@@ -2,7 +2,7 @@
 
 A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
-causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `_idle.causes` defines the causes:
+causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle.causes` defines the causes:
 launch_bound, sync, dataload, profiler (the host was late), kernel_to_kernel, stream_dependency (work was
 queued and did not start), unknown.
 
@@ -57,7 +57,7 @@ from .idle.causes import (
     WAIT_ROW,
     Cause,
 )
-from .shared import lanes as shared_gaps
+from .shared import lanes
 from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
 from .shared.lanes import AFTER, BEFORE
 
@@ -114,7 +114,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
     """Idle time inside the profiled steps, per step of the rank; missing without steps."""
     keys = [*_PLACE, CAUSE]
-    inside = gaps[keys].assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
+    inside = gaps[keys].assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
     sums = inside.groupby(keys, observed=True)[C.DUR_NS].sum().reset_index().astype({CAUSE: object})
     found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")

@@ -162,7 +162,7 @@ def reasons(
 
     Args:
         slow: Some rows of `table`.
-        table: Result of `_latency.launches.launches`.
+        table: Result of `launches`.
         device: The intervals that occupy a device.
         host: Host rows.
     """

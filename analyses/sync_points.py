@@ -38,12 +38,10 @@ from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import step_windows
 from tracekit.schema import C, HostKind
 
-from .idle import advice
-from .idle import causes as idle_rows
+from .idle import advice, causes
 from .idle.advice import SAVED_NS
 from .idle.causes import CALL, OP, OUTSIDE, SOURCE
-from .shared import host_lines
-from .shared import lanes as shared_gaps
+from .shared import host_lines, lanes
 from .shared.common import NO_STEPS, RANK, absent_device_note, ints, share, spans
 from .shared.hosts import host_rows, source_lines
 
@@ -66,7 +64,7 @@ NO_CALLS = (
 
 def compute(run: Run) -> Result:
     """List the waits, and attribute idle time to them."""
-    idle = idle_rows.read(run)
+    idle = causes.read(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):
@@ -120,7 +118,7 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
     place = np.searchsorted(idle.waits, wait[caused])
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
-    inside = shared_gaps.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = lanes.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = np.where(idle.explained.waiting_elsewhere[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])

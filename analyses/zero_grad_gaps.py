@@ -38,7 +38,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .copies.reading import WORST, per
-from .shared import lanes as shared_ranges
+from .shared import lanes
 from .shared.common import (
     NO_PARENT,
     RANK,
@@ -76,7 +76,7 @@ _KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
 
 def find(run: Run) -> pd.DataFrame:
     """Outermost zero_grad ranges, sorted by start."""
-    ranges = shared_ranges.outermost(shared_ranges.named(run, NAMED, _KINDS))
+    ranges = lanes.outermost(lanes.named(run, NAMED, _KINDS))
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
@@ -84,16 +84,16 @@ def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
     """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
     counts = {}
     for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
-        ops = shared_ranges.outermost(shared_ranges.named(run, pattern, (HostKind.OP,)))
+        ops = lanes.outermost(lanes.named(run, pattern, (HostKind.OP,)))
         ops = ops[~ops[C.NAME].astype(str).str.endswith(_NEW)]
-        at = shared_ranges.covering(ranges, ops)
+        at = lanes.covering(ranges, ops)
         counts[name] = np.bincount(at[at != NO_PARENT], minlength=len(ranges)).astype(np.int64)
     return pd.DataFrame(counts)
 
 
 def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """Kernels and memsets launched by a range, with its position as `RANGE`."""
-    at = shared_ranges.covering(ranges, shared_ranges.launching(run, frame))
+    at = lanes.covering(ranges, lanes.launching(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
     in_range = (at != NO_PARENT) & fills
     rows = frame[in_range].assign(**{RANGE: at[in_range]}).reset_index(drop=True)
@@ -146,7 +146,7 @@ def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     table["memset_ns"] = union_by(codes[~kernels], size, start[~kernels], end[~kernels])
     table["span_ns"] = last - first
     table["idle_ns"] = _idle(table, frame, first, last)
-    table["median_ns"] = shared_ranges.medians(codes, size, end - start)
+    table["median_ns"] = lanes.medians(codes, size, end - start)
     shortest = np.full(size, FIXED_NS, np.int64)
     np.minimum.at(shortest, codes, end - start)
     table["fixed_ns"] = shortest

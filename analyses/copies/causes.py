@@ -1,39 +1,19 @@
-"""Causes of different copies in two runs, and findings on them.
-
-The copied tensor is known if the launching op is `aten::copy_`, `aten::_to_copy` or `aten::to`, its shapes
-and dtypes are recorded, and the bytes copied are its elements times the item size of the source's or the
-destination's dtype. PyTorch converts on the host before a copy to a device, so it copies the destination's
-dtype.
-
-needed = elements × the smallest item size: the narrower of source and destination dtype, or the dtype to
-which a kernel of the same device converts the copy later, if nothing else reads it as copied.
-"""
+"""Causes of different copies in two runs, and findings on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-import pandas as pd
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.runs.text import human
-from tracekit.schema import C, DeviceKind
-
-from ..shared.common import ints
-from ..shared.groups import item_bytes, tensors
-from ..shared.hosts import host_rows
-from .reading import BLOCKED_NS, KEYS, OP, SCALAR_BYTES, WORST, evidence, per, places
 
 if TYPE_CHECKING:
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
 
-    from ..shared.groups import Tensor
-    from .groups import Group, Hiding
+    from .groups import Group
 
 
 SHAPES, DTYPES, DUPLICATE, MEMORY_KIND, LINK = "shape", "dtype", "duplicate", "memory kind", "link"
@@ -199,173 +179,3 @@ def _lines(row: dict[str, Any]) -> str:
 def _evidence(groups: list[Group]) -> dict[str, list[int]]:
     rows = [row for group in sorted(groups, key=lambda one: -one.sum_ns) for row in group.rows]
     return {"device_intervals": rows[:EVIDENCE_ROWS]} if rows else {}
-
-
-ELEMENTS, ITEM, DTYPE, SHAPE = "elements", "item_bytes", "copied_dtype", "copied_shape"
-NEEDED_ITEM, NARROW, WHERE = "needed_item_bytes", "narrower_dtype", "converted"
-ON_HOST, ON_DEVICE = "host", "device"
-COPY_OPS = ("aten::copy_", "aten::_to_copy", "aten::to")
-WIDE = ("double", "long int", "long", "long long", "__int64")
-FACTORS = (2, 4, 8)
-LEAST_BYTES = 4096
-"""Below this size a copy takes its fixed cost, so fewer bytes save nothing."""
-
-
-class _Copied(NamedTuple):
-    """Known properties of a copied tensor, None if unknown."""
-
-    elements: int | None = None
-    item: int | None = None
-    dtype: str | None = None
-    shape: str | None = None
-    needed_item: int | None = None
-    narrower: str | None = None
-    where: str = ""
-
-
-_COLUMNS = (ELEMENTS, ITEM, DTYPE, SHAPE, NEEDED_ITEM, NARROW, WHERE)
-
-
-def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
-    """Add the properties of the copied tensors to described copies."""
-    keys = [OP, C.INPUT_SHAPES, C.INPUT_DTYPES, C.BYTES]
-    distinct = copies[keys].drop_duplicates()
-    copied = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
-    known = pd.DataFrame(copied, columns=list(_COLUMNS), index=distinct.index)
-    types: dict[str, Any] = {
-        name: "object" if name in (DTYPE, SHAPE, NARROW, WHERE) else "Int64" for name in _COLUMNS
-    }
-    known = pd.DataFrame({name: known[name].astype(kind) for name, kind in types.items()})
-    codes = copies.groupby(keys, sort=False, dropna=False).ngroup()
-    table = known.set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
-    return copies.join(table)
-
-
-def _copied(op: str, shapes: str, dtypes: str, size: int | None) -> _Copied:
-    inputs = tensors(shapes, dtypes) if op in COPY_OPS and not pd.isna(size) else []
-    target = inputs[0] if inputs else None
-    source = inputs[1] if op == "aten::copy_" and len(inputs) > 1 else target
-    if target is None or source is None:
-        return _Copied()
-    return _matching(target, source, int(size or 0))
-
-
-def _matching(target: Tensor, source: Tensor, size: int) -> _Copied:
-    shape = str(list(source.shape)).replace(" ", "")
-    for copied, other, where in ((target, source, ON_HOST), (source, target, ON_DEVICE)):
-        if size and copied.bytes == size:
-            item, less = item_bytes(copied.dtype) or 0, item_bytes(other.dtype) or 0
-            if less and item // less in FACTORS and item % less == 0 and copied.elements == other.elements:
-                return _Copied(source.elements, item, copied.dtype, shape, less, other.dtype, where)
-            return _Copied(source.elements, item, copied.dtype, shape, item)
-    return _Copied()
-
-
-def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """Add the narrower dtype to which kernels convert the copies, if nothing else reads them as copied."""
-    wide = (
-        copies[DTYPE].isin(WIDE)
-        & copies[NARROW].isna()
-        & (copies[C.BYTES] >= LEAST_BYTES).fillna(value=False)
-    )
-    if not wide.any():
-        return copies
-    uses = _uses(run, copies[wide])
-    keyed = copies.assign(order=np.arange(len(copies)), step_key=copies[C.STEP].fillna(-1).astype(np.int64))
-    keys = [*KEYS, "step_key", DTYPE, ELEMENTS]
-    counts = keyed[wide].groupby(keys, as_index=False).agg(copies=(ITEM, "size"), start=(C.START_NS, "min"))
-    found = counts.merge(uses, on=keys, how="left")
-    enough = (
-        (found["converted"] >= found["copies"]) & (found["others"] == 0) & (found["first"] >= found["start"])
-    )
-    found = found[enough.fillna(value=False)]
-    joined = keyed[wide].merge(found[[*keys, "to", "to_bytes"]], on=keys, how="inner").set_index("order")
-    result = copies.copy()
-    at = copies.index[joined.index.to_numpy(dtype=np.int64)]
-    result.loc[at, NARROW] = joined["to"].to_numpy(object)
-    result.loc[at, NEEDED_ITEM] = ints(joined, "to_bytes")
-    result.loc[at, WHERE] = ON_DEVICE
-    return result
-
-
-def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """Count how often kernels of each step convert, or otherwise read, these dtypes and sizes."""
-    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
-    columns = [C.RANK, C.DEVICE, C.STEP, C.START_NS, C.OP_ROW]
-    kernels = run.table("device_intervals", columns=columns, where=where)
-    kernels = kernels[kernels[C.OP_ROW].notna()].drop_duplicates([*KEYS, C.OP_ROW]).reset_index(drop=True)
-    launching = host_rows(run, kernels[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
-    codes = launching.groupby(list(launching), sort=False, dropna=False).ngroup()
-    wanted = set(zip(copies[DTYPE], copies[ELEMENTS].astype(np.int64), strict=True))
-    distinct = launching.assign(code=codes).drop_duplicates("code")
-    read_tensors = [
-        (code, *use)
-        for name, shapes, dtypes, code in distinct[[*launching, "code"]].itertuples(index=False, name=None)
-        for use in _reads(str(name), str(shapes), str(dtypes), wanted)
-    ]
-    reads = pd.DataFrame(read_tensors, columns=["code", DTYPE, ELEMENTS, "to", "to_bytes"])
-    step = kernels[C.STEP].fillna(-1).astype(np.int64)
-    used = kernels.assign(code=codes, step_key=step).merge(reads, on="code", how="inner")
-    used["converts"] = used["to_bytes"] > 0
-    grouped = used.groupby([*KEYS, "step_key", DTYPE, ELEMENTS], as_index=False)
-    return grouped.agg(
-        converted=("converts", "sum"),
-        others=("converts", lambda flags: int((~flags).sum())),
-        first=(C.START_NS, "min"),
-        to=("to", "max"),
-        to_bytes=("to_bytes", "max"),
-    )
-
-
-def _reads(
-    name: str, shapes: str, dtypes: str, wanted: set[tuple[str, int]]
-) -> list[tuple[str, int, str, int]]:
-    """Wanted tensors an op reads: dtype, elements, and the narrower dtype and item size converted to."""
-    inputs = tensors(shapes, dtypes)
-    if name == "aten::copy_" and len(inputs) > 1 and inputs[0] is not None and inputs[1] is not None:
-        target, source = inputs[0], inputs[1]
-        if (source.dtype, source.elements) not in wanted:
-            return []
-        item, less = item_bytes(source.dtype) or 0, item_bytes(target.dtype) or 0
-        narrows = less and item // less in FACTORS and target.elements == source.elements
-        return [(source.dtype, source.elements, target.dtype if narrows else "", less if narrows else 0)]
-    hits = {(one.dtype, one.elements) for one in inputs if one is not None}
-    return [(dtype, elements, "", 0) for dtype, elements in sorted(hits & wanted)]
-
-
-SCALARS_WHY = (
-    "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing if "
-    "kernels still run after it"
-)
-
-
-def scalars(
-    copies: pd.DataFrame, hiding: Hiding, steps: Budget, code: str, title: str, advice: str
-) -> list[Finding]:
-    """Finding on copies of at most 8 bytes that leave the device without kernels."""
-    rows = copies[(copies[C.BYTES] <= SCALAR_BYTES).fillna(value=False) & copies[BLOCKED_NS].notna()]
-    saving = hiding.starved(rows)
-    if not steps.matters(saving):
-        return []
-    blocked = int(rows[BLOCKED_NS].sum())
-    words = {
-        "count": human(len(rows) / steps.steps, "").removesuffix(".00"),
-        "per": per(steps),
-        "blocked": f"for {human(steps.per_step(blocked), 'ns')}; kernels could start up to "
-        f"{human(steps.per_step(saving), 'ns')} earlier",
-        "places": places(rows, BLOCKED_NS),
-    }
-    return [
-        Finding(
-            code,
-            steps.severity(saving),
-            title.format(**words),
-            advice.format(**words),
-            steps.per_step(saving),
-            Basis.ESTIMATED,
-            "per gap between kernels in which such copies end, the minimum of the time the host was blocked "
-            f"in them and the gap since their call, {steps.per}, {WORST}",
-            0.7,
-            evidence(rows, BLOCKED_NS),
-        )
-    ]

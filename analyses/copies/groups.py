@@ -1,4 +1,4 @@
-"""Overlap of copies with kernels and opaque graphs, per device."""
+"""Tables of copies: groups, per step and sizes, with their overlap with kernels and opaque graphs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from ..shared.common import (
     worst_devices,
 )
 from ..shared.hosts import NO_SOURCE
-from .causes import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 from .reading import (
     BLOCKED_NS,
     CALL_START_NS,
@@ -44,6 +43,7 @@ from .reading import (
     described,
     read,
 )
+from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

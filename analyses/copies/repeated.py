@@ -1,4 +1,4 @@
-"""Findings on a tensor that seems to be copied to the device several times per step."""
+"""Findings on tensors that are copied several times per step, and on copies of scalars."""
 
 from __future__ import annotations
 
@@ -11,8 +11,21 @@ from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
 
 from ..shared.common import ints
-from .causes import SHAPE
-from .reading import DIRECTION, KEYS, MEMORY, OP, SCALAR_BYTES, SOURCE, WORST, code_by, evidence, per, places
+from .reading import (
+    BLOCKED_NS,
+    DIRECTION,
+    KEYS,
+    MEMORY,
+    OP,
+    SCALAR_BYTES,
+    SOURCE,
+    WORST,
+    code_by,
+    evidence,
+    per,
+    places,
+)
+from .tensors import SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,5 +169,43 @@ def ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Findi
             f"exposed time of these copies, {steps.per}, {WORST}, if the data stayed on the device",
             0.7 if paired["down_first"].all() else 0.6,
             evidence(paired),
+        )
+    ]
+
+
+SCALARS_WHY = (
+    "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing if "
+    "kernels still run after it"
+)
+
+
+def scalars(
+    copies: pd.DataFrame, hiding: Hiding, steps: Budget, code: str, title: str, advice: str
+) -> list[Finding]:
+    """Finding on copies of at most 8 bytes that leave the device without kernels."""
+    rows = copies[(copies[C.BYTES] <= SCALAR_BYTES).fillna(value=False) & copies[BLOCKED_NS].notna()]
+    saving = hiding.starved(rows)
+    if not steps.matters(saving):
+        return []
+    blocked = int(rows[BLOCKED_NS].sum())
+    words = {
+        "count": human(len(rows) / steps.steps, "").removesuffix(".00"),
+        "per": per(steps),
+        "blocked": f"for {human(steps.per_step(blocked), 'ns')}; kernels could start up to "
+        f"{human(steps.per_step(saving), 'ns')} earlier",
+        "places": places(rows, BLOCKED_NS),
+    }
+    return [
+        Finding(
+            code,
+            steps.severity(saving),
+            title.format(**words),
+            advice.format(**words),
+            steps.per_step(saving),
+            Basis.ESTIMATED,
+            "per gap between kernels in which such copies end, the minimum of the time the host was blocked "
+            f"in them and the gap since their call, {steps.per}, {WORST}",
+            0.7,
+            evidence(rows, BLOCKED_NS),
         )
     ]

@@ -16,22 +16,7 @@ from tracekit.schema import C, CopyKind, Memory
 from ..shared.common import spans, worst_devices
 from ..shared.groups import item_bytes
 from . import repeated
-from . import repeated as copies_ping_pong
-from .causes import (
-    DTYPE,
-    DTYPES,
-    ITEM,
-    LEAST_BYTES,
-    NARROW,
-    NEEDED_ITEM,
-    ON_DEVICE,
-    ON_HOST,
-    SCALARS_WHY,
-    SHAPE,
-    SHAPES,
-    WHERE,
-    scalars,
-)
+from .causes import DTYPES, SHAPES
 from .reading import (
     BLOCKED_NS,
     DIRECTION,
@@ -51,6 +36,8 @@ from .reading import (
     places,
     with_origins,
 )
+from .repeated import SCALARS_WHY, scalars
+from .tensors import DTYPE, ITEM, LEAST_BYTES, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -358,7 +345,7 @@ H2D_RULES = (
         "end, each capped at the time the host was blocked in them, are at least 1% of the step",
         SCALARS_WHY,
     ),
-    copies_ping_pong.PING_PONG_RULE,
+    repeated.PING_PONG_RULE,
 )
 
 
@@ -366,8 +353,8 @@ def h2d_findings(run: Run, copies: pd.DataFrame, down: pd.DataFrame, hiding: Hid
     """Findings on described host-to-device copies; device-to-host copies need no description."""
     steps = budget(run)
     up, down = counted(copies, marked=steps.marked), counted(down, marked=steps.marked)
-    paired = copies_ping_pong.pairs(pd.concat([up, down], ignore_index=True)) if steps.marked else up[:0]
-    ping_pong = copies_ping_pong.ping_pong(paired, hiding, steps)
+    paired = repeated.pairs(pd.concat([up, down], ignore_index=True)) if steps.marked else up[:0]
+    ping_pong = repeated.ping_pong(paired, hiding, steps)
     offloaded = set(paired[C.BYTES]) if ping_pong else set()
     found = [*wider(up, hiding, steps)]
     if steps.marked:

@@ -1,7 +1,7 @@
 """Critical path: the chain of host and device time that bounds each step, and the saving of removing a part.
 
-The path is followed backwards from the end of a window (see the definition). `_path.device` states how the
-launch and the stream wait of a device interval are known, `_path.joins` how waits of host threads are. The
+The path is followed backwards from the end of a window (see the definition). `device` states how the
+launch and the stream wait of a device interval are known, `host` how waits of host threads are. The
 segments are exact, do not overlap, and sum to the window.
 
 Windows are the profiled steps (start on the host to the later of the end on the host and the end of the last
@@ -16,7 +16,7 @@ it waits for) and *profiler overhead* are time of a host thread by its innermost
 runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
 dependence.
 
-`what_if` recomputes the longest path with one thing taking no time (`_path.whatif` states the limits), from
+`what_if` recomputes the longest path with one thing taking no time (`whatif` states the limits), from
 the first step's start to the last step's end; time between steps is kept, and amounts are per step. The
 saving is an upper bound. It can be less than the time on the path if another chain is nearly as long.
 

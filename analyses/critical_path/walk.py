@@ -19,7 +19,6 @@ from tracekit.schema import C, DeviceKind
 
 from ..shared.common import NO_PARENT, known
 from . import device as path_device
-from . import device as path_joins
 from . import host as path_host
 from .host import FAR, KINDS
 
@@ -90,7 +89,7 @@ def graph(run: Run, rank: int) -> Graph:
     """Read the dependency graph of one rank."""
     host = path_host.read(run, rank)
     device = path_device.read(run, rank, host)
-    joins = path_joins.find(host, device)
+    joins = path_device.find(host, device)
     label, labels = _labels(host, device)
     return Graph(host, device, joins, _kinds(device), label, labels)
 

@@ -2,7 +2,7 @@
 
 The nodes are the device intervals and the waits of host threads; the host time between two of them is an
 edge weight, so ops and calls that do not wait need no node. Times are computed in one pass in recorded order,
-in exact integers (`_path.longest`): the time of a node is the maximum over its dependencies of their time
+in exact integers (`longest`): the time of a node is the maximum over its dependencies of their time
 plus the weight. Weights are the recorded ones for binding dependencies, and the minimum for others: zero for
 a stream, the typical latency for a launch. With nothing removed the pass yields the recorded times.
 

@@ -15,7 +15,7 @@ from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared import lanes as shared_gaps
+from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
 from .causes import (
     ANCHOR_ROW,
@@ -193,7 +193,7 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
             for rank, own in windows.groupby(C.RANK)
         }
         places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
-        gaps = gaps.assign(**{C.DUR_NS: shared_gaps.inside_steps(gaps, windows)})
+        gaps = gaps.assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
         gaps = gaps[gaps[C.DUR_NS] > 0]
     idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
     idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]

@@ -36,8 +36,7 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.schema import C, HostKind
 
-from ..shared import host_lines
-from ..shared import lanes as shared_gaps
+from ..shared import host_lines, lanes
 from ..shared.common import NO_PARENT, coded, ints, spans, values_at
 from ..shared.host_lines import STEP_MARKER
 from ..shared.hosts import NO_OP, source_lines
@@ -290,9 +289,9 @@ class Idle:
 
 def read(run: Run) -> Idle:
     """Read and explain the idle intervals of a run."""
-    device = shared_gaps.occupying(run)
+    device = lanes.occupying(run)
     host = host_lines.read(run)
-    gaps = shared_gaps.read(run, device, host)
+    gaps = lanes.read(run, device, host)
     waiting = waits(host, device)
     explained = explain(gaps, device, host, waiting)
     return Idle(gaps, device, host, waiting, explained)
@@ -303,16 +302,16 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     gaps, host, why = idle.gaps, idle.host, idle.explained
     subject = _subjects(idle)
     anchor = host.up_to(subject, _names_activity(host))
-    next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[shared_gaps.AFTER]))
+    next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[lanes.AFTER]))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, NO_PARENT), "")
     shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
-    for name in (shared_gaps.BEFORE, shared_gaps.AFTER):
+    for name in (lanes.BEFORE, lanes.AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
-    launch = gaps[shared_gaps.LAUNCH].to_numpy()
+    launch = gaps[lanes.LAUNCH].to_numpy()
     shown[HOST_NS] = _known(why.host_ns, launch >= 0)
     shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
     length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
@@ -328,7 +327,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
 
 def _common(idle: Idle, next_op: Ints) -> Ints:
     """The innermost op around the ops that launched before and after each gap."""
-    earlier_op = idle.host.at(_picked(idle.device[C.OP_ROW], idle.gaps[shared_gaps.BEFORE]))
+    earlier_op = idle.host.at(_picked(idle.device[C.OP_ROW], idle.gaps[lanes.BEFORE]))
     return idle.host.up_to(idle.host.common(earlier_op, next_op), idle.host.of_kind(HostKind.OP))
 
 
@@ -345,7 +344,7 @@ def _subjects(idle: Idle) -> Ints:
     """Host row responsible for each gap: the wait, the row covering it, or the launch of queued work."""
     why = idle.explained
     waited = (why.cause == CAUSES.index(Cause.SYNC)) & (why.wait >= 0)
-    launch = np.where(why.queued, idle.gaps[shared_gaps.LAUNCH].to_numpy(), NO_PARENT)
+    launch = np.where(why.queued, idle.gaps[lanes.LAUNCH].to_numpy(), NO_PARENT)
     found: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
     return found
 

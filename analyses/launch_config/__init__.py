@@ -4,14 +4,14 @@ One row per op, kernel family, grid, block, elements, registers and shared memor
 denominator of the share is Σ of the durations of all kernels with a grid, over all ranks and devices.
 
 * resident blocks: the minimum of the limits by threads, registers, shared memory and the architecture
-  (`_launch_config.residency`). tail is the share of empty block slots if all blocks take equally long.
+  (`configs`). tail is the share of empty block slots if all blocks take equally long.
 * elements = those of the largest tensor among the op's inputs.
 * occupancy is the profiler's estimate, missing if it is 0.
 * A value is missing if the trace lacks its inputs: registers and shared memory of AMD GPUs, shapes without
   `record_shapes=True`.
 
 `relu` lists kernels with relu, threshold or clamp_min in their name and kernels of ReLU ops, by their actual
-kind: a convolution with relu in its name is not a ReLU (see `_launch_config.activations`).
+kind: a convolution with relu in its name is not a ReLU (see `configs`).
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
 ranks and devices together. `different work`: the grids differ by exactly the ratio of an input's elements or
@@ -39,7 +39,6 @@ from tracekit.schema import C
 from ..shared.common import DEVICE, RANK, absent_device_note
 from ..shared.hosts import NO_OP
 from . import configs, findings, rules
-from . import findings as launch_compare
 from .configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
 from .findings import Launches
 
@@ -88,7 +87,7 @@ def _without_grid(count: int, total: int) -> str:
 
 def compare(base: Run, head: Run) -> Result:
     """Explain changed configurations: different work, or the same work launched differently."""
-    return launch_compare.compare(base, head)
+    return findings.compare(base, head)
 
 
 _OP = Column(OP, "", "innermost op that launched it")

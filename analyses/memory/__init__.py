@@ -11,7 +11,7 @@ total ignores earlier allocations, and may be negative.
 * by_op: in use at the peak = allocated no later than the peak, and freed later or never.
 * steps: net = allocated at the end of the step's marker on the host minus at its start. The caching
   allocator's events are the host's, so its time counts.
-* leak: from 4 steps after the first on (see `_memory.leak`).
+* leak: from 4 steps after the first on (see `tables.leak`).
 * timeline: at most 2,000 points per device; every group of consecutive events keeps its maximum and minimum
   of allocated and its maximum of reserved bytes.
 * driver_calls: calls that take memory from the driver or return it. The first step, or the first half of the

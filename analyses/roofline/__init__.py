@@ -1,7 +1,7 @@
 """Work, traffic and device peaks, for `roofline`.
 
 FLOPs are counted on import (`tracekit.ingest.flops` states the formulas). Bytes are the minimum a call must
-move (by op in `_roofline.traffic`). Caches are not modeled: a rate above the memory bandwidth means that a
+move (by op in `work`). Caches are not modeled: a rate above the memory bandwidth means that a
 cache served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes
 are missing if the recorded inputs do not determine them.
 
@@ -47,7 +47,6 @@ from ..shared.common import (
     percent,
 )
 from . import devices, ops, work
-from . import ops as per_op
 from .work import MATRIX, PRECISION, SIMT
 
 if TYPE_CHECKING:
@@ -178,13 +177,13 @@ def compute(run: Run) -> Result:
     if kernels.empty or not kernels[work.OWNER].notna().any():
         return _without_launches(run, any_kernel=not kernels.empty)
     calls = work.calls(run, kernels, counted)
-    if not per_op.has_work(calls).any():
+    if not ops.has_work(calls).any():
         return Result(notes=absent(run))
     peaks = devices.peaks(run, ints(calls, C.DEVICE))
-    table, group = per_op.grouped(kernels, calls, peaks)
+    table, group = ops.grouped(kernels, calls, peaks)
     tables = {
-        "families": _columns("families", per_op.families(kernels, table, group)),
-        "ops": _columns("ops", per_op.shown(table)),
+        "families": _columns("families", ops.families(kernels, table, group)),
+        "ops": _columns("ops", ops.shown(table)),
     }
     if (calls[C.FLOPS] != work.UNKNOWN).any():
         tables |= devices.tables(run, kernels, calls, peaks)
@@ -197,7 +196,7 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     why = UNLINKED_NOTE if any_kernel else absent_device_note(run)
     if why != NO_DEVICE:
         return Result(notes=(why,))
-    host = per_op.on_host(work.host_calls(run))
+    host = ops.on_host(work.host_calls(run))
     if host.empty:
         return Result(notes=(why, *absent(run)))
     return Result({"host": _columns("host", host)}, notes=(why, HOST_HAS_NO_PEAK))

@@ -51,7 +51,6 @@ from ..shared.common import (
 from ..shared.hosts import source_lines
 from ..shared.lanes import largest, medians
 from . import runs
-from . import runs as small_runs
 from .runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Ite
 
 
 def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
-    rows = small_runs.runs(work, None)
+    rows = runs.runs(work, None)
     rows = rows[rows[C.STEP].notna() & (rows["kind_of_work"] != ZERO_GRAD)]
     saving = worst_devices(rows, np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0))
     if not spent.marked or not spent.matters(saving, least=HIGH_SHARE):

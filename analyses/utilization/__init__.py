@@ -1,6 +1,6 @@
 """Samples of NVML, of the process, and of other samplers during the run.
 
-Each sample represents a period of time (see `_utilization.series`): a state (clock, power, memory) the time
+Each sample represents a period of time (see `series`): a state (clock, power, memory) the time
 from half-way to the previous sample to half-way to the next, a rate (utilization, share of CPU) the time
 since the previous sample. Means and percentiles are weighted by that time inside the window: the union of the
 profiled steps of all ranks, or the capture if none are marked.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import Age, format_option, open_store, store_option
-from tracekit.experiments import checkouts as checkouts_module
+from tracekit.experiments import checkouts
 from tracekit.experiments.checkouts import SUFFIX, abandoned
 from tracekit.runs.store import TEMPORARY, discard
 from tracekit.storage import RemotePath, owners
@@ -140,11 +140,11 @@ def uploads(store: Store) -> Iterator[Found]:
 
 def stale_checkouts(store: Store) -> Iterator[Found]:
     """Worktrees whose lock nobody holds, locks that were never taken, and graves of sweeps."""
-    place = store.beside / checkouts_module.FOLDER
+    place = store.beside / checkouts.FOLDER
     for lock in _inside(place):
         if lock.name.endswith(SUFFIX) and _is_free(lock):
             folder = lock.with_suffix("")
-            sweep = partial(checkouts_module.sweep, place.resolve())
+            sweep = partial(checkouts.sweep, place.resolve())
             yield Found(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
         elif (match := _LOCK.fullmatch(lock.name)) and owners.is_dead(match[1]):
             yield _found(Kind.WORKTREE, lock)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
-from tracekit.render import diff_tables as words
 from tracekit.render.cells import escape, escape_prose, markdown_text
 from tracekit.render.page import folding, page
 from tracekit.runs.text import human, shorten
@@ -40,31 +39,31 @@ def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
 
 def _content(diff: Diff, limit: int) -> dict[str, Any]:
     refused = diff.verdict is Verdict.NOT_COMPARABLE
-    said = () if refused else (words.comparable(diff), words.compared(diff))
+    said = () if refused else (tables.comparable(diff), tables.compared(diff))
     return {
-        "base": clean(words.title(diff.base)),
-        "head": clean(words.title(diff.head)),
-        "headline": clean(words.headline(diff)),
+        "base": clean(tables.title(diff.base)),
+        "head": clean(tables.title(diff.head)),
+        "headline": clean(tables.headline(diff)),
         "tone": _tone(diff),
         "lines": [clean(text) for text in said if text],
-        "next_step": clean(words.next_step(diff)).replace("`", ""),
-        "declaring": clean(words.declaring(diff)) if refused else "",
+        "next_step": clean(tables.next_step(diff)).replace("`", ""),
+        "declaring": clean(tables.declaring(diff)) if refused else "",
         "bars": _bars(diff),
         "colours": COLOURS,
         "tables": [_table(one, limit) for one in _tables(diff, refused=refused) if one.rows],
-        "nothing": "" if refused or diff.causes else words.NOTHING_CHANGED,
+        "nothing": "" if refused or diff.causes else tables.NOTHING_CHANGED,
         "analyses": _analyses(diff),
         "warnings": [clean(text) for text in diff.warnings],
-        "command": clean(words.command(diff)),
+        "command": clean(tables.command(diff)),
     }
 
 
 def _tone(diff: Diff) -> str:
     """Return the CSS class of the verdict."""
     good = diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
-    if good and not words.worsens(diff):
+    if good and not tables.worsens(diff):
         return "good"
-    return "bad" if words.worsens(diff) or diff.verdict is Verdict.NOT_COMPARABLE else ""
+    return "bad" if tables.worsens(diff) or diff.verdict is Verdict.NOT_COMPARABLE else ""
 
 
 def _tables(diff: Diff, *, refused: bool) -> list[Table]:
@@ -147,18 +146,18 @@ def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
         limit: Maximum rows of folded tables, 0 for all; tables that do not fit are omitted and counted.
     """
     parts = [
-        f"## {_sign(diff)}{escape(words.headline(diff))}\n",
-        f"- base: {escape(words.title(diff.base))}\n- head: {escape(words.title(diff.head))}",
+        f"## {_sign(diff)}{escape(tables.headline(diff))}\n",
+        f"- base: {escape(tables.title(diff.base))}\n- head: {escape(tables.title(diff.head))}",
     ]
     if diff.verdict is Verdict.NOT_COMPARABLE:
-        parts += ["", _markdown_table(tables.differences(diff)), escape(words.next_step(diff)) + "\n"]
-        return "\n".join([*parts, _fenced(words.declaring(diff))])
-    said = (words.comparable(diff), words.compared(diff), *diff.warnings)
-    next_step = [f"- {escape_prose(words.next_step(diff))}"] if words.next_step(diff) else []
+        parts += ["", _markdown_table(tables.differences(diff)), escape(tables.next_step(diff)) + "\n"]
+        return "\n".join([*parts, _fenced(tables.declaring(diff))])
+    said = (tables.comparable(diff), tables.compared(diff), *diff.warnings)
+    next_step = [f"- {escape_prose(tables.next_step(diff))}"] if tables.next_step(diff) else []
     parts += ["\n".join([*(f"- {escape(text)}" for text in said if text), *next_step]) + "\n"]
     parts += [_markdown_table(one) for one in (tables.metrics(diff), tables.wall(diff), tables.work(diff))]
     parts.append(_top_causes(diff))
-    end = f"Reproduce:\n\n{_fenced(words.command(diff))}"
+    end = f"Reproduce:\n\n{_fenced(tables.command(diff))}"
     room = MOST_BYTES - _size("\n".join([*parts, end]))
     return "\n".join([*parts, *_fitting(_details(diff, limit), room), end])
 
@@ -168,7 +167,7 @@ _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS:
 
 def _sign(diff: Diff) -> str:
     """Return the sign of the verdict; never a check mark if any metric got worse."""
-    if diff.verdict is not Verdict.REGRESSION and words.worsens(diff):
+    if diff.verdict is not Verdict.REGRESSION and tables.worsens(diff):
         return "⚠️ "
     return _SIGNS.get(diff.verdict, "")
 
@@ -201,7 +200,7 @@ def _fitting(sections: list[str], room: int) -> list[str]:
 def _top_causes(diff: Diff) -> str:
     table = tables.causes(diff)
     if not table.rows:
-        return f"### Causes\n\n{words.NOTHING_CHANGED}\n"
+        return f"### Causes\n\n{tables.NOTHING_CHANGED}\n"
     columns = [table.columns[0], *(column for column in table.columns if column.name in _CAUSE_COLUMNS)]
     return _shown(table, columns, limit=_TOP, title=f"Top causes by {diff.by}, per step")
 
