@@ -1,4 +1,4 @@
-"""Real files are damaged in many ways: each is repaired, refused in one line, or kept with a diagnostic."""
+"""Import of damaged files: repaired, refused in one line, or kept with a diagnostic."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_unusable_gets_one_line(name: str, store: Store, tmp_path: Path, capsys: Capture) -> None:
+def test_unusable_files_get_a_one_line_error(
+    name: str, store: Store, tmp_path: Path, capsys: Capture
+) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(REFUSED[name])
     assert tracekit(["import", str(path), "--store", str(store.path)]) == 2
@@ -144,7 +146,7 @@ def test_what_is_unusable_gets_one_line(name: str, store: Store, tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_what_is_mostly_good_is_saved_with_diagnostics(name: str, store: Store, tmp_path: Path) -> None:
+def test_partly_damaged_files_are_imported_with_diagnostics(name: str, store: Store, tmp_path: Path) -> None:
     data, codes = SAVED[name]
     path = tmp_path / "trace.json"
     path.write_bytes(data)
@@ -155,7 +157,7 @@ def test_what_is_mostly_good_is_saved_with_diagnostics(name: str, store: Store, 
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_only_unusual_reads_as_ever(name: str, store: Store, tmp_path: Path) -> None:
+def test_unusual_files_are_imported_without_diagnostics(name: str, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(HARMLESS[name])
     run = imported(store, path)
@@ -177,7 +179,7 @@ def test_standard_input(store: Store, monkeypatch: pytest.MonkeyPatch, capsys: C
     assert durations(run) == [5250] * COUNT
 
 
-def test_an_interrupted_import_leaves_nothing(
+def test_an_interrupted_import_leaves_no_files(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""However a trace is written down, the run it becomes is the same."""
+"""The imported run does not depend on the format of the trace."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_form_does_not_matter(name: str, store: Store, tmp_path: Path) -> None:
+def test_the_run_does_not_depend_on_the_json_format(name: str, store: Store, tmp_path: Path) -> None:
     same(run_of(store, tmp_path, TRACE), run_of(store, tmp_path, WRITTEN[name]()))
 
 
 @settings(max_examples=examples(15), suppress_health_check=[*UNTIMED, HealthCheck.function_scoped_fixture])
 @given(order=st.randoms(use_true_random=False), chunk=st.integers(200, 20_000))
-def test_order_and_chunks_do_not_matter(order: Any, chunk: int, store: Store, tmp_path: Path) -> None:
+def test_the_run_does_not_depend_on_order_and_chunks(
+    order: Any, chunk: int, store: Store, tmp_path: Path
+) -> None:
     document = reparsed(TRACE)
     order.shuffle(document["traceEvents"])
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +64,7 @@ def test_order_and_chunks_do_not_matter(order: Any, chunk: int, store: Store, tm
     same(run_of(store, tmp_path, TRACE), shuffled)
 
 
-def test_the_clock_does_not_matter(store: Store, tmp_path: Path) -> None:
+def test_the_run_does_not_depend_on_the_clock(store: Store, tmp_path: Path) -> None:
     epoch = write(busy_program(), tmp_path / "epoch.json", clock=Clock.EPOCH)
     based = write(busy_program(), tmp_path / "base.json", clock=Clock.BASE)
     a, b = imported(store, epoch), imported(store, based)
@@ -70,7 +72,7 @@ def test_the_clock_does_not_matter(store: Store, tmp_path: Path) -> None:
     same(a, b)
 
 
-def test_worker_processes_give_what_one_process_gives(
+def test_worker_processes_give_the_same_run(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run_of(store, tmp_path, TRACE)

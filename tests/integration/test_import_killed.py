@@ -1,4 +1,4 @@
-"""An import that is killed in the middle leaves neither a run nor processes."""
+"""A killed import leaves neither a run nor processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize(("decoder", "processes"), [("reference", 2), ("scanner", 0)])
-def test_nothing_is_left(
+def test_a_killed_import_leaves_no_run_or_process(
     decoder: str, processes: int, with_signal: signal.Signals, store: Store, tmp_path: Path
 ) -> None:
     native.load()

@@ -1,4 +1,4 @@
-"""Traces made to take all memory, or all time, or to steer a terminal, do not."""
+"""Import of hostile traces: bounded memory, time and messages."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def test_memory_stays_bounded(made: Callable[[], bytes], name: str, code: int, t
     assert int(done.stdout.split()[-1]) < MOST_MIB
 
 
-def test_a_hundred_thousand_empty_members_are_read_over(store: Store, tmp_path: Path) -> None:
+def test_many_empty_gzip_members_are_skipped(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b"", mtime=0) * 100_000 + gzip.compress(kernels_text(5).encode()))
     assert imported(store, path).rows("device_intervals") == 9  # five kernels and the gaps between them
 
 
-def test_empty_blocks_before_others_change_nothing(store: Store, tmp_path: Path) -> None:
+def test_empty_blocks_are_skipped(store: Store, tmp_path: Path) -> None:
     text = kernels_text(5).encode()
     path = tmp_path / "trace.json.gz"
     path.write_bytes(block(text[:99]) + block(b"") * 3000 + block(text[99:]) + block(b""))
@@ -106,11 +106,11 @@ def test_times_whose_differences_would_overflow_are_unusable(text: bytes) -> Non
 
 
 @pytest.mark.parametrize("base", [1 << 61, -1, 1 << 63, 10**30])
-def test_a_file_cannot_count_from_an_instant_beyond_all_times(base: int) -> None:
+def test_base_times_beyond_the_limit_are_ignored(base: int) -> None:
     assert top_level(b'{"baseTimeNanoseconds": %d, "traceEvents": [' % base, b"]}").base_ns == 0
 
 
-def test_the_farthest_times_of_one_trace_leave_every_difference_whole(store: Store, tmp_path: Path) -> None:
+def test_differences_of_extreme_times_do_not_overflow(store: Store, tmp_path: Path) -> None:
     far = "2305843009213693.951"
     events = json.dumps([kernel_event(0, ts="A", dur="B"), kernel_event(1, ts="C", dur="B")])
     text = events.replace('"A"', f"-{far}").replace('"B"', far).replace('"C"', far)
@@ -121,7 +121,7 @@ def test_the_farthest_times_of_one_trace_leave_every_difference_whole(store: Sto
     assert found == {C.START_NS: [0, most, 2 * most], C.DUR_NS: [most, most, most]}
 
 
-def test_more_different_texts_than_memory_may_hold_are_refused(
+def test_too_many_distinct_strings_are_refused(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_columns, "MAX_TEXT_BYTES", 1000)
@@ -131,7 +131,7 @@ def test_more_different_texts_than_memory_may_hold_are_refused(
         imported(store, path)
 
 
-def test_a_hundred_thousand_categories_are_told_in_one_line(store: Store, tmp_path: Path) -> None:
+def test_many_categories_are_listed_in_one_line(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     hostile = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(100_000)]
     path.write_text(json.dumps([kernel_event(0), *hostile]))
@@ -140,7 +140,7 @@ def test_a_hundred_thousand_categories_are_told_in_one_line(store: Store, tmp_pa
     assert all(len(message) < 2_000 and message.isprintable() for message in said)
 
 
-def test_a_name_of_a_file_cannot_steer_the_terminal(
+def test_control_characters_of_file_names_are_escaped(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / os.fsdecode(b"\x1b[2J\x1b]0;mine\x07\n\xff.json")

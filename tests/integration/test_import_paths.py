@@ -1,4 +1,4 @@
-"""Paths of every kind: pipes, unusual names, broken files beside good ones, and disks that are full."""
+"""Import from pipes, unusual names, damaged files and full disks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def import_in_process(arguments: list[str], **options: Any) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_a_rank_declared_behind_the_events_stands_above_the_order_of_names(
+def test_a_rank_declared_after_the_events_overrides_the_order_of_names(
     store: Store, tmp_path: Path, suffix: str
 ) -> None:
     ranked(tmp_path / "n" / f"a{suffix}", 1)
@@ -65,7 +65,7 @@ def test_a_rank_declared_behind_the_events_stands_above_the_order_of_names(
     assert not {"rank_assumed", "missing_ranks"} & codes(run).keys()
 
 
-def test_traces_that_declare_one_rank_are_counted(store: Store, tmp_path: Path) -> None:
+def test_traces_that_declare_the_same_rank_are_numbered(store: Store, tmp_path: Path) -> None:
     for name in "ab":
         ranked(tmp_path / "n" / f"{name}.json.gz", 0)
     (run,) = import_traces(store, [tmp_path / "n"])
@@ -73,7 +73,7 @@ def test_traces_that_declare_one_rank_are_counted(store: Store, tmp_path: Path) 
     assert set(run.table("device_intervals", columns=[C.RANK])[C.RANK]) == {0, 1}
 
 
-def test_missing_ranks_are_told(store: Store, tmp_path: Path) -> None:
+def test_missing_ranks_are_reported(store: Store, tmp_path: Path) -> None:
     (alone,) = import_traces(store, [ranked(tmp_path / "n" / "a.json", 1, world_size=3)])
     assert codes(alone)["missing_ranks"] == "info"
     ranked(tmp_path / "n" / "b.json", 2, world_size=3)
@@ -82,7 +82,7 @@ def test_missing_ranks_are_told(store: Store, tmp_path: Path) -> None:
     assert (codes(two)["missing_ranks"], said) == ("warn", "2 of the job's 3 ranks are here; missing: 0")
 
 
-def test_a_broken_rank_is_told_on_stderr_and_in_the_run(
+def test_a_damaged_rank_is_reported_on_stderr_and_in_the_run(
     store: Store, tmp_path: Path, capsys: Capture
 ) -> None:
     ranked(tmp_path / "mix" / "r0.json", 0)
@@ -92,7 +92,7 @@ def test_a_broken_rank_is_told_on_stderr_and_in_the_run(
     assert codes(store.runs()[0])["skipped_file"] == "warn"
 
 
-def test_a_broken_path_keeps_no_good_one_back(store: Store, tmp_path: Path, capsys: Capture) -> None:
+def test_a_damaged_file_does_not_block_others(store: Store, tmp_path: Path, capsys: Capture) -> None:
     texts = {"good.json": GOOD, "eventless.json": '{"traceEvents": []}', "bad.json": "x", "more.json": GOOD}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -151,14 +151,14 @@ def test_a_descriptor_is_read_once(store: Store) -> None:
     assert "-pipe-" in done.stdout.decode()
 
 
-def test_a_reading_error_is_one_line(store: Store, capsys: Capture) -> None:
+def test_a_read_error_is_one_line(store: Store, capsys: Capture) -> None:
     assert tracekit(["import", "/proc/self/mem", "--store", str(store.path)]) == 2
     assert capsys.readouterr().err.startswith("tracekit: /proc/self/mem cannot be read: Input/output error")
     assert left_in(store) == []
 
 
 @pytest.mark.parametrize("size", [0, 1024, 8192])
-def test_a_file_size_limit_is_one_line_and_leaves_nothing(store: Store, tmp_path: Path, size: int) -> None:
+def test_a_file_size_limit_is_one_line_and_leaves_no_files(store: Store, tmp_path: Path, size: int) -> None:
     (tmp_path / "t.json").write_text(kernels_text(20_000))
     done = import_in_process(
         [str(tmp_path / "t.json"), "--store", str(store.path)],
@@ -173,7 +173,7 @@ def test_a_file_size_limit_is_one_line_and_leaves_nothing(store: Store, tmp_path
 @pytest.mark.parametrize(
     "place", ["tracekit.ingest.kineto.reader.spool.write_batches", "tracekit.ingest.importer.write"]
 )
-def test_a_full_disk_is_one_line_and_leaves_nothing(
+def test_a_full_disk_is_one_line_and_leaves_no_files(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, place: str
 ) -> None:
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Import on a real Dask cluster: what comes of a job is what comes of it here, whoever dies meanwhile."""
+"""Import on a Dask cluster: the same run as locally, also if workers die."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _keys(dask_scheduler: object) -> list[str]:
 
 
 @pytest.mark.parametrize("ranks", [12, pytest.param(64, marks=pytest.mark.slow)])
-def test_a_worker_that_is_killed_costs_no_row(
+def test_no_row_is_lost_with_a_killed_worker(
     ranks: int, three: Cluster, tmp_path: Path, store: Store
 ) -> None:
     folder = job(tmp_path / "job", ranks)
@@ -112,9 +112,7 @@ def test_a_worker_that_is_killed_costs_no_row(
     assert len(store.runs()) == 2
 
 
-def test_a_rank_that_cannot_be_used_is_named(
-    three: Cluster, tmp_path: Path, store: Store, capsys: Capture
-) -> None:
+def test_an_unusable_rank_is_reported(three: Cluster, tmp_path: Path, store: Store, capsys: Capture) -> None:
     folder = job(tmp_path / "job", 4)
     empty(folder / "rank2.json")
     there = ["--scheduler", three.address]
@@ -135,7 +133,7 @@ def test_a_rank_that_cannot_be_used_is_named(
     )
 
 
-def test_a_job_of_which_no_rank_can_be_used_leaves_nothing(
+def test_a_job_without_usable_ranks_leaves_no_files(
     three: Cluster, tmp_path: Path, store: Store, capsys: Capture
 ) -> None:
     folder = job(tmp_path / "job", 2)
@@ -160,7 +158,7 @@ def test_a_single_trace_is_one_task(three: Cluster, tmp_path: Path, store: Store
 
 
 @pytest.mark.slow
-def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store: Store) -> None:
+def test_a_rank_that_kills_its_workers_is_reported(tmp_path: Path, store: Store) -> None:
     folder = job(tmp_path / "job", 6)
     place = tmp_path / "cluster"
     place.mkdir()
@@ -177,7 +175,7 @@ def test_a_rank_whose_task_always_ends_its_worker_is_named(tmp_path: Path, store
         assert run.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
 
 
-def test_traces_that_workers_do_not_find_are_told_of(three: Cluster, tmp_path: Path, store: Store) -> None:
+def test_traces_missing_on_workers_are_reported(three: Cluster, tmp_path: Path, store: Store) -> None:
     folder = job(tmp_path / "job", 2)
 
     def take_away(_title: str, done: int, _total: int) -> None:
@@ -195,7 +193,7 @@ IMPORT = "from tracekit.cli.main import main; main()"
 
 
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
-def test_a_driver_that_is_killed_leaves_no_run(
+def test_a_killed_driver_leaves_no_run(
     with_signal: signal.Signals, three: Cluster, tmp_path: Path, store: Store
 ) -> None:
     folder, before = job(tmp_path / "job", 200), set(scratch(three))
@@ -228,7 +226,7 @@ def _once(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_workers_send_to_object_storage_themselves(
+def test_workers_write_to_object_storage(
     three: Cluster, s3: Server, remote: Store, store: Store, tmp_path: Path
 ) -> None:
     folder = job(tmp_path / "job", 6)

@@ -1,4 +1,4 @@
-"""Traces that workers import: what is spooled may be gone, and what cannot be written is left out."""
+"""Imports on workers: lost spools, changed files and failed writes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def rows(run: Run) -> dict[str, list[dict[str, object]]]:
     return {name: run.arrow(name).to_pylist() for name in TABLES}
 
 
-def test_processes_here_give_the_same_run(store: Store, tmp_path: Path, place: Path) -> None:
+def test_local_workers_give_the_same_run(store: Store, tmp_path: Path, place: Path) -> None:
     folder = job(tmp_path / "job")
     (here,) = import_traces(store, [folder])
     with workers(count=0) as executor:
@@ -80,7 +80,7 @@ def test_processes_here_give_the_same_run(store: Store, tmp_path: Path, place: P
     assert list(place.iterdir()) == []
 
 
-def test_what_is_not_parked_any_more_is_decoded_again(store: Store, tmp_path: Path, place: Path) -> None:
+def test_a_trace_with_a_deleted_spool_is_decoded_again(store: Store, tmp_path: Path, place: Path) -> None:
     folder = job(tmp_path / "job")
     (here,) = import_traces(store, [folder])
 
@@ -94,7 +94,7 @@ def test_what_is_not_parked_any_more_is_decoded_again(store: Store, tmp_path: Pa
     assert (rows(there), errors) == (rows(here), [])
 
 
-def test_a_file_that_has_changed_meanwhile_is_left_out(store: Store, tmp_path: Path, place: Path) -> None:
+def test_a_file_changed_during_the_import_is_left_out(store: Store, tmp_path: Path, place: Path) -> None:
     folder = job(tmp_path / "job")
 
     def change() -> None:
@@ -114,7 +114,7 @@ def test_a_file_that_has_changed_meanwhile_is_left_out(store: Store, tmp_path: P
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_rank_that_cannot_be_written_leaves_no_gap(store: Store, tmp_path: Path, lost: int) -> None:
+def test_row_ids_have_no_gap_where_a_rank_failed(store: Store, tmp_path: Path, lost: int) -> None:
     folder = job(tmp_path / "job")
     there, (error,) = imported(store, folder, Between(lambda: None, lost=lost))
     assert str(error).startswith("1 of job's 3 traces could not be imported")
@@ -128,7 +128,7 @@ def test_a_rank_that_cannot_be_written_leaves_no_gap(store: Store, tmp_path: Pat
         ]
 
 
-def test_what_a_killed_import_parked_is_deleted_by_a_later_one(
+def test_spools_of_killed_imports_are_deleted_by_later_ones(
     store: Store, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = place / f"{PREFIX}left"

@@ -1,4 +1,4 @@
-"""FLOPs of a call: by the formulas, unknown where the inputs do not tell, whatever the file says."""
+"""FLOPs of ops from shapes and values, unknown for invalid inputs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_convolution_has_a_product_per_output(values: dict[str, str], outputs:
 
 
 @pytest.mark.parametrize(("mask", "times"), [("[True, True, True]", 2), ("[False, True, False]", 1)])
-def test_a_backward_convolution_counts_each_gradient_asked_for(mask: str, times: int) -> None:
+def test_a_backward_convolution_counts_each_requested_gradient(mask: str, times: int) -> None:
     values = ["", "", "", "[8]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "2", mask]
     got = counted("aten::convolution_backward", [[2, 8, 7, 9], IMAGE, WEIGHT], values)
     assert got == times * 2 * (2 * 8 * 7 * 9) * PRODUCTS
@@ -90,7 +90,7 @@ def test_a_backward_convolution_counts_each_gradient_asked_for(mask: str, times:
         ("aten::relu", [[2, 3]]),
     ],
 )
-def test_what_the_inputs_do_not_tell_is_unknown(name: str, shapes: Any) -> None:
+def test_flops_of_unknown_inputs_are_unknown(name: str, shapes: Any) -> None:
     assert counted(name, shapes) is None
 
 
@@ -99,7 +99,7 @@ def test_damaged_shapes_are_unknown(text: bytes) -> None:
     assert count("aten::mm", text, b"") is None
 
 
-def test_a_kernel_larger_than_the_image_is_no_work() -> None:
+def test_a_kernel_larger_than_the_image_is_unknown() -> None:
     assert convolution(dilation="[8, 8]") is None
 
 
@@ -114,6 +114,6 @@ def test_damaged_values_are_unknown(stride: str) -> None:
     shapes=st.recursive(st.integers(-3, 9) | st.none() | st.text(max_size=2), st.lists, max_leaves=12),
     values=st.lists(st.text("[]0123, TrueFals", max_size=8), max_size=12),
 )
-def test_nothing_a_file_says_stops_the_import(name: str, shapes: Any, values: list[str]) -> None:
+def test_any_inputs_are_accepted(name: str, shapes: Any, values: list[str]) -> None:
     found = counted(name, shapes, values)
     assert found is None or 0 <= found < 1 << 63

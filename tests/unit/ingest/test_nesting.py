@@ -62,7 +62,7 @@ def test_rows_deep_inside_one_another_over_several_blocks(monkeypatch: pytest.Mo
 
 
 @given(spans, st.data(), st.sampled_from([0, 1000]))
-def test_values_come_from_the_innermost_row_that_has_one(
+def test_values_are_inherited_from_the_innermost_row_with_one(
     rows: Spans, data: st.DataObject, levels: int
 ) -> None:
     thread, start, end = ordered(rows)
@@ -92,7 +92,7 @@ def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
 
 
 @given(spans, st.lists(st.integers(-1, 45), max_size=20))
-def test_what_covers_an_instant_is_the_innermost_that_has_not_ended(rows: Spans, times: list[int]) -> None:
+def test_covering_finds_the_innermost_open_row(rows: Spans, times: list[int]) -> None:
     thread, start, end = ordered([(0, s, length) for _, s, length in rows])
     parent = nesting.parents(thread, start, end)
     latest = np.searchsorted(start, times, side="right") - 1
@@ -114,12 +114,12 @@ def test_a_million_siblings_take_few_rounds() -> None:
     assert (parent[1:] == 0).all()
 
 
-def test_what_starts_where_another_ends_is_not_inside_it() -> None:
+def test_rows_that_touch_do_not_nest() -> None:
     start, end = np.array([0, 2, 2, 2]), np.array([2, 4, 2, 2])
     assert nesting.parents(np.zeros(4, np.int64), start, end).tolist() == [-1, -1, 1, 1]
 
 
-def test_many_rows_without_a_length_do_not_nest() -> None:
+def test_rows_without_length_do_not_nest() -> None:
     start = np.zeros(50_000, np.int64)
     parent = nesting.parents(start, start, start)
     assert (parent == -1).all()
@@ -127,9 +127,7 @@ def test_many_rows_without_a_length_do_not_nest() -> None:
 
 
 @given(st.lists(spans, min_size=1, max_size=3), st.data())
-def test_machine_code_finds_what_jumping_finds_however_threads_alternate(
-    windows: list[Spans], data: st.DataObject
-) -> None:
+def test_compiled_nesting_equals_the_reference(windows: list[Spans], data: st.DataObject) -> None:
     """The first rows are carried over a border: their depths are known, and may be larger than here."""
     carried, rows = ordered(windows[0]), sorted(windows[-1], key=lambda row: (row[1], -row[2]))
     own = np.array([(thread, 30 + start, 30 + start + length) for thread, start, length in rows], np.int64)
@@ -153,7 +151,7 @@ def test_machine_code_finds_what_jumping_finds_however_threads_alternate(
         assert compiled[1][row] == (compiled[1][above] + 1 if above >= 0 else 0)
 
 
-def test_nesting_goes_to_another_process_as_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nesting_is_pickled_as_what_the_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = CompiledNest()
     pickle.dumps(sent)
     assert isinstance(copy.copy(sent), CompiledNest)

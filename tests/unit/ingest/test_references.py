@@ -38,13 +38,13 @@ def test_files_of_one_name_size_and_time_are_not_confused(store: Store, tmp_path
     assert [resolve(store, path) for path in (first, second)] == runs
 
 
-def test_an_unreadable_run_does_not_hinder_an_import(store: Store, tmp_path: Path) -> None:
+def test_an_unreadable_run_does_not_block_an_import(store: Store, tmp_path: Path) -> None:
     (make_run(store).path / "run.json").write_text("{")
     path = trace(tmp_path / "t.json")
     assert resolve(store, path) == resolve(store, path)
 
 
-def test_what_the_store_holds_wins_over_a_bare_file_name(
+def test_runs_of_the_store_take_precedence_over_file_names(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = make_run(store, label="qq")
@@ -57,7 +57,7 @@ def test_what_the_store_holds_wins_over_a_bare_file_name(
     assert resolve(store, "./latest") != ours
 
 
-def test_a_run_is_a_run_by_its_path(store: Store, tmp_path: Path) -> None:
+def test_a_run_resolves_by_its_path(store: Store, tmp_path: Path) -> None:
     run = make_run(store)
     shutil.copytree(run.path, tmp_path / "copy")
     assert resolve(store, str(tmp_path / "copy")).id == run.id

@@ -1,10 +1,9 @@
-"""Rows in memory, and spooled and read back: they stay what they are, whatever is null in which part."""
+"""Rows in memory: conversions to and from Arrow, and sorting."""
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,105 +13,70 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest import spool
-from tracekit.ingest.outline import outlined
-from tracekit.ingest.rows import Batch, Column, Rows, concatenated, joined, of_arrow
-from tracekit.ingest.spool import Index, Span
+from tracekit.ingest import rows as rows_module
+from tracekit.ingest.rows import sorted_positions
 
-Row = dict[str, Any]
-KINDS = {
-    "t_ns": pa.int64(),
-    "number": pa.int64(),
-    "real": pa.float64(),
-    "word": pa.string(),
-    "index": pa.int32(),
-}
+SAMPLE = Path(__file__).parents[3] / "samples/simulated/training.json.gz"
 
-row = st.fixed_dictionaries(
-    {
-        "t_ns": st.integers(-9, 9),
-        "number": st.none() | st.sampled_from([0, -1, 2**63 - 1, -(2**63)]),
-        "real": st.none() | st.floats(allow_nan=False),
-        "word": st.none() | st.sampled_from(["", "a", "é", "\x00"]),
-        "index": st.none() | st.integers(-1, 3),
-    }
-)
-chunks = st.lists(st.lists(row, min_size=1, max_size=9), min_size=1, max_size=4)
+integers = st.integers(-(2**40), 2**40)
+rows = st.lists(st.none() | integers, max_size=40)
 
 
-def batch(rows: list[Row]) -> Batch:
-    columns = {name: pa.array([each[name] for each in rows], kind) for name, kind in KINDS.items()}
-    return of_arrow(pa.RecordBatch.from_pydict({**columns, "word": columns["word"].dictionary_encode()}))
+def sliced(values: list[Any], kind: pa.DataType, data: st.DataObject) -> pa.Array:
+    """An array of these values that begins somewhere in its memory."""
+    before = data.draw(st.integers(0, 9))
+    return pa.array([values[0] if values else 0] * before + values, kind).slice(before)
 
 
-def reported(rows: Rows, texts: dict[str, list[str]]) -> list[Row]:
-    """Rows as they were given."""
-    nothing = Column(np.full(rows.count, -1), np.ones(rows.count, np.bool_))
-    columns = {name: rows.columns.get(name, nothing) for name in KINDS}
-    return [
-        {name: _value(column, place, texts.get(name)) for name, column in columns.items()}
-        for place in range(rows.count)
-    ]
+@given(rows, st.data())
+def test_numbers_round_trip_through_arrow(values: list[int | None], data: st.DataObject) -> None:
+    array = sliced(values, pa.int64(), data)
+    assert rows_module.filled(array, -7).tolist() == [-7 if value is None else value for value in values]
+    nulls = rows_module.nulls_of(array)
+    held = rows_module.numbers(rows_module.values_of(array), nulls)
+    assert held.to_pylist() == values
+    assert held.null_count == array.null_count
+    assert (nulls is None) == (None not in values)
 
 
-def _value(column: Column, place: int, texts: list[str] | None) -> Any:
-    value, missing = column.values[place].item(), column.missing
-    if texts is not None:
-        return texts[value] if value >= 0 else None
-    return None if missing is not None and missing[place] else value
+@given(rows, st.sampled_from([pa.int8(), pa.int32(), pa.int64()]))
+def test_integers_are_cast_as_arrow_does(values: list[int | None], kind: pa.DataType) -> None:
+    array = pa.array(values, pa.int64())
+    try:
+        expected = array.cast(kind)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            rows_module.fitted(array, kind)
+    else:
+        assert rows_module.fitted(array, kind).equals(expected)
 
 
-def by_time(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda each: each["t_ns"])
+@given(st.lists(st.text(max_size=5), max_size=30))
+def test_strings_round_trip_through_arrow(values: list[str]) -> None:
+    array = rows_module.strings([value.encode() for value in values])
+    array.validate(full=True)
+    assert array.to_pylist() == values
 
 
-@given(chunks, st.data())
-def test_parts_give_back_the_rows_of_any_spans(held: list[list[Row]], data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for number, rows in enumerate(held):
-            spool.write_batches(Path(folder), number, {"table": batch(rows)})
-        table = outlined(Index(Path(folder)).table("table"))
-        bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
-        spans = [Span(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
-        found = table.read(spans, list(KINDS))
-        expected = [
-            each
-            for rows, (first, stop) in zip(held, bounds, strict=True)
-            for each in by_time(rows)[first:stop]
-        ]
-        assert reported(found, {name: each.values for name, each in table.texts.items()}) == expected
-        assert table.lengths == [len(rows) for rows in held]
-        assert table.first.tolist() == [by_time(rows)[0]["t_ns"] for rows in held]
-        assert table.last.tolist() == [by_time(rows)[-1]["t_ns"] for rows in held]
+@pytest.mark.parametrize("decoder", ["native.load()", "native.is_compiled = lambda: False"])
+def test_an_import_does_not_load_pandas_or_arrow_compute(tmp_path: Path, decoder: str) -> None:
+    """With the compiled decoder, and with the reference."""
+    program = f"""
+import sys
+from pathlib import Path
+from tracekit.ingest.importer import import_traces
+from tracekit.ingest.kineto.scan import native
+from tracekit.runs.store import Store
+{decoder}
+import_traces(Store(Path({str(tmp_path)!r})), [Path({str(SAMPLE)!r})])
+print(*sorted({{"pandas", "pyarrow.compute", "pyarrow.dataset"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
 
 
-@given(chunks, st.data())
-def test_rows_are_joined_and_taken_as_they_are(held: list[list[Row]], data: st.DataObject) -> None:
-    whole = concatenated([batch(rows) for rows in held])
-    flat = [each for rows in held for each in rows]
-    texts = {name: [value.decode() for value in values] for name, values in whole.texts.items()}
-    assert reported(whole.rows, texts) == flat
-    places = data.draw(st.lists(st.integers(0, len(flat) - 1), max_size=9))
-    taken = whole.rows.take(np.array(places, np.int64))
-    assert reported(taken, texts) == [flat[place] for place in places]
-    assert reported(joined([taken, taken]), texts) == 2 * [flat[place] for place in places]
-
-
-def test_a_part_that_is_cut_off_says_so(tmp_path: Path) -> None:
-    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
-    table = Index(tmp_path).table("table")
-    assert table.times(0).tolist() == [5]
-    (part,) = tmp_path.glob("*.rows")
-    part.write_bytes(part.read_bytes()[:4])
-    with pytest.raises(OSError, match="cut off") as raised:
-        table.times(0)
-    assert raised.value.errno == errno.EIO
-
-
-def test_the_space_of_parts_is_given_back_while_somebody_has_them_open(tmp_path: Path) -> None:
-    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
-    (part,) = tmp_path.glob("*.rows")
-    with part.open("rb") as held:
-        spool.clear(tmp_path)
-        assert os.fstat(held.fileno()).st_size == 0
-    assert not part.exists()
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 3))))
+def test_rows_are_sorted_by_all_keys(rows: list[tuple[int, int, int]]) -> None:
+    keys = np.array(rows, np.int64).reshape(-1, 3)
+    order = sorted_positions(keys[:, 0], lambda: keys[:, 1], lambda: keys[:, 2])
+    assert [rows[position] for position in order] == sorted(rows)

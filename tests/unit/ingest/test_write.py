@@ -1,4 +1,4 @@
-"""Tables on disk: row groups, what prunes them, numbers kept exactly."""
+"""Parquet files: row groups, statistics, exact numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(path: Path, pieces: list[Rows]) -> pq.ParquetFile:
     return pq.ParquetFile(path)
 
 
-def test_row_groups_are_full_whatever_the_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_are_full_for_any_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "ROW_GROUP", 10)
     time = list(range(37))
     one = written(tmp_path / "one.parquet", [events(time)])
@@ -52,7 +52,7 @@ def test_a_time_window_can_prune_row_groups(tmp_path: Path, monkeypatch: pytest.
     assert [(bound.min, bound.max) for bound in bounds] == [(0, 9), (10, 19)]
 
 
-def test_the_ends_of_64_bits_are_kept_exactly(tmp_path: Path) -> None:
+def test_extreme_64_bit_integers_are_stored_exactly(tmp_path: Path) -> None:
     ends = [-(2**63), 2**63 - 1, None, -1, 0, 2**63 - 1, -(2**63)]
     rows = events([-(2**63), -(2**63), 0, 1, 2**53 + 1, 2**63 - 1, 2**63 - 1], **{C.ADDRESS: ends})
     found = written(tmp_path / "t.parquet", [rows]).read()
@@ -60,7 +60,7 @@ def test_the_ends_of_64_bits_are_kept_exactly(tmp_path: Path) -> None:
     assert found.column(C.T_NS).to_pylist() == rows.integers(C.T_NS).tolist()
 
 
-def test_text_is_stored_once_a_row_group_and_null_where_it_is(tmp_path: Path) -> None:
+def test_text_is_stored_once_per_row_group(tmp_path: Path) -> None:
     values = [b"a", b"b", b"unused"]
     codes = Column(np.array([1, 0, 1]))
     rows = Rows(

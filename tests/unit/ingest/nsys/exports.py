@@ -1,4 +1,4 @@
-"""Small exports of Nsight Systems, made by hand for tests."""
+"""Builders of small exports of Nsight Systems."""
 
 from __future__ import annotations
 

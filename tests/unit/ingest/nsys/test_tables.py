@@ -1,4 +1,4 @@
-"""Tables are read by name, exactly, in chunks of any size; damage is reported."""
+"""Reading tables by column name: exact values, chunks of any size, damaged files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path:
 
 
 @pytest.mark.parametrize("value", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
-def test_texts_of_any_kind_stay_with_their_rows(value: object, tmp_path: Path) -> None:
+def test_unusual_texts_stay_with_their_rows(value: object, tmp_path: Path) -> None:
     made = tables(NVTX_EVENTS=[{"text": text} for text in (None, "x", value, None, "y")])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
     (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
@@ -61,7 +61,7 @@ def test_texts_of_any_kind_stay_with_their_rows(value: object, tmp_path: Path) -
     assert chunk.texts("text").to_pylist() == [None, "x", str(value), None, "y"]
 
 
-def test_an_absent_number_is_told_from_zero(tmp_path: Path) -> None:
+def test_null_is_not_zero(tmp_path: Path) -> None:
     made = tables(NVTX_EVENTS=[{"start": 0, "value": 0.0}, {"start": None, "value": None}])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
     (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
@@ -71,7 +71,7 @@ def test_an_absent_number_is_told_from_zero(tmp_path: Path) -> None:
     assert chunk.reals("value")[0] == 0
 
 
-def test_rows_that_were_deleted_leave_no_mark(tmp_path: Path) -> None:
+def test_deleted_rows_are_skipped(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "x.sqlite", tables(NVTX_EVENTS=ROWS))
     with closing(sqlite3.connect(path)) as file:
         file.execute("DELETE FROM NVTX_EVENTS WHERE rowid IN (2, 3, 7)")
@@ -84,7 +84,7 @@ def test_rows_that_were_deleted_leave_no_mark(tmp_path: Path) -> None:
     assert [v for c in chunks for v in c.texts("text").to_pylist()] == [row["text"] for row in kept]
 
 
-def test_text_that_is_no_utf8_is_repaired(tmp_path: Path) -> None:
+def test_invalid_utf8_is_repaired(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "x.sqlite", tables(NVTX_EVENTS=ROWS))
     with closing(sqlite3.connect(path)) as file:
         file.execute("UPDATE NVTX_EVENTS SET text = CAST(x'6162ff' AS TEXT) WHERE rowid = 1")
@@ -97,7 +97,7 @@ def test_text_that_is_no_utf8_is_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
 @pytest.mark.parametrize("dictionary", [False, True])
-def test_text_in_parquet_that_is_no_utf8_is_repaired(kind: str, dictionary: bool, tmp_path: Path) -> None:
+def test_invalid_utf8_in_parquet_is_repaired(kind: str, dictionary: bool, tmp_path: Path) -> None:
     raw = pa.array([b"ab\xff", None, "☃".encode(), b"ab\xff"], pa.large_binary())
     unchecked = pc.CastOptions(getattr(pa, kind)(), allow_invalid_utf8=True)
     text = pc.cast(raw if "large" in kind else raw.cast(pa.binary()), options=unchecked)
@@ -114,7 +114,7 @@ def test_text_in_parquet_that_is_no_utf8_is_repaired(kind: str, dictionary: bool
 
 @pytest.mark.filterwarnings("ignore:string or file could not be read")
 @pytest.mark.parametrize("value", ["twelve", 1.5])
-def test_a_time_that_is_no_whole_number_is_refused(value: object, tmp_path: Path) -> None:
+def test_times_that_are_not_integers_are_refused(value: object, tmp_path: Path) -> None:
     made = tables(KERNEL=[kernel(1, 2), kernel(3, 4) | {"start": value}, kernel(5, 6)])
     opened = SqliteTables(sqlite(tmp_path / "x.sqlite", made))
     with pytest.raises(UnusableInputError, match="damaged"):
@@ -122,7 +122,7 @@ def test_a_time_that_is_no_whole_number_is_refused(value: object, tmp_path: Path
     opened.close()
 
 
-def test_a_file_cut_short_is_refused_with_the_next_step(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "x.sqlite", tables(KERNEL=[kernel(i, i + 1) for i in range(5000)]))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UnusableInputError, match=r"x\.sqlite is damaged") as raised:
@@ -137,7 +137,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         open_tables(path, tmp_path)
 
 
-def test_an_export_is_never_written_to(tmp_path: Path) -> None:
+def test_an_export_is_not_modified(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "x.sqlite", tables(KERNEL=[kernel(1, 2)]))
     before = path.read_bytes()
     opened = SqliteTables(path)

@@ -1,4 +1,4 @@
-"""The scanner is compiled beside an import, kept for the next one, and in nobody's way."""
+"""Compiling the scanner in the background, its cache, and failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests import tiers
 from tests.scans import agrees
-from tests.unit.ingest.events import EVENTS, text
+from tests.unit.ingest.kineto.scan.events import EVENTS, text
 from tracekit.ingest.kineto.scan import loader, native
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ native._write(native.place(), native._read(Path({compiled!r})))
 
 
 @pytest.mark.parametrize("real", tiers.thinned([False, True], default=[False]))
-def test_a_large_trace_has_it_compiled_and_kept(
+def test_a_large_trace_compiles_and_caches_the_scanner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, real: bool
 ) -> None:
     native.load()  # into the user's cache, for other tests: a process loads it once
@@ -47,7 +47,7 @@ def test_a_large_trace_has_it_compiled_and_kept(
     assert native.is_compiled()
 
 
-def test_a_compiler_that_fails_leaves_all_to_the_reference(
+def test_a_failed_compiler_leaves_all_to_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -69,19 +69,21 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[su
     started[0].wait()
 
 
-def test_who_fails_ends_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
+def test_an_error_terminates_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
     with pytest.raises(KeyboardInterrupt), loader.scanners(LARGE):
         raise KeyboardInterrupt
     assert endless[0].returncode
 
 
-def test_who_is_done_does_not_wait_for_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
+def test_a_finished_import_does_not_wait_for_the_compiler(endless: list[subprocess.Popen[bytes]]) -> None:
     with loader.scanners(LARGE) as found:
         assert found.mine() is None
     assert endless[0].poll() is None
 
 
-def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_without_a_writable_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = []
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -91,7 +93,9 @@ def test_nothing_is_compiled_that_cannot_be_kept(tmp_path: Path, monkeypatch: py
     assert not started
 
 
-def test_what_cannot_be_kept_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_code_works_without_a_writable_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(native, "generated", lambda: llvm.parse_assembly(""))

@@ -25,25 +25,25 @@ def planned(*paths: Path) -> list[tuple[str, list[tuple[str, int | None]]]]:
     return [(job.name, [(s.path.name, s.rank) for s in job.sources]) for job in plan(paths)]
 
 
-def test_unrelated_files_are_runs_of_their_own(tmp_path: Path) -> None:
+def test_unrelated_files_become_separate_runs(tmp_path: Path) -> None:
     a, b = rank_file(tmp_path / "a.json"), rank_file(tmp_path / "b.pt.trace.json.gz")
     assert planned(a, b) == [("a", [("a.json", None)]), ("b", [("b.pt.trace.json.gz", None)])]
 
 
-def test_ranks_of_one_job_are_one_run(tmp_path: Path) -> None:
+def test_ranks_of_a_job_become_one_run(tmp_path: Path) -> None:
     named = (("x.json", 1), ("y.json", 0))
     files = [rank_file(tmp_path / name, rank=rank, world_size=2) for name, rank in named]
     assert planned(*files) == [("y", [("y.json", 0), ("x.json", 1)])]
 
 
-def test_a_folder_is_one_run_named_after_it(tmp_path: Path) -> None:
+def test_a_folder_becomes_one_run_named_after_it(tmp_path: Path) -> None:
     for rank in range(3):
         rank_file(tmp_path / "job" / f"r{rank}.json", rank=rank, world_size=3)
     (tmp_path / "job" / "notes.txt").write_text("not a trace")
     assert planned(tmp_path / "job") == [("job", [("r0.json", 0), ("r1.json", 1), ("r2.json", 2)])]
 
 
-def test_a_rank_that_comes_again_starts_another_run(tmp_path: Path) -> None:
+def test_a_repeated_rank_starts_another_run(tmp_path: Path) -> None:
     for cycle in "ab":
         for rank in range(2):
             rank_file(tmp_path / "job" / f"{cycle}{rank}.json", rank=rank, world_size=2)
@@ -53,7 +53,7 @@ def test_a_rank_that_comes_again_starts_another_run(tmp_path: Path) -> None:
     ]
 
 
-def test_ranks_are_told_by_name_where_traces_do_not_say(tmp_path: Path) -> None:
+def test_undeclared_ranks_come_from_file_names(tmp_path: Path) -> None:
     for worker in (3, 10):
         rank_file(tmp_path / "log" / f"worker{worker}.pt.trace.json")
     assert planned(tmp_path / "log") == [
@@ -61,7 +61,7 @@ def test_ranks_are_told_by_name_where_traces_do_not_say(tmp_path: Path) -> None:
     ]
 
 
-def test_ranks_are_counted_where_nothing_says(tmp_path: Path) -> None:
+def test_ranks_without_numbered_names_are_assumed_in_order(tmp_path: Path) -> None:
     for name in ("left", "right"):
         rank_file(tmp_path / "log" / f"{name}.json")
     (job,) = plan([tmp_path / "log"])
@@ -74,8 +74,8 @@ def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
         plan([tmp_path])
 
 
-def rank_after_events(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
-    """A trace that declares its rank after its events."""
+def declared_after(path: Path, rank: int, *, world_size: int = 2, pad: int = 0) -> Path:
+    """Write a trace that declares its rank after its events."""
     path.parent.mkdir(parents=True, exist_ok=True)
     info = {"backend": "nccl", "rank": rank, "world_size": world_size, "pg_config": [{"ranks": [0, 1]}]}
     known = {**json.loads(kernels_text()), "pad": "x" * pad, "distributedInfo": info}
@@ -84,10 +84,10 @@ def rank_after_events(path: Path, rank: int, *, world_size: int = 2, pad: int = 
     return path
 
 
-def test_ranks_declared_behind_the_events_are_seen(tmp_path: Path) -> None:
+def test_ranks_declared_after_the_events_are_read(tmp_path: Path) -> None:
     files = (
-        rank_after_events(tmp_path / "n" / "a.json", 1),
-        rank_after_events(tmp_path / "n" / "b.json", 0, pad=2 << 20),
+        declared_after(tmp_path / "n" / "a.json", 1),
+        declared_after(tmp_path / "n" / "b.json", 0, pad=2 << 20),
     )
     expected = [("b.json", 0), ("a.json", 1)]
     assert planned(*files) == [("b", expected)]
@@ -95,18 +95,18 @@ def test_ranks_declared_behind_the_events_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("info", ['"x"', "[1]", '{"rank": "a"}', '{"rank": ', "{" * 100_000])
-def test_what_only_looks_like_a_declared_rank_is_left_out(tmp_path: Path, info: str) -> None:
+def test_invalid_declared_ranks_are_ignored(tmp_path: Path, info: str) -> None:
     (tmp_path / "a.json").write_text(kernels_text()[:-1] + f', "distributedInfo": {info}}}')
     assert planned(tmp_path / "a.json") == [("a", [("a.json", None)])]
 
 
 @pytest.mark.parametrize("rank", [-1, 2**31, 2**40])
-def test_a_rank_that_cannot_be_is_left_out(tmp_path: Path, rank: int) -> None:
-    assert planned(rank_after_events(tmp_path / "a.json", rank)) == [("a", [("a.json", None)])]
+def test_ranks_out_of_range_are_ignored(tmp_path: Path, rank: int) -> None:
+    assert planned(declared_after(tmp_path / "a.json", rank)) == [("a", [("a.json", None)])]
     assert planned(rank_file(tmp_path / "b.json", rank=rank, world_size=2)) == [("b", [("b.json", None)])]
 
 
-def test_a_folder_for_each_rank_is_one_run(tmp_path: Path) -> None:
+def test_a_folder_per_rank_becomes_one_run(tmp_path: Path) -> None:
     for rank in range(2):
         rank_file(tmp_path / "job" / f"rank_{rank}" / "trace.json", rank=rank, world_size=2)
         rank_file(tmp_path / "silent" / f"rank_{rank}" / "trace.json")
@@ -115,7 +115,7 @@ def test_a_folder_for_each_rank_is_one_run(tmp_path: Path) -> None:
         assert planned(tmp_path / name) == [(name, [("trace.json", 0), ("trace.json", 1)])]
 
 
-def test_jobs_in_folders_of_one_folder_stay_apart(tmp_path: Path) -> None:
+def test_jobs_in_sibling_folders_stay_separate(tmp_path: Path) -> None:
     for job, rank in itertools.product("ab", range(2)):
         rank_file(tmp_path / "all" / job / f"{rank}" / f"{job}.json", rank=rank, world_size=2)
         rank_file(tmp_path / "partial" / job / f"{rank}.json", rank=rank, world_size=4)
@@ -125,13 +125,13 @@ def test_jobs_in_folders_of_one_folder_stay_apart(tmp_path: Path) -> None:
     assert planned(tmp_path / "alone") == [("t", [("t.json", None)])] * 2
 
 
-def test_folders_of_nodes_are_one_run(tmp_path: Path) -> None:
+def test_folders_per_node_become_one_run(tmp_path: Path) -> None:
     for rank in range(4):
         rank_file(tmp_path / "job" / f"node{rank // 2}" / f"{rank}.json", rank=rank, world_size=4)
     assert planned(tmp_path / "job") == [("job", [(f"{rank}.json", rank) for rank in range(4)])]
 
 
-def test_a_damaged_trace_in_a_folder_is_told_and_other_files_are_not(tmp_path: Path) -> None:
+def test_skipped_traces_in_a_folder_are_reported(tmp_path: Path) -> None:
     rank_file(tmp_path / "mix" / "r0.json", world_size=2)
     others = {"config.json": '{"a": 1}', "list.json": "[3]", "notes.txt": "x"}
     damaged = {"r1.json": '{"traceEve', "r2.json.gz": "", "r3.pt.trace.json": "\0\0", "r4.pt.trace": "{"}
@@ -143,7 +143,7 @@ def test_a_damaged_trace_in_a_folder_is_told_and_other_files_are_not(tmp_path: P
     assert not any(str(tmp_path) in note.message for note in job.notes)
 
 
-def test_a_damaged_trace_is_told_of_the_job_beside_it(tmp_path: Path) -> None:
+def test_a_skipped_trace_is_reported_by_the_nearest_job(tmp_path: Path) -> None:
     for name in ("a/r0.json", "b/r0.json", "c/rank_0/t.json"):
         rank_file(tmp_path / name)
     for name in ("a/r1.json", "c/rank_1/t.json"):
@@ -153,7 +153,7 @@ def test_a_damaged_trace_is_told_of_the_job_beside_it(tmp_path: Path) -> None:
     assert {name: len(job.notes) for name, job in jobs.items()} == {"a": 1, "b": 0, "c": 1}
 
 
-def test_a_folder_of_damaged_traces_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_folder_of_damaged_traces_is_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "r1.json").write_text('{"traceEve')
     with pytest.raises(
         UnusableInputError,
@@ -162,7 +162,7 @@ def test_a_folder_of_damaged_traces_says_what_is_wrong(tmp_path: Path) -> None:
         plan([tmp_path])
 
 
-def test_a_path_that_cannot_be_used_holds_no_other_back(tmp_path: Path) -> None:
+def test_unusable_paths_do_not_block_others(tmp_path: Path) -> None:
     good = rank_file(tmp_path / "a.json")
     found = survey([tmp_path / "gone", good, Path("x" * 5_000)])
     assert [job.name for job in found.jobs] == ["a"]

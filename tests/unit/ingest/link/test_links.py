@@ -1,4 +1,4 @@
-"""What the reader joins: calls and what they launched, ops, steps, phases, modules, allocations."""
+"""Links of rows: launches, ops, steps, phases, modules and allocations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def named(run: Run, rows: pd.Series) -> list[str | None]:
     return [None if row != row or row is None else str(names[int(row)]) for row in rows.astype("float")]
 
 
-def test_every_device_row_knows_its_call_and_op(busy: Run) -> None:
+def test_device_rows_link_to_their_call_and_op(busy: Run) -> None:
     rows = device_rows(busy)
     first = rows[rows[C.STEP] == 0]
     assert dict(zip(first[C.NAME], named(busy, first[C.LAUNCH_ROW]), strict=True)) == {
@@ -64,14 +64,14 @@ def test_every_device_row_knows_its_call_and_op(busy: Run) -> None:
     ]
 
 
-def test_one_graph_launch_is_the_call_of_all_its_kernels(busy: Run) -> None:
+def test_kernels_of_a_graph_share_its_launch(busy: Run) -> None:
     fused = device_rows(busy).query("name == 'fused' and step == 0")
     assert len(fused) == 2
     assert fused[C.LAUNCH_ROW].nunique() == 1
     assert fused[C.GRAPH_NODE_ID].tolist() == [1, 2]
 
 
-def test_without_runtime_events_the_external_id_names_the_op(store: Store, tmp_path: Path) -> None:
+def test_without_runtime_events_ops_are_found_by_external_id(store: Store, tmp_path: Path) -> None:
     run = run_of(store, tmp_path, busy_program(), keep=lambda event: event.get("cat") != "cuda_runtime")
     rows = device_rows(run)
     assert rows[C.LAUNCH_ROW].isna().all()
@@ -98,7 +98,7 @@ def test_phases_follow_the_markers(busy: Run) -> None:
     assert set(rows[rows[C.NAME].str.startswith("enumerate(DataLoader)")][C.PHASE]) == {"dataload"}
 
 
-def test_forward_is_what_carries_a_sequence_number_or_lies_in_a_module(store: Store, tmp_path: Path) -> None:
+def test_forward_ops_have_a_sequence_number_or_a_module(store: Store, tmp_path: Path) -> None:
     program = Program()
     with program.step():
         with program.op("aten::linear", **{"Sequence number": 3, "Fwd thread id": 0}), program.op("aten::t"):
@@ -123,13 +123,13 @@ def test_parents_enclose_their_children_on_the_thread(busy: Run) -> None:
     assert (rows.loc[rows[C.PARENT_ROW].isna(), C.DEPTH] == 0).all()
 
 
-def test_allocations_know_the_op_that_made_them(busy: Run) -> None:
+def test_allocations_link_to_their_op(busy: Run) -> None:
     rows = table(busy, "allocations")
     assert rows[C.BYTES].tolist() == [128, -128] * 2
     assert named(busy, rows[C.OP_ROW]) == ["aten::addmm", None] * 2
 
 
-def test_copies_know_their_direction_and_memory(busy: Run) -> None:
+def test_copies_have_direction_and_memory(busy: Run) -> None:
     copies = device_rows(busy).query("kind == 'memcpy'")
     assert set(zip(copies[C.COPY_KIND], copies[C.SRC_MEMORY], copies[C.DST_MEMORY], strict=True)) == {
         ("H2D", "pageable", "device")
@@ -137,35 +137,6 @@ def test_copies_know_their_direction_and_memory(busy: Run) -> None:
     assert set(copies[C.BYTES]) == {96}
 
 
-def test_waiting_calls_are_of_kind_sync(busy: Run) -> None:
+def test_blocking_calls_are_of_kind_sync(busy: Run) -> None:
     rows = table(busy, "host_intervals")
     assert set(rows[rows[C.KIND] == "sync"][C.NAME]) == {"cudaStreamSynchronize", "cudaDeviceSynchronize"}
-
-
-def test_ranks_become_parts_of_one_run(store: Store, tmp_path: Path) -> None:
-    from tracekit.ingest.importer import import_traces
-
-    paths = []
-    for rank in range(3):
-        paths.append(tmp_path / f"rank{rank}.json")
-        paths[-1].write_bytes(trace(busy_program(rank=rank, world_size=3)))
-    (run,) = import_traces(store, paths)
-    host, device = table(run, "host_intervals"), table(run, "device_intervals")
-    assert sorted(set(host[C.RANK])) == [0, 1, 2]
-    assert host[C.ROW_ID].is_unique
-    assert device[C.ROW_ID].is_unique
-    assert device[C.START_NS].is_monotonic_increasing
-    linked = device.dropna(subset=[C.LAUNCH_ROW])
-    ranks = host.set_index(C.ROW_ID)[C.RANK]
-    assert (ranks[linked[C.LAUNCH_ROW].astype(int)].to_numpy() == linked[C.RANK].to_numpy()).all()
-
-
-def test_a_trace_path_is_imported_once(store: Store, tmp_path: Path) -> None:
-    from tracekit.ingest.references import resolve
-
-    path = tmp_path / "trace.json"
-    path.write_bytes(trace(busy_program()))
-    assert resolve(store, str(path)).id == resolve(store, str(path)).id
-    path.write_bytes(trace(busy_program()) + b"\n")
-    resolve(store, str(path))
-    assert len(store.runs()) == 2

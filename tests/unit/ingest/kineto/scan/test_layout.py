@@ -1,4 +1,4 @@
-"""The scanner's memory: it reads and writes none that is not its own, and has room for any text."""
+"""Memory of the scanner: bounds of reads and writes, and full buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.scans import agrees, scanner, text_of
-from tests.unit.ingest.events import EVENTS, OP, UNKNOWN, changed, text
+from tests.unit.ingest.kineto.scan.events import EVENTS, OP, UNKNOWN, changed, text
 from tracekit.ingest.kineto.scan import layout, loader, native
 from tracekit.ingest.kineto.scan.layout import Interner, RowBuffers
 from tracekit.ingest.kineto.split import ROOM
@@ -35,7 +35,7 @@ def guarded() -> Iterator[mmap.mmap]:
     assert protect(ctypes.c_void_p(start + size), page, mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
-def test_nothing_is_read_behind_a_text_s_room(guarded: mmap.mmap) -> None:
+def test_no_read_beyond_the_padding_of_a_text(guarded: mmap.mmap) -> None:
     code, filled = native.load(), RowBuffers(1 << 12)
     interner, scratch = Interner(layout.PRESET_STRINGS, code.code_of), np.empty(layout.SCRATCH, np.int64)
     end = ctypes.addressof(ctypes.c_char.from_buffer(guarded)) + len(guarded) - mmap.PAGESIZE - ROOM
@@ -49,7 +49,7 @@ def test_nothing_is_read_behind_a_text_s_room(guarded: mmap.mmap) -> None:
 
 
 @pytest.mark.parametrize("event", [b'{"ph":"X","cat":"q"}', b'{"ph":"C"}', b'{"ph":"X","cat":"cpu_op"}'])
-def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_tiny_events_exceed_the_buffers(event: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes after each buffer must not change."""
     tails: list[np.ndarray] = []
 
@@ -69,7 +69,7 @@ def test_events_smaller_than_any_row_have_no_room(event: bytes, monkeypatch: pyt
     assert all((memory == UNTOUCHED).all() for memory in tails)
 
 
-def test_more_texts_than_fit_are_no_problem() -> None:
+def test_more_strings_than_fit_are_decoded() -> None:
     base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
     rows = (
         {"name": f"op {number} " + "x" * 80, "ts": number, "tid": number % 7} for number in range(120_000)
@@ -78,7 +78,7 @@ def test_more_texts_than_fit_are_no_problem() -> None:
     assert agrees(content, by=loader.load()())
 
 
-def test_texts_of_a_chunk_that_was_given_up_leave_room_for_others() -> None:
+def test_strings_of_a_refused_chunk_leave_space() -> None:
     mine = loader.load()()
     base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
     names = (f"op {number} " + "x" * 120 for number in range(58_000))
@@ -86,6 +86,6 @@ def test_texts_of_a_chunk_that_was_given_up_leave_room_for_others() -> None:
     assert agrees(text(changed(OP, name="y" * (1 << 20))), by=mine)
 
 
-def test_a_text_too_long_for_any_table_is_left_to_the_reference() -> None:
+def test_a_too_long_string_is_left_to_the_reference() -> None:
     content = text(changed(OP, name="x" * (9 << 20)))
     assert scanner().scan(text_of(content)) is None

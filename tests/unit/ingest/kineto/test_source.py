@@ -1,4 +1,4 @@
-"""Gzip of blocks that tell their size: the text is that of any other gzip, whatever is damaged or follows."""
+"""Gzip in blocks (bgzip): read like plain gzip, also if damaged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def inflated(content: bytes, workers: int = 2) -> tuple[bytes, int]:
     return text, raw.tell()
 
 
-def test_a_block_is_what_gzip_reads() -> None:
+def test_blocks_are_valid_gzip() -> None:
     assert gzip.decompress(blocked(TEXT)) == TEXT
 
 
@@ -51,7 +51,7 @@ def test_blocks_are_inflated_in_order(group: int, monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.integers(0, 40), st.binary(min_size=1, max_size=40), st.integers(1, 4))
-def test_what_follows_the_blocks_is_left_where_it_is(count: int, after: bytes, workers: int) -> None:
+def test_the_file_is_left_after_the_last_block(count: int, after: bytes, workers: int) -> None:
     content = b"".join(block(b"%d" % number) for number in range(count))
     assert inflated(content + after, workers) == (b"".join(b"%d" % n for n in range(count)), len(content))
 
@@ -66,7 +66,7 @@ def test_the_file_is_left_at_a_damaged_block() -> None:
 @pytest.mark.parametrize(
     "after", [b"", gzip.compress(b"more", mtime=0), bytes(100)], ids=["nothing", "gzip", "zeros"]
 )
-def test_a_trace_of_blocks_reads_as_any_other(after: bytes, tmp_path: Path) -> None:
+def test_a_blocked_trace_reads_like_plain_gzip(after: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(blocked(TEXT) + after)
     with open_trace(path) as stream:
@@ -75,7 +75,7 @@ def test_a_trace_of_blocks_reads_as_any_other(after: bytes, tmp_path: Path) -> N
     assert stream.damage == ""
 
 
-def test_what_stands_before_damage_is_given_out(tmp_path: Path) -> None:
+def test_text_before_damage_is_read(tmp_path: Path) -> None:
     content = blocked(TEXT)
     path = tmp_path / "trace.json.gz"
     path.write_bytes(content[: len(content) // 2])

@@ -1,4 +1,4 @@
-"""The compiled scanner equals the reference on everything that it accepts, and accepts what is usual."""
+"""The compiled scanner equals the reference decoder, and accepts usual events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import samples
 from tests.scans import agrees, chunks_of, main, reduced, scanner, text_of
 from tests.tiers import examples
-from tests.unit.ingest.events import (
+from tests.unit.ingest.kineto.scan.events import (
     COUNTER,
     EVENTS,
     FLOW,
@@ -99,7 +99,7 @@ def test_the_end_of_the_events_is_found(after: bytes) -> None:
         pytest.param({**FLOW, "args": {"grid": "text", "deep": [[{"a": [{}]}]]}}, id="unusual, but no row"),
     ],
 )
-def test_what_is_less_usual_is_scanned_too(event: dict[str, Any]) -> None:
+def test_less_usual_events_are_scanned(event: dict[str, Any]) -> None:
     assert agrees(text(event, KERNEL))
 
 
@@ -144,7 +144,7 @@ def test_what_is_less_usual_is_scanned_too(event: dict[str, Any]) -> None:
         pytest.param(b"[" * 100 + b"]" * 100, id="no events"),
     ],
 )
-def test_what_is_odd_is_left_to_the_reference(content: bytes) -> None:
+def test_unusual_content_is_left_to_the_reference(content: bytes) -> None:
     assert scanner().scan(text_of(content)) is None
 
 
@@ -157,7 +157,7 @@ def test_what_is_odd_is_left_to_the_reference(content: bytes) -> None:
         max_size=3,
     ),
 )
-def test_damage_is_never_taken_for_an_event(
+def test_damaged_text_is_not_decoded_as_events(
     events: list[dict[str, Any]], indent: int | None, damages: list[tuple[float, int, str]]
 ) -> None:
     content = bytearray(text(*events, indent=indent))
@@ -169,18 +169,18 @@ def test_damage_is_never_taken_for_an_event(
 
 @settings(derandomize=True, max_examples=examples(200))
 @given(st.binary(max_size=60), st.integers(0, 400))
-def test_bytes_of_any_kind_are_survived(noise: bytes, place: int) -> None:
+def test_random_bytes_do_not_crash_the_scanner(noise: bytes, place: int) -> None:
     content = text(OP, KERNEL)
     agrees(content[:place] + noise + content[place:])
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name + "/" + path.name)
-def test_the_project_s_own_traces_are_scanned_and_agree(path: Path) -> None:
+def test_sample_traces_are_scanned_like_the_reference(path: Path) -> None:
     assert False not in {agrees(content) for content in chunks_of(path)}
 
 
 @pytest.mark.parametrize("second", [b"null", b"[4, 5]", b"[4, 5, 6]"])
-def test_of_a_triple_that_stands_twice_the_second_counts(second: bytes) -> None:
+def test_the_second_of_repeated_triples_wins(second: bytes) -> None:
     content = text(KERNEL).replace(b'"block"', b'"grid": [4, 5], "grid": ' + second + b', "block"')
     assert agrees(content) == (second != b"[4, 5]")
 

@@ -1,4 +1,4 @@
-"""Importing with the scanner and without gives the same run, whenever the scanner becomes ready."""
+"""Imports with and without the compiled scanner give the same run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tables(store: Store, trace: Path) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("chunk_bytes", [700, 20_000, 4 << 20])
 @pytest.mark.parametrize("make", [EverySecond, None], ids=["in turns", "always"])
-def test_the_decoder_does_not_matter(
+def test_both_decoders_give_the_same_run(
     make: type[EverySecond] | None, chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", chunk_bytes)
@@ -70,7 +70,7 @@ def test_the_decoder_does_not_matter(
     assert len(plain["host_intervals"])
 
 
-def test_only_kineto_s_text_asks_for_the_scanner(
+def test_only_kineto_traces_load_the_scanner(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -97,11 +97,11 @@ def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
     assert done.stdout.strip() == "1"
 
 
-def test_a_small_trace_is_not_worth_compiling_for(tmp_path: Path) -> None:
+def test_small_traces_do_not_compile_the_scanner(tmp_path: Path) -> None:
     assert json.loads(_imported(tmp_path, cache=tmp_path / "empty")) == ["llvmlite"]
 
 
-def test_what_is_compiled_is_loaded_without_the_compiler(tmp_path: Path) -> None:
+def test_compiled_code_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     native.load()
     assert json.loads(_imported(tmp_path)) == ["llvmlite", "tracekit.ingest.kineto.scan.scanner"]
 
@@ -123,7 +123,7 @@ def _imported(place: Path, *, cache: Path | None = None) -> str:
     ).stdout
 
 
-def test_what_is_compiled_is_found_again_until_its_sources_change(
+def test_compiled_code_is_reused_until_its_sources_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = native.place()

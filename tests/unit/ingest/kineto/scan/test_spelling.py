@@ -1,4 +1,4 @@
-"""However an event is spelled, and whatever its members are, the scanner takes it as the reference does."""
+"""Events in any spelling, with any members, are scanned like by the reference decoder."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def events(draw: st.DrawFn) -> str:
 
 @settings(derandomize=True, max_examples=examples(300), deadline=None)
 @given(st.lists(events(), min_size=1, max_size=3))
-def test_the_spelling_does_not_matter(spelled: list[str]) -> None:
+def test_members_in_any_spelling_are_decoded_alike(spelled: list[str]) -> None:
     agrees(",".join(spelled).encode())
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_each_of_them_is_taken_as_it_is(start: str) -> None:
+def test_each_kind_of_event_is_scanned(start: str) -> None:
     assert agrees(f"{{{start}}}".encode())

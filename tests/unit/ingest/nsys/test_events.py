@@ -1,4 +1,4 @@
-"""What each of the vendor's tables becomes."""
+"""Conversion of the event tables of Nsight Systems."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def device_rows(run: Run, kind: str) -> pd.DataFrame:
     return rows[rows[C.KIND] == kind].reset_index(drop=True)
 
 
-def test_a_kernel_keeps_every_number(form: str, store: Store, tmp_path: Path) -> None:
+def test_columns_of_kernels(form: str, store: Store, tmp_path: Path) -> None:
     run = run_of(store, tmp_path, tables(KERNEL=[kernel(1000, 1500, correlation=9)]), form)
     (row,) = device_rows(run, "kernel").to_dict("records")
     assert run.meta.t0_unix_ns == START_NS + 1000
@@ -74,7 +74,7 @@ def test_columns_and_tables_that_are_absent_are_null(store: Store, tmp_path: Pat
     assert device_rows(run, "kernel")[[C.GRID_X, C.CORRELATION_ID, C.GRAPH_ID]].isna().all(axis=None)
 
 
-def test_unified_memory_is_known_by_the_copys_kind(form: str, store: Store, tmp_path: Path) -> None:
+def test_unified_memory_copies_are_identified_by_kind(form: str, store: Store, tmp_path: Path) -> None:
     moved = [copy(0, 5, kind=11, source=7, target=7), copy(9, 12, kind=12, source=7, target=7)]
     plain = [copy(20, 30, kind=1, source=0, target=2), copy(30, 35, kind=8, source=2, target=5)]
     rows = device_rows(run_of(store, tmp_path, tables(MEMCPY=moved + plain), form), "memcpy")
@@ -92,7 +92,7 @@ def test_a_graph_without_nodes_is_opaque_and_neither_work_nor_idle(store: Store,
     assert device_rows(run, "idle")[C.DUR_NS].tolist() == [50, 50]
 
 
-def test_nodes_of_one_graph_launch_share_its_call(store: Store, tmp_path: Path) -> None:
+def test_nodes_of_a_graph_share_its_launch(store: Store, tmp_path: Path) -> None:
     nodes = [kernel(10 * n, 10 * n + 5, correlation=4, graphId=2, graphNodeId=n) for n in (1, 2, 3)]
     run = run_of(store, tmp_path, tables(KERNEL=nodes, RUNTIME=[call(0, 2, correlation=4)]))
     rows = device_rows(run, "kernel")
@@ -110,7 +110,7 @@ def test_one_correlation_id_of_two_processes_is_two_launches(form: str, store: S
     assert device_rows(run, "kernel")[C.LAUNCH_ROW].map(pids).tolist() == [4242, 4243]
 
 
-def test_ranks_are_those_the_export_tells(store: Store, tmp_path: Path) -> None:
+def test_ranks_come_from_the_export(store: Store, tmp_path: Path) -> None:
     made = tables(
         KERNEL=[kernel(50, 60, correlation=1), kernel(70, 80, correlation=1, process=OTHER, deviceId=1)],
         RUNTIME=[call(1, 2, correlation=1, process=OTHER), call(3, 4, correlation=1)],
@@ -130,7 +130,7 @@ def test_without_ranks_several_processes_are_one_run_of_one_rank(store: Store, t
     assert rows[C.DEVICE].tolist() == [0, 1]
 
 
-def test_calls_lose_their_version_and_waits_are_told(store: Store, tmp_path: Path) -> None:
+def test_calls_have_no_version_and_waits_are_of_kind_sync(store: Store, tmp_path: Path) -> None:
     made = tables(RUNTIME=[call(0, 9), call(10, 90, name=5)], OSRT_API=[call(2, 4, correlation=1, name=4)])
     host = table(run_of(store, tmp_path, made), "host_intervals")
     assert host[C.NAME].tolist() == ["cudaLaunchKernel", "poll", "cudaStreamSynchronize"]
@@ -140,7 +140,7 @@ def test_calls_lose_their_version_and_waits_are_told(store: Store, tmp_path: Pat
     assert set(host[C.TID]) == {77}
 
 
-def test_ranges_marks_and_ranges_that_stay_open(form: str, store: Store, tmp_path: Path) -> None:
+def test_ranges_marks_and_unclosed_ranges(form: str, store: Store, tmp_path: Path) -> None:
     made = tables(
         NVTX_EVENTS=[
             nvtx("epoch", 0, 100),
@@ -161,7 +161,7 @@ def test_ranges_marks_and_ranges_that_stay_open(form: str, store: Store, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["ProfilerStep#{}", "step {}", "Iteration_{}", "train_step={}"])
-def test_steps_are_what_ranges_mark(name: str, store: Store, tmp_path: Path) -> None:
+def test_ranges_mark_steps(name: str, store: Store, tmp_path: Path) -> None:
     marks = [nvtx(name.format(number), 100 * number, 100 * number + 90) for number in (4, 5)]
     made = tables(
         NVTX_EVENTS=marks, RUNTIME=[call(410, 420, correlation=1)], KERNEL=[kernel(600, 610, correlation=1)]
@@ -171,12 +171,12 @@ def test_steps_are_what_ranges_mark(name: str, store: Store, tmp_path: Path) -> 
     assert device_rows(run, "kernel")[C.STEP].tolist() == [4]
 
 
-def test_the_profilers_own_steps_stand_above_what_people_write(store: Store, tmp_path: Path) -> None:
+def test_steps_of_the_profiler_take_precedence(store: Store, tmp_path: Path) -> None:
     made = tables(NVTX_EVENTS=[nvtx("ProfilerStep#1", 0, 90), nvtx("batch 7", 5, 80)])
     assert table(run_of(store, tmp_path, made), "steps")[C.STEP].tolist() == [1]
 
 
-def test_ops_carry_their_ids_shapes_and_work(store: Store, tmp_path: Path) -> None:
+def test_ops_have_ids_shapes_and_flops(store: Store, tmp_path: Path) -> None:
     text = "aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]], input_op_ids = [(1, 0)]"
     made = tables(
         NVTX_EVENTS=[nvtx(text, 0, 100), nvtx("MmBackward0, seq = 12, op_id = 40", 200, 300)],
@@ -192,7 +192,7 @@ def test_ops_carry_their_ids_shapes_and_work(store: Store, tmp_path: Path) -> No
     assert device_rows(run, "kernel")[C.OP_ROW].tolist() == [op[C.ROW_ID]]
 
 
-def test_memory_given_out_by_the_driver(form: str, store: Store, tmp_path: Path) -> None:
+def test_allocations_of_the_driver(form: str, store: Store, tmp_path: Path) -> None:
     common = {"globalPid": PROCESS, "deviceId": 0, "address": 4096}
     made = tables(
         CUDA_GPU_MEMORY_USAGE_EVENTS=[
@@ -228,7 +228,7 @@ def test_hardware_counters_are_samples(form: str, store: Store, tmp_path: Path) 
     assert {(r[C.SOURCE], r[C.DEVICE]) for r in rows} == {("nsys", 1)}
 
 
-def test_waits_are_placed_on_the_device_their_process_works_on(store: Store, tmp_path: Path) -> None:
+def test_waits_are_on_the_device_of_their_process(store: Store, tmp_path: Path) -> None:
     wait = {"start": 70, "end": 90, "deviceId": 0, "streamId": 0xFFFF_FFFF, "globalPid": OTHER}
     made = tables(
         KERNEL=[kernel(5, 6), kernel(7, 80, process=OTHER, deviceId=1)],
@@ -238,7 +238,7 @@ def test_waits_are_placed_on_the_device_their_process_works_on(store: Store, tmp
     assert (row[C.NAME], row[C.DEVICE], row[C.STREAM]) == ("Context Sync", 1, -1)
 
 
-def test_warnings_are_said_and_those_of_no_gpu_are_information(store: Store, tmp_path: Path) -> None:
+def test_warnings_unrelated_to_the_gpu_are_information(store: Store, tmp_path: Path) -> None:
     said = ["No OpenGL events collected.", "Not all CUDA events might have been collected.", "fine"]
     rows = [
         {"severity": level, "text": f"{text} /home/somebody/x", "timestamp": level}
@@ -249,7 +249,7 @@ def test_warnings_are_said_and_those_of_no_gpu_are_information(store: Store, tmp
     assert found == [("info", f"nsys: {said[0]} ~/x"), ("warn", f"nsys: {said[1]} ~/x")]
 
 
-def test_the_environment_is_never_opened(store: Store, tmp_path: Path) -> None:
+def test_environment_variables_are_not_read(store: Store, tmp_path: Path) -> None:
     made = tables(
         KERNEL=[kernel(1, 2)],
         META_DATA_CAPTURE=[{"name": "ENVIRONMENT:API_TOKEN", "value": "sesame-7081"}],
@@ -266,7 +266,7 @@ def test_an_export_without_events_is_refused(store: Store, tmp_path: Path) -> No
         run_of(store, tmp_path, tables())
 
 
-def test_both_forms_of_an_export_are_one_run(store: Store, tmp_path: Path) -> None:
+def test_both_formats_of_an_export_give_the_same_run(store: Store, tmp_path: Path) -> None:
     path = nsys.write(examples.training(), tmp_path / "one.sqlite")
     opened = SqliteTables(path)
     made = {name: opened.records(name, sorted(opened.columns(name))) for name in sorted(opened.names())}

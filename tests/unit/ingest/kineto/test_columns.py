@@ -1,12 +1,16 @@
+"""Columns of whatever values a trace contains, and its times."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto.columns import nanoseconds
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -16,7 +20,7 @@ anything = st.recursive(
 
 
 @given(st.lists(anything))
-def test_whatever_a_file_holds_becomes_a_column(values: list[Any]) -> None:
+def test_any_json_value_converts_to_a_column(values: list[Any]) -> None:
     """A trace may hold any JSON in any place; none of it may stop an import."""
     found = [build(values) for build in (columns.integers, columns.lanes, columns.floats)]
     for column in [*found, *columns.triples(values)]:
@@ -34,11 +38,43 @@ def test_integers_are_kept_exactly(values: list[int | None]) -> None:
     assert [None if absent else value for value, absent in zip(found, missing, strict=True)] == values
 
 
-def test_lists_in_the_place_of_ids_are_no_ids_of_their_neighbors() -> None:
+def test_lists_instead_of_ids_do_not_shift_other_rows() -> None:
     assert columns.lanes([[1, 2], [3, 4]]).values.tolist() == [1, 3]
 
 
-def test_white_space_in_shapes_does_not_matter() -> None:
+def test_white_space_in_shapes_is_normalized() -> None:
     raw = [msgspec.Raw(text) for text in (b"[[1, 2],\n []]", b"[[1,2],[]]", b"")]
     codes, texts = columns.json_texts(raw)
     assert [texts[code] if code >= 0 else None for code in codes] == [b"[[1,2],[]]"] * 2 + [None]
+
+
+def decimal_text(ns: int) -> bytes:
+    sign, size = ("-", -ns) if ns < 0 else ("", ns)
+    return f"{sign}{size // 1000}.{size % 1000:03d}".encode()
+
+
+@given(st.lists(st.integers(-(2**61) + 1, 2**61 - 1)))
+def test_times_are_parsed_exactly(values: list[int]) -> None:
+    parsed, usable = nanoseconds([decimal_text(value) for value in values])
+    assert parsed.tolist() == values
+    assert usable.all()
+
+
+def test_times_in_any_notation() -> None:
+    texts = [b"1712191111.5", b"17", b"1.7e3", b'"12.5"', b"0.00049", b"0.0005", b"0.0015"]
+    parsed, usable = nanoseconds(texts)
+    assert parsed.tolist() == [1712191111500, 17000, 1700000, 12500, 0, 0, 2]
+    assert usable.all()
+
+
+def test_invalid_times_are_masked() -> None:
+    texts = [b"", b"null", b"true", b'"soon"', b"[1]", b"99999999999999999999999", b"1e400", b"5"]
+    parsed, usable = nanoseconds(texts)
+    assert usable.tolist() == [False] * 7 + [True]
+    assert parsed[usable].tolist() == [5000]
+
+
+def test_times_of_no_events() -> None:
+    parsed, usable = nanoseconds([])
+    assert parsed.dtype == np.int64
+    assert len(parsed) == len(usable) == 0

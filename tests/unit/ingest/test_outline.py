@@ -1,4 +1,4 @@
-"""Windows of any size, over parts that lie in any way, give the same tables."""
+"""Windows over spooled tables: the result does not depend on their size."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def without(name: str, row: Row) -> Row:
     return {key: value for key, value in row.items() if key != name}
 
 
-def park(directory: Path, table: str, held: list[list[Row]]) -> None:
+def spool_parts(directory: Path, table: str, held: list[list[Row]]) -> None:
     for number, rows in enumerate(held):
         spool.write_batches(directory, number, {table: of_arrow(batch(rows))})
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
-    """Tables of the spool that `fill` writes, linked in windows, in files of `size` rows."""
+    """Tables of the parts that `fill` spools, with windows and lookup files of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module, name in ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK")):
             patch.setattr(module, name, size)
@@ -125,24 +125,24 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
 
 @settings(max_examples=examples(30), deadline=None)
 @given(parts(HOST, 12), parts(DEVICE, 8), parts(ALLOCATION, 6), st.integers(1, 9), st.booleans())
-def test_the_size_of_windows_does_not_show(
+def test_tables_do_not_depend_on_the_size_of_windows(
     host: list[list[Row]], device: list[list[Row]], events: list[list[Row]], size: int, scoped: bool
 ) -> None:
     own = device if scoped else [[without(C.PID, row) for row in rows] for rows in device]
 
     def fill(directory: Path) -> None:
-        park(directory, HOST_INTERVALS.name, host)
-        park(directory, DEVICE_INTERVALS.name, own)
-        park(directory, ALLOCATIONS.name, events)
+        spool_parts(directory, HOST_INTERVALS.name, host)
+        spool_parts(directory, DEVICE_INTERVALS.name, own)
+        spool_parts(directory, ALLOCATIONS.name, events)
 
     assert imported(fill, size=size) == imported(fill, size=1 << 20)
 
 
 @given(parts(HOST, 12), st.integers(1, 9))
-def test_windows_hold_every_row_once_and_instants_whole(host: list[list[Row]], size: int) -> None:
+def test_windows_contain_each_row_once_and_do_not_split_instants(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(outline, "ROWS", size)
-        park(Path(folder), HOST_INTERVALS.name, host)
+        spool_parts(Path(folder), HOST_INTERVALS.name, host)
         table = outlined(spool.Index(Path(folder)).table(HOST_INTERVALS.name))
         seen = []
         for window in outline.windows([table]):
@@ -153,7 +153,7 @@ def test_windows_hold_every_row_once_and_instants_whole(host: list[list[Row]], s
     assert sorted(seen) == sorted(row[C.START_NS] for part in host for row in part)
 
 
-def test_windows_are_about_as_large_as_asked_for_though_all_parts_overlap(
+def test_windows_over_overlapping_parts_have_about_the_requested_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(40):

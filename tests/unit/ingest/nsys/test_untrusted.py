@@ -1,4 +1,4 @@
-"""A SQLite file of unknown origin is read as plain tables; whatever else is in it does nothing."""
+"""Exports of unknown origin: only plain tables are read, within limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def changed(path: Path, script: str) -> Path:
         "SELECT * FROM n",
     ],
 )
-def test_only_stored_tables_are_seen(script: str, store: Store, tmp_path: Path) -> None:
+def test_only_stored_tables_are_visible(script: str, store: Store, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", script)
     with closing(SqliteTables(path)) as found:
         assert "NVTX_EVENTS" not in found.names()
@@ -52,7 +52,7 @@ def test_only_stored_tables_are_seen(script: str, store: Store, tmp_path: Path) 
     assert imported(store, path).rows("device_intervals") == 3  # two kernels and the gap between them
 
 
-def test_a_column_that_would_be_computed_is_not_asked_for(store: Store, tmp_path: Path) -> None:
+def test_computed_columns_are_not_read(store: Store, tmp_path: Path) -> None:
     script = f"ALTER TABLE {KERNEL} ADD COLUMN graphId AS (length(hex(zeroblob(400000000))))"
     run = imported(store, changed(tmp_path / "run.sqlite", script))
     assert run.arrow("device_intervals", columns=[C.GRAPH_ID])[C.GRAPH_ID].null_count == 3
@@ -71,7 +71,7 @@ def test_a_column_that_would_be_computed_is_not_asked_for(store: Store, tmp_path
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT * FROM n",
     ],
 )
-def test_nothing_but_selecting_is_allowed(question: str, tmp_path: Path) -> None:
+def test_only_select_statements_are_allowed(question: str, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", "")
     with (
         closing(sqlite_module.opened(path)) as file,
@@ -80,9 +80,7 @@ def test_nothing_but_selecting_is_allowed(question: str, tmp_path: Path) -> None
         file.execute(question).fetchone()
 
 
-def test_a_question_that_takes_too_many_steps_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_with_too_many_steps_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sqlite(tmp_path / "run.sqlite", tables(KERNEL=[kernel(n, n + 1) for n in range(30_000)]))
     monkeypatch.setattr(sqlite_module, "_STEPS", 1_000)
     monkeypatch.setattr(sqlite_module, "MAX_STEPS", 100_000)
@@ -90,9 +88,7 @@ def test_a_question_that_takes_too_many_steps_is_given_up(
         list(found.chunks(KERNEL, Wanted(integers=("start", "end", "gridX", "gridY"))))
 
 
-def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_are_read_in_smaller_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": number, "value": f"{number} " * 200} for number in range(500)]
     path = sqlite(tmp_path / "run.sqlite", {"StringIds": rows})
     monkeypatch.setattr(sqlite_module, "MAX_VALUE_BYTES", 60_000)
@@ -103,7 +99,7 @@ def test_texts_too_long_to_be_joined_are_read_in_fewer_rows(
     assert texts == [row["value"] for row in rows]
 
 
-def test_a_name_that_is_no_utf_8_is_opened(store: Store, tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_opened(store: Store, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", "")
     renamed = tmp_path / os.fsdecode(b"r\xff?un%41#.sqlite")
     path.rename(renamed)
@@ -119,15 +115,13 @@ def test_rows_without_a_usable_time_are_dropped_and_counted(store: Store, tmp_pa
     assert found == {C.START_NS: [0, 10, 20], C.DUR_NS: [10, 10, 0]}
 
 
-def test_a_pipe_among_parquet_tables_is_not_waited_for(store: Store, tmp_path: Path) -> None:
+def test_a_pipe_among_parquet_tables_does_not_block(store: Store, tmp_path: Path) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
     os.mkfifo(path / "NVTX_EVENTS.parquet")
     assert imported(store, path).rows("device_intervals") == 1
 
 
-def test_more_rows_than_a_parquet_file_can_hold_of_a_recording_are_refused(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_parquet_file_with_implausibly_many_rows_is_refused(store: Store, tmp_path: Path) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
     zeros = pa.array(np.zeros(10_000_001, np.int64))
     pq.write_table(pa.table({"start": zeros}), path / "NVTX_EVENTS.parquet")
@@ -135,7 +129,7 @@ def test_more_rows_than_a_parquet_file_can_hold_of_a_recording_are_refused(
         imported(store, path)
 
 
-def test_a_row_group_that_unpacks_to_more_than_recordings_have_is_refused(
+def test_an_implausibly_large_row_group_is_refused(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
@@ -149,7 +143,7 @@ def test_a_row_group_that_unpacks_to_more_than_recordings_have_is_refused(
         imported(store, path)
 
 
-def test_more_rows_than_a_parquet_file_says_it_has_are_refused(store: Store, tmp_path: Path) -> None:
+def test_more_rows_than_declared_in_a_parquet_file_are_refused(store: Store, tmp_path: Path) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(n, n + 1) for n in range(10)]))
     file = path / f"{KERNEL}.parquet"
     said = b"\x16\x14\x19"  # field num_rows of the footer: 10, zigzag; the row groups follow

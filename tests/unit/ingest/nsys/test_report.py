@@ -1,4 +1,4 @@
-"""Reports are exported by the tool itself, once; folders and drops hold exports as they do traces."""
+"""Export of reports by nsys, and exports in folders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def made_report(folder: Path, name: str = "run.nsys-rep") -> Path:
     return path
 
 
-def test_a_report_is_exported_once_beside_it(
+def test_a_report_is_exported_once_next_to_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, path = stand_in(tmp_path / "bin", monkeypatch), made_report(tmp_path)
@@ -79,7 +79,7 @@ def test_a_newer_report_is_exported_again(
     assert len(asked.read_text().splitlines()) == 2
 
 
-def test_a_failed_export_keeps_the_report_and_nothing_half_made(
+def test_a_failed_export_leaves_only_the_report(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path / "bin", monkeypatch, fails=True)
@@ -92,7 +92,7 @@ def test_a_failed_export_keeps_the_report_and_nothing_half_made(
     assert sorted(file.name for file in tmp_path.glob("*run*")) == ["run.nsys-rep"]
 
 
-def test_without_the_tool_the_next_step_is_said(
+def test_without_nsys_the_error_says_what_to_do(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -103,7 +103,7 @@ def test_without_the_tool_the_next_step_is_said(
     assert "nsys export --type=sqlite run.nsys-rep elsewhere, then import run.sqlite" in raised.value.hint
 
 
-def test_a_folder_gives_each_recording_once(tmp_path: Path) -> None:
+def test_each_recording_of_a_folder_is_imported_once(tmp_path: Path) -> None:
     made_report(tmp_path)
     nsys.write(examples.training(), tmp_path / "run.sqlite")
     parquet(tmp_path / "tables", tables(KERNEL=[kernel(1, 2)]))
@@ -116,7 +116,7 @@ def test_a_folder_gives_each_recording_once(tmp_path: Path) -> None:
     assert not [note for job in jobs for note in job.notes]
 
 
-def test_exports_of_a_folder_are_ranks_only_where_their_names_say_so(tmp_path: Path) -> None:
+def test_exports_are_ranks_only_if_their_names_contain_them(tmp_path: Path) -> None:
     for folder, names in (("ranks", ("rank1", "rank0")), ("programs", ("before", "after"))):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -125,7 +125,7 @@ def test_exports_of_a_folder_are_ranks_only_where_their_names_say_so(tmp_path: P
     assert ranks == [[("after", None)], [("before", None)], [("rank0", 0), ("rank1", 1)]]
 
 
-def test_a_path_to_an_export_stands_for_its_run_which_is_made_once(store: Store, tmp_path: Path) -> None:
+def test_an_export_resolves_to_its_run(store: Store, tmp_path: Path) -> None:
     for path in (
         sqlite(tmp_path / "one.sqlite", tables(KERNEL=[kernel(1, 2)])),
         parquet(tmp_path / "two", tables(KERNEL=[kernel(1, 3)])),
@@ -134,7 +134,7 @@ def test_a_path_to_an_export_stands_for_its_run_which_is_made_once(store: Store,
     assert len(store.runs()) == 2
 
 
-def test_what_an_export_that_was_killed_left_goes_with_the_next(
+def test_files_of_killed_exports_are_deleted_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path / "bin", monkeypatch)

@@ -23,7 +23,7 @@ keys = st.lists(st.integers(-5, 40), max_size=30)
     st.sampled_from([3, outline.ROWS]),
 )
 @example([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], [*range(13)], 5, 1, 3)  # several windows
-def test_of_equal_keys_the_first_counts_in_memory_and_in_files(
+def test_the_first_of_equal_keys_wins_in_memory_and_in_files(
     added: list[list[int]], wanted: list[int], block: int, held: int, window: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

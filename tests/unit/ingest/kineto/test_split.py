@@ -26,7 +26,7 @@ def stream(text: str) -> Stream:
 
 
 @given(st.lists(event, max_size=12), st.sampled_from([None, 1]), st.dictionaries(hostile, values, max_size=2))
-def test_taking_apart_gives_back_the_events(
+def test_events_are_split_by_braces(
     events: list[dict[str, Any]], indent: int | None, after: dict[str, Any]
 ) -> None:
     text = json.dumps(events, indent=indent)[1:] + ", " + json.dumps({"after": after})[1:]
@@ -38,14 +38,14 @@ def test_taking_apart_gives_back_the_events(
 
 @given(st.lists(event, min_size=1, max_size=12), st.integers(1, 200))
 @example([{"} ,{": None}], 1)
-def test_chunks_lose_no_byte_but_the_commas_between(events: list[dict[str, Any]], size: int) -> None:
+def test_chunks_contain_all_but_the_commas_between_events(events: list[dict[str, Any]], size: int) -> None:
     source = stream(json.dumps({"traceEvents": events}))
     opening = read_opening(source, "t")
     text = b",".join(bytes(text.view) for text in chunks(source, opening.rest, size=size))
     assert json.loads(b"[" + text.removesuffix(b"}")) == events
 
 
-def test_what_stands_before_the_events_may_look_like_them() -> None:
+def test_members_before_the_events_may_look_like_them() -> None:
     decoy = {"note": '"traceEvents": [', "nested": {"traceEvents": [{"ph": "X"}]}, "list": [{}, {}]}
     source = stream(json.dumps({**decoy, "traceEvents": [{"ph": "M"}]}))
     assert read_opening(source, "t").rest == b'{"ph": "M"}]}'
@@ -54,19 +54,19 @@ def test_what_stands_before_the_events_may_look_like_them() -> None:
 @pytest.mark.parametrize(
     "text", ["", " \n", "hello", "{}", '{"a": 1}', "[1, 2]", "3", '"x"', '{"traceEvents": 3}']
 )
-def test_what_is_no_trace_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(UnusableInputError, match=r"^t "):
         read_opening(stream(text), "t")
 
 
-def test_a_bracket_of_another_kind_ends_the_search() -> None:
+def test_a_mismatched_bracket_ends_the_search() -> None:
     pieces = take_apart(b'{"ph": "i"}, {"ph": "X", "args": {"a": 1}, {"ph": "X"}, {"ph": "i"}]')
     assert pieces.events == [b'{"ph": "i"}']
     assert pieces.tail.startswith(b'{"ph": "X", "args"')
     assert not pieces.ended
 
 
-def test_a_string_without_an_end_swallows_the_rest() -> None:
+def test_an_unterminated_string_ends_the_search() -> None:
     pieces = take_apart(b'{"ph": "i"}, {"name": "a}, {')
     assert (pieces.events, pieces.tail) == ([b'{"ph": "i"}'], b'{"name": "a}, {')
 
@@ -80,7 +80,7 @@ def test_damaged_text_is_split_where_events_seem_to_start() -> None:
     ]
 
 
-def test_memory_of_pieces_that_are_done_is_used_again() -> None:
+def test_memory_of_finished_pieces_is_reused() -> None:
     source = stream("")
     buffers = Buffers()
     texts = [b'{"a": 1},{"b": [%d]}' % number * 1000 for number in range(5)]
