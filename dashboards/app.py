@@ -1,4 +1,4 @@
-"""Create the Dash app over a store."""
+"""Create the Dash app of a store, and serve it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frame around every page: header with pickers, menu, shortcuts."""
+"""Frame of every page: header with pickers, menu, keyboard shortcuts, and routing."""
 
 from __future__ import annotations
 
@@ -367,12 +367,12 @@ def _connect_route(site: Site) -> None:
         view = View.parse(path, search)
         context = site.context(view, dark=False)
         stays = before is not None and View.parse(before["path"], "").page == view.page
-        page = no_update if stays and context.chosen else laid_out(site, context)
+        page = no_update if stays and context.chosen else page_layout(site, context)
         # Stay on the run that was the latest when the page was opened.
         return page, menu(site, context), {"path": path, "search": context.view.search()}
 
 
-def laid_out(site: Site, context: Context) -> Component | list[Component]:
+def page_layout(site: Site, context: Context) -> Component | list[Component]:
     """Return the layout of the view's page, or an error message."""
     page = site.pages.get(context.view.page)
     if page is None:
@@ -411,13 +411,13 @@ def menu(site: Site, context: Context) -> list[Component]:
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
     known = keys(listed)
     entries: list[Component] = []
-    for section, pages in groupby(sorted(listed.values(), key=_place), key=lambda page: page.section):
+    for section, pages in groupby(sorted(listed.values(), key=_menu_order), key=lambda page: page.section):
         entries.append(html.H2(str(section), className="tk-menu-heading"))
         entries.append(html.Ul([_entry(page, context, known.get(page.name, "")) for page in pages]))
     return entries
 
 
-def _place(page: Page) -> tuple[int, int, str]:
+def _menu_order(page: Page) -> tuple[int, int, str]:
     return list(type(page.section)).index(page.section), page.order, page.name
 
 

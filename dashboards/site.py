@@ -1,4 +1,4 @@
-"""LRU cache of analysis results, shared by pages and exports."""
+"""State of the dashboard: pages, runs, cached results, and the context of a view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as CSV with exact values; cells that look like spreadsheet formulas are quoted."""
+"""Export routes and toolbar: tables as CSV with exact values, reports, traces for Perfetto."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..site import Site
 
 
-_FORMULA = ("=", "+", "-", "@")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _ROWS = 10_000
 
 

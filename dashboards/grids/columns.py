@@ -17,7 +17,6 @@ from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from tracekit.analysis import Column
 
@@ -85,11 +84,6 @@ def cells(values: list[Any], unit: str) -> list[Any]:
         known = {value: cell(value, unit) for value in set(values)}
         return [known[value] for value in values]
     return [cell(value, unit) for value in values]
-
-
-def has_floats(values: Iterable[Any]) -> bool:
-    """Return whether a column contains floats."""
-    return any(isinstance(value, float) for value in values)
 
 
 ROWS = {
@@ -181,7 +175,9 @@ class ColumnValues:
         definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
-            "valueFormatter": _formatter(self.column.unit, decimals=has_floats(self.values)),
+            "valueFormatter": _formatter(
+                self.column.unit, decimals=any(isinstance(value, float) for value in self.values)
+            ),
         }
         if self.column.unit == "share":
             definition["cellStyle"] = {"function": "tracekit.bar(params)"}

@@ -211,16 +211,16 @@ def timeline(context: Context) -> str:
 
 def to_records(columns: list[ColumnValues]) -> list[Record]:
     """Convert all rows for the browser."""
-    names = [one.column.name for one in columns if not one.empty]
-    lists = [cells(one.values, one.column.unit) for one in columns if not one.empty]
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return _records({one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty})
 
 
 def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
     """Convert a page of rows for the browser."""
-    names = [one.name for one in columns]
-    lists = [cells(column(frame[one.name]), one.unit) for one in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return _records({one.name: cells(column(frame[one.name]), one.unit) for one in columns})
+
+
+def _records(columns: dict[str, list[Any]]) -> list[Record]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _sort(definitions: list[dict[str, Any]], sort: str, name: str) -> None:

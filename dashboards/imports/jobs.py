@@ -1,4 +1,6 @@
-"""Uploaded files: slices are appended in the store's dot folder, under safe names.
+"""Uploads and imports of the browser.
+
+Slices are appended to files with safe names in the store's dot folder.
 
 Imports run one at a time, each in a worker process, so that pages stay responsive.
 """

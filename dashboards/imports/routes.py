@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flask import jsonify, request
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -44,8 +44,13 @@ def connect(site: Site, *, limit: int) -> Imports:
     imports = Imports(site.store, limit)
     rule = site.app.server.add_url_rule
     rule("/import", "import", _answering(lambda: _receive(imports)), methods=["POST"])
-    rule("/import", "imports", lambda: jsonify([_plain(one) for one in imports.states()]), methods=["GET"])
-    rule("/import/samples", "samples", _answering(lambda: _samples(imports)), methods=["POST"])
+    rule("/import", "imports", lambda: jsonify([asdict(one) for one in imports.states()]), methods=["GET"])
+    rule(
+        "/import/samples",
+        "samples",
+        _answering(lambda: imports.begin("the samples", samples())),
+        methods=["POST"],
+    )
     rule("/import/<key>", "cancel", lambda key: _answering(lambda: imports.cancel(key))(), methods=["DELETE"])
     return imports
 
@@ -53,10 +58,6 @@ def connect(site: Site, *, limit: int) -> Imports:
 def samples() -> list[Path]:
     """Return the bundled traces."""
     return sorted(SAMPLES.glob("*.json.gz"))
-
-
-def _samples(imports: Imports) -> State:
-    return imports.begin("the samples", samples())
 
 
 def _receive(imports: Imports) -> State:
@@ -89,7 +90,7 @@ def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
 
     def answer() -> tuple[Response, int]:
         try:
-            return jsonify(_plain(act())), HTTPStatus.OK
+            return jsonify(asdict(act())), HTTPStatus.OK
         except TracekitError as error:
             return jsonify({"error": error.message, "hint": error.hint}), HTTPStatus.UNPROCESSABLE_ENTITY
         except RequestEntityTooLarge:
@@ -100,7 +101,3 @@ def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
             return jsonify(body), HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     return answer
-
-
-def _plain(state: State) -> dict[str, Any]:
-    return asdict(state)

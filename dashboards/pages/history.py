@@ -1,4 +1,4 @@
-"""Parts of the History page: metrics of each commit, tested by `tracekit.stats`."""
+"""History page: metrics of each commit, tested by `tracekit.stats`, and bisect commands."""
 
 from __future__ import annotations
 

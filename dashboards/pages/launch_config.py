@@ -69,14 +69,8 @@ def _figures(results: PageResults) -> list[Component]:
     if len(configs):
         top = configs.head(SHOWN)
         cut = f" {SHOWN:,} of {len(configs):,} with the most time." if len(configs) > SHOWN else ""
-        maps = [
-            chart(
-                context,
-                "map",
-                launch_map(_named(top)),
-                caption="Blocks and threads of each configuration; area by time." + cut,
-            )
-        ]
+        caption = f"Blocks and threads of each configuration; area by time.{cut}"
+        maps = [chart(context, "map", launch_map(_named(top)), caption=caption)]
         if top["waves"].notna().any():
             caption = "Waves and occupancy. Below one wave (dashed line), some SMs are idle. Area by time."
             maps.append(chart(context, "waves", waves(_named(top)), caption=caption))

@@ -1,4 +1,4 @@
-"""Parts of the Runs page."""
+"""Runs page: list of runs with step times, deletion, and a welcome for empty stores."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tracekit.runs.text import MISSING
 
 from ..page import Needs, Page, Section, View, error_alert
 from ..parts.charts import aria, data
+from ..parts.links import commit_name, gpu_names, source_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,14 +248,15 @@ def _row(run: Run, steps: Steps | None) -> Row:
         "workload": _text(workload.get("name")),
         "mode": _text(workload.get("mode")),
         "device": _text(workload.get("device")),
-        "gpu": _gpus(meta),
+        "gpu": gpu_names(meta) or None,
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
         "steps": known.count,
         "steps_text": human(known.count, "count") if steps else PENDING,
         "step": known.median_ns,
         "step_text": human(known.median_ns, "ns") if steps else PENDING,
-        "source": _source(meta),
-        "commit": f"{meta.git.sha[:9]}{'+' if meta.git.dirty else ''}" if meta.git else None,
+        "source": (source_files(meta) if meta.collector.name == "import" else "")
+        or clean(meta.collector.name),
+        "commit": commit_name(meta.git, 9) or None,
         "size": size,
         "size_text": human(size, "bytes"),
         "diagnostics": _counted(meta),
@@ -264,22 +266,6 @@ def _row(run: Run, steps: Steps | None) -> Row:
 
 def _text(value: Any) -> str | None:
     return None if value is None else clean(str(value))
-
-
-def _gpus(meta: RunMeta) -> str | None:
-    """Return the GPU models with their number."""
-    names = [clean(str(gpu.get("name") or "unnamed")) for gpu in meta.environment.get("gpus") or []]
-    kinds = [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in names]
-    return ", ".join(dict.fromkeys(kinds)) or None
-
-
-def _source(meta: RunMeta) -> str:
-    """Return the collector, or the file of an imported run."""
-    sources = meta.collector.options.get("sources") or []
-    if meta.collector.name != "import" or not sources:
-        return clean(meta.collector.name)
-    more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
-    return clean(str(sources[0].get("name"))) + more
 
 
 def _counted(meta: RunMeta) -> str | None:

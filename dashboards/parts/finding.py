@@ -1,4 +1,4 @@
-"""Timeline locations of the evidence of findings."""
+"""Findings with links to their evidence on the timeline, notes, and definitions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from ..page import View
     from ..site import Context
 
-__all__ = ["definition", "finding", "note"]
-
-
 TIMELINE = "timeline"
-_ROUND = 2
+_MARGIN = 2
 """Margin on either side of a row, in multiples of its duration."""
-_LEAST_NS = 20_000
+_MIN_MARGIN_NS = 20_000
 """Minimum margin on either side."""
 
 
@@ -83,7 +80,7 @@ def around(start_ns: int, dur_ns: int) -> tuple[int, int]:
         >>> around(1_000_000, 100_000)
         (800000, 1300000)
     """
-    margin = max(_ROUND * dur_ns, _LEAST_NS)
+    margin = max(_MARGIN * dur_ns, _MIN_MARGIN_NS)
     return max(0, start_ns - margin), start_ns + dur_ns + margin
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from tracekit.analysis import Analysis, Column, Result, TableSpec
+    from tracekit.runs.meta import Git, RunMeta
     from tracekit.runs.run import Run
 
     from ..page import View
@@ -72,6 +73,24 @@ def copyable(text: str, label: str) -> Component:
         ],
         className="tk-copyable",
     )
+
+
+def commit_name(git: Git | None, digits: int = 12) -> str:
+    """Return the short SHA, with + for uncommitted changes; empty if unknown."""
+    return f"{git.sha[:digits]}{'+' * git.dirty}" if git else ""
+
+
+def gpu_names(meta: RunMeta) -> str:
+    """Return the GPU models with their number; empty without GPUs."""
+    names = [clean(str(gpu.get("name") or "unnamed GPU")) for gpu in meta.environment.get("gpus") or []]
+    counted = {name: names.count(name) for name in names}
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+
+
+def source_files(meta: RunMeta) -> str:
+    """Return the first imported file and the number of others; empty if unknown."""
+    names = [clean(str(source.get("name", ""))) for source in meta.collector.options.get("sources") or []]
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
 
 
 WIDTH = 52

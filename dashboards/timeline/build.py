@@ -1,4 +1,6 @@
-"""Nesting depth on host threads; annotations are counted separately, since they have separate lanes.
+"""Build the index of a run: nesting depths, tracks, lanes and arrays.
+
+Annotations on host threads have separate lanes, so their nesting depth is counted separately.
 
 Kernels of one stream can overlap (programmatic dependent launch, graphs), as can siblings on a thread in a
 skewed trace. Drawing relies on starts and ends being sorted alike.

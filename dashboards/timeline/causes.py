@@ -76,8 +76,9 @@ class Causes:
         return np.where(idle, explained.label[np.where(idle, place, 0)], labels).astype(np.uint32)
 
 
-def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
-    """Map the table of gaps to the idle intervals of an index."""
+def of_result(index: Index, tables: dict[str, pd.DataFrame]) -> Explained:
+    """Map the gaps of an analysis result to the idle intervals of an index."""
+    gaps = tables.get(_TABLE)
     idle = index.idle
     label = np.array(index.label[idle.start : idle.stop])
     op = np.full(len(idle), NONE, np.int32)
@@ -93,11 +94,6 @@ def explained(index: Index, gaps: pd.DataFrame | None) -> Explained:
         host[at] = gaps[_HOST_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
         launch[at] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
     return Explained(first=idle.start, label=label, op=op, host=host, launch=launch, ops=ops)
-
-
-def of_result(index: Index, tables: dict[str, pd.DataFrame]) -> Explained:
-    """Return the causes in an analysis result."""
-    return explained(index, tables.get(_TABLE))
 
 
 def restored(index: Index, saved: dict[str, Any]) -> Explained:

@@ -1,4 +1,6 @@
-"""Labels: numbered pairs of name and category, so that an interval needs only 4 bytes for both.
+"""Labels of intervals, the range-maximum pyramid over durations, and drawing of lanes.
+
+A label is a numbered pair of name and category, so that an interval needs only 4 bytes for both.
 
 A pyramid of blocks of 16. The 16-bit mask of an element marks the elements of its block, up to itself, that
 are longer than all later elements up to itself. The lowest set bit at or above a position is then the
@@ -218,7 +220,7 @@ def longest_intervals(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints,
     """
     best = first.copy()
     most = np.full(len(first), np.iinfo(np.int64).min)
-    asked: Ints | slice = slice(None)
+    positions: Ints | slice = slice(None)
     done = placed = 0
     for level, count in enumerate(peaks.sizes):
         if level:
@@ -229,14 +231,14 @@ def longest_intervals(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints,
             if not len(more):
                 break
             first, last = first[more], last[more]
-            asked = more if isinstance(asked, slice) else asked[more]
+            positions = more if isinstance(positions, slice) else positions[more]
         found = _ends(peaks.masks[done : done + count], first, last)
         places = peaks.places[placed : placed + count]
         lengths = peaks.lengths[placed : placed + count]
         head, tail = (
             (places[one].astype(np.int64), lengths[one]) if level else (one, values(one)) for one in found
         )
-        best[asked], most[asked] = _better(head, tail, (best[asked], most[asked]))
+        best[positions], most[positions] = _better(head, tail, (best[positions], most[positions]))
     return best
 
 

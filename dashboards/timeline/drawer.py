@@ -1,4 +1,4 @@
-"""Details of a row: fields, launch, launched intervals, parents, stack, idle cause."""
+"""Queries of the timeline: details of a row, totals of a range, search, and the next interval."""
 
 from __future__ import annotations
 

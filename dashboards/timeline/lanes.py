@@ -1,4 +1,4 @@
-"""Lanes: rows of the timeline, and their order."""
+"""Lanes of the timeline and their order; rows, parents and launched intervals of a host row."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def some(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dic
     return {record[C.ROW_ID]: record for record in found.to_pylist()}
 
 
-HOSTS = "host_intervals"
+HOSTS = LANE_TABLES[HOST]
 LAUNCHED = 200
 """Maximum launched intervals to list."""
 _LONGEST_CHAIN = 2_000
@@ -236,13 +236,13 @@ def _around(index: Index, row: int) -> list[int]:
         return []
     start, _ = index.interval(at)
     found = []
-    for lane in _family_thread(index, at):
+    for lane in _thread_lanes(index, at):
         first, after = index.within(lane, start, start + 1)
         found += index.row[first:after].tolist()
     return found
 
 
-def _family_thread(index: Index, at: int) -> Iterator[Lane]:
+def _thread_lanes(index: Index, at: int) -> Iterator[Lane]:
     """Yield the lanes of an interval's thread."""
     own = index.lanes[int(index.lane_at(np.array([at]))[0])].track
     for lane in index.lanes:
@@ -281,7 +281,7 @@ def _inside(index: Index, row: int) -> Ints:
         return np.array([row], np.int64)
     start, end = index.interval(at)
     found = [np.array([row], np.int64)]
-    for lane in _family_thread(index, at):
+    for lane in _thread_lanes(index, at):
         own = index.start[lane.at : lane.at + lane.rows]
         first, after = (lane.at + int(place) for place in np.searchsorted(own, [start, max(end, start + 1)]))
         places = np.arange(first, after)

@@ -1,4 +1,4 @@
-"""Read table columns as compact arrays in a consistent row order.
+"""Read columns as compact arrays, classify intervals, and compute memory levels.
 
 Kernels are classified by name with `tracekit.diff.naming`, other intervals by kind, copies by direction. Idle
 intervals have the cause found by the `idle_gaps` analysis; without one (shorter than 1 µs, or not computed

@@ -1,4 +1,4 @@
-"""Parse and validate query parameters."""
+"""Timeline routes: query parameters, the binary format of drawings, and request handlers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.runs.rank_view import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
+from ..exports.offers import safe
 from ..site import Results
 from . import disk, drawer, reading
 from .disk import Opened
@@ -124,7 +125,6 @@ def check_count(found: Sequence[int]) -> Sequence[int]:
 
 COLUMNS = ("name", "category", "count", "sum_ns", "mean_ns", "max_ns")
 _MAX = ("table", "row")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(rows: Iterable[dict[str, Any]]) -> str:
@@ -134,20 +134,8 @@ def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     writer.writerow([*COLUMNS, *(f"max_{name}" for name in _MAX)])
     for row in rows:
         values = [row[name] for name in COLUMNS] + [row["max"][name] for name in _MAX]
-        writer.writerow([cell(value) for value in values])
+        writer.writerow([safe(value) for value in values])
     return stream.getvalue()
-
-
-def cell(value: Any) -> Any:
-    """Quote text that a spreadsheet would evaluate.
-
-    Example:
-        >>> cell("=1+1"), cell("aten::add"), cell(-3)
-        ("'=1+1", 'aten::add', -3)
-    """
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
 
 
 MAGIC = b"TKT1"

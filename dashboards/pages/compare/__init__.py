@@ -1,4 +1,4 @@
-"""Parts of the Compare page; every number comes from `tracekit.diff`."""
+"""Compare page: verdict, comparability, metrics and analyses; every number comes from `tracekit.diff`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from . import ledgers, selection
 from .selection import compared, requested, sides, varying, with_analyses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dash.development.base_component import Component
 
     from tracekit.analysis import Analysis, Result
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tracekit.diff.model import Difference, Metric
 
     from ...site import Context, Site
+    from .selection import Comparison
 
 
 _TONES = {
@@ -209,26 +212,19 @@ def _layout(context: Context) -> list[Component]:
     return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
 
 
-def _summary(context: Context) -> list[Component]:
-    one = requested(context)
-    return summary(context, compared(context, one.without_analyses)) if one else []
+def _of_diff(
+    show: Callable[[Context, Diff], list[Component]], compute: Callable[[Context, Comparison], Diff]
+) -> Callable[[Context], list[Component]]:
+    """Create a block that shows the requested comparison, if there is one."""
+
+    def fill(context: Context) -> list[Component]:
+        one = requested(context)
+        return show(context, compute(context, one)) if one else []
+
+    return fill
 
 
-def _work(context: Context) -> list[Component]:
-    one = requested(context)
-    return ledgers.work(context, compared(context, one.without_analyses)) if one else []
-
-
-def _wall(context: Context) -> list[Component]:
-    one = requested(context)
-    return ledgers.wall(context, with_analyses(context, one)) if one else []
-
-
-def _analyses(context: Context) -> list[Component]:
-    one = requested(context)
-    if one is None:
-        return []
-    diff = with_analyses(context, one)
+def _analyses(context: Context, diff: Diff) -> list[Component]:
     if diff.comparability.refused:
         return []
     sections: list[Component] = [dmc.Title("Analyses", order=2, size="h4")]
@@ -255,7 +251,13 @@ def _connect(site: Site) -> None:
     selection.connect(site)
 
 
-_BLOCKS = {"sides": sides, "summary": _summary, "wall": _wall, "work": _work, "analyses": _analyses}
+_BLOCKS = {
+    "sides": sides,
+    "summary": _of_diff(summary, compared),
+    "wall": _of_diff(ledgers.wall, with_analyses),
+    "work": _of_diff(ledgers.work, compared),
+    "analyses": _of_diff(_analyses, with_analyses),
+}
 
 PAGE = Page(
     name=NAME,

@@ -16,11 +16,12 @@ from tracekit.render import diff_tables
 from tracekit.schema import TABLES
 
 from ...answers.results import rows
+from ...exports.offers import safe
 from ...figures import shares
 from ...grids.table import table
 from ...page import View
 from ...parts.charts import chart
-from .selection import compared, requested
+from .selection import computed, requested
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -206,7 +207,6 @@ def _grid(context: Context, of: Table, records: list[dict[str, Any]], at: int) -
 
 
 _TYPES = {"html": "text/html", "csv": "text/csv", "json": "application/json"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def connect(site: Site) -> None:
@@ -219,7 +219,7 @@ def connect(site: Site) -> None:
         if one is None:
             return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")
         try:
-            text = rendered(compared(context, one), kind)
+            text = rendered(computed(context, one), kind)
         except TracekitError as error:
             return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
         name = f"{one.base[0].path.name}-to-{one.head[0].path.name}.{kind}"
@@ -248,19 +248,8 @@ def rendered(diff: Diff, kind: str) -> str:
 
 def _csv(diff: Diff) -> str:
     """Render CSV; cells that look like spreadsheet formulas are quoted."""
-    from tracekit.render import diff_tables
     from tracekit.render.cells import csv_text
 
     table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
-    safe = [{name: quoted(value) for name, value in row.items()} for row in table.rows]
-    return csv_text(safe, table.columns)
-
-
-def quoted(value: object) -> object:
-    """Quote text that a spreadsheet would evaluate.
-
-    Example:
-        >>> quoted("=1+1"), quoted(-5)
-        ("'=1+1", -5)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    rows = [{name: safe(value) for name, value in row.items()} for row in table.rows]
+    return csv_text(rows, table.columns)

@@ -1,4 +1,4 @@
-"""The comparison that the address requests, computed once."""
+"""Selected runs of a comparison, its progress, and runs to choose from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracekit.runs.meta import RUN_ID
 
 from ...answers.results import rows
 from ...page import View
-from ...parts.links import Choice, choices
+from ...parts.links import Choice, choices, commit_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +159,12 @@ STAGES = Stages()
 
 
 def compared(context: Context, one: Comparison) -> Diff:
-    """Return the comparison, computed at most once."""
+    """Return the comparison without analyses."""
+    return computed(context, one.without_analyses)
+
+
+def computed(context: Context, one: Comparison) -> Diff:
+    """Return a comparison with exactly its options, computed at most once."""
 
     def work(report: Callable[[str], None]) -> Diff:
         return diff(one.base, one.head, references=one.names, options=one.options, progress=report)
@@ -170,8 +175,8 @@ def compared(context: Context, one: Comparison) -> Diff:
 
 def with_analyses(context: Context, one: Comparison) -> Diff:
     """Return the comparison with analyses; computed after the quick one, so that they do not compete."""
-    compared(context, one.without_analyses)
-    return compared(context, one.by_op)
+    compared(context, one)
+    return computed(context, one.by_op)
 
 
 OFFERED = 25
@@ -229,13 +234,12 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
 
 
 def _known(run: Run) -> list[str]:
-    known = [run.meta.label, _commit(run), run.meta.created_at.replace("T", " ").replace("Z", " UTC")]
+    known = [
+        run.meta.label,
+        commit_name(run.meta.git),
+        run.meta.created_at.replace("T", " ").replace("Z", " UTC"),
+    ]
     return [text for text in known if text]
-
-
-def _commit(run: Run) -> str:
-    git = run.meta.git
-    return f"{git.sha[:12]}{'+' * git.dirty}" if git else ""
 
 
 def _choices(context: Context) -> Component:
@@ -320,7 +324,7 @@ def _offer(context: Context, run: Run) -> dict[str, Any]:
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.meta.label or None,
-        "commit": _commit(run) or None,
+        "commit": commit_name(run.meta.git) or None,
         "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
         "must_ignore": _words([name for name in different if name in DECIDES]),
         "other_differences": _words([name for name in different if name not in DECIDES]),

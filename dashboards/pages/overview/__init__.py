@@ -11,6 +11,7 @@ from tracekit.errors import clean
 
 from ...page import Page, Section, block
 from ...parts.finding import coded, sentence
+from ...parts.links import gpu_names, source_files
 from .. import _shared
 from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
@@ -43,13 +44,13 @@ def facts(meta: RunMeta) -> list[tuple[str, str]]:
         "Workload": _workload(meta.workload),
         "Label": meta.label or "",
         "Commit": _commit(meta.git),
-        "GPU": _gpus(meta.environment, meta.fingerprint),
+        "GPU": "" if meta.fingerprint.get("device") == "cpu" else gpu_names(meta),
         "torch": _version(meta.environment, "torch"),
         "CUDA": _version(meta.environment, "cuda"),
         "Ranks": _ranks(meta.fingerprint),
         "Command": " ".join(meta.command),
         "Recorded": meta.created_at.replace("T", " ")[:16] if meta.collector.name != "import" else "",
-        "Imported from": _sources(meta.collector.options),
+        "Imported from": source_files(meta),
     }
     return [(name, clean(text)) for name, text in known.items() if text]
 
@@ -84,15 +85,6 @@ def _commit(git: Git | None) -> str:
     return git.sha[:10] + branch + (", with uncommitted changes" if git.dirty else "")
 
 
-def _gpus(environment: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> str:
-    gpus = environment.get("gpus") or []
-    names = [str(gpu.get("name") or "unnamed GPU") for gpu in gpus]
-    if not names or fingerprint.get("device") == "cpu":
-        return ""
-    counted = {name: names.count(name) for name in names}
-    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
-
-
 def _version(environment: Mapping[str, Any], name: str) -> str:
     return str(environment.get(name) or "")
 
@@ -100,11 +92,6 @@ def _version(environment: Mapping[str, Any], name: str) -> str:
 def _ranks(fingerprint: Mapping[str, Any]) -> str:
     size = fingerprint.get("world_size")
     return str(size) if isinstance(size, int) and size > 1 else ""
-
-
-def _sources(options: Mapping[str, Any]) -> str:
-    names = [str(source.get("name", "")) for source in options.get("sources") or []]
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
 
 
 WORDS = {

@@ -1,4 +1,4 @@
-"""Compute the findings of a run in the background."""
+"""Findings of a run, computed in the background with progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings and measured quantities of runs."""
+"""Settings and quantities of runs in a sweep, and the view's controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.experiments.sweep import shares
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, of_run
 
-from ...parts.links import Choice, choices
+from ...parts.links import Choice, choices, commit_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,14 +98,11 @@ def points(runs: Iterable[Run]) -> list[Point]:
     for run in runs:
         known = run.meta.fingerprint
         if known.get("workload"):
-            settings = {name: known.get(name) for name in FIELDS} | {COMMIT: _commit(run)}
+            settings = {name: known.get(name) for name in FIELDS} | {
+                COMMIT: commit_name(run.meta.git) or None
+            }
             found.append(Point(run, str(known["workload"]), settings))
     return found
-
-
-def _commit(run: Run) -> str | None:
-    git = run.meta.git
-    return f"{git.sha[:12]}{'+' * git.dirty}" if git else None
 
 
 def varying(of: Sequence[Point]) -> dict[str, list[Any]]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.exports.offers import safe
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.page import View, content
-from tracekit.dashboards.pages.compare import ledgers, selection
+from tracekit.dashboards.pages.compare import selection
 from tracekit.dashboards.site import Site, registered
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
@@ -130,7 +131,7 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
 
 
 def test_csv_holds_no_formulas() -> None:
-    assert [ledgers.quoted(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
+    assert [safe(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
         "'=1", "'+1", "'-x", "'@a", "ok", -1
     ]  # fmt: skip
 

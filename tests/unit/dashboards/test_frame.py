@@ -121,7 +121,7 @@ def test_every_key_opens_one_page() -> None:
     ],
 )
 def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, said: str) -> None:
-    shown = text(frame.laid_out(site, site.context(view, dark=False)))
+    shown = text(frame.page_layout(site, site.context(view, dark=False)))
     assert said in shown
     assert '"href": "/"' in shown
 

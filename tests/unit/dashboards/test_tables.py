@@ -10,7 +10,7 @@ from tracekit.dashboards.page import View
 from tracekit.dashboards.site import Context, Results
 
 from tests.builders import kernel, make_run
-from tests.unit.dashboards.test_values import grids
+from tests.unit.dashboards.test_exact_values import grids
 from tracekit.analysis import Column, TableSpec
 from tracekit.runs.store import Store
 
