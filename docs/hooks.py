@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: adds the pages that are made of metadata, and makes the menu of what is there."""
+"""MkDocs hooks: add generated pages, and build the menu."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-
     from tracekit.analysis import Column
 
 

@@ -1,4 +1,4 @@
-"""The reference of the command line, made of what click knows of each command."""
+"""Generated command reference, from the metadata of click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw Mermaid blocks as SVG while the site is built, so that no page loads a script from another host."""
+"""Draw Mermaid blocks as SVG at build time, so that pages load no external script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that lead out of the documents: to a page where there is one, else they are text."""
+"""Rewrite links that lead out of the documents: to a page if there is one, else to text."""
 
 from __future__ import annotations
 

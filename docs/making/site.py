@@ -1,4 +1,4 @@
-"""What of the site is made while it is built, and which entries of its menu there are."""
+"""Pages generated at build time, and entries of the menu."""
 
 from __future__ import annotations
 

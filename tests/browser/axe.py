@@ -1,4 +1,4 @@
-"""axe-core, run inside a page: what it finds that keeps people out."""
+"""Accessibility checks of a page with axe-core."""
 
 from __future__ import annotations
 

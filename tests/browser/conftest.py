@@ -1,4 +1,4 @@
-"""A real browser and a real server; skipped, and said so, where there is no Chromium."""
+"""Browser and server fixtures; tests are skipped without Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose every name tries something: markup, scripts, addresses, formulas, and sheer length."""
+"""A run with hostile names: markup, scripts, addresses, formulas, and very long text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app on a free port of this machine, in a thread, for as long as tests need it."""
+"""Serve the app on a free local port, in a thread."""
 
 from __future__ import annotations
 

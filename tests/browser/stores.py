@@ -1,4 +1,4 @@
-"""The runs that the browser tests look at."""
+"""Runs of the browser tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare, Sweeps and History in a real browser: choices have addresses, keep the focus, and lead on."""
+"""Compare, Sweeps and History in a browser: choices have addresses and keep the focus."""
 
 from __future__ import annotations
 

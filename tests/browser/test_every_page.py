@@ -1,4 +1,4 @@
-"""Every page, in both themes and at two widths: complete, sound, accessible, and silent to the outside."""
+"""Every page in both themes and at two widths: complete, accessible, without external requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings in a browser: they arrive by themselves, unfold by keyboard, and lead to their evidence."""
+"""Findings in a browser: loading, keyboard, and links to their evidence."""
 
 from __future__ import annotations
 

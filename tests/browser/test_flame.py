@@ -1,4 +1,4 @@
-"""The flame graph in a real browser: by mouse, by keyboard and by search."""
+"""Flame graph in a browser: mouse, keyboard and search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame: what was chosen is in the address, and an address brings it back; the theme is remembered."""
+"""Frame in a browser: choices are in the address and restored from it; the theme is remembered."""
 
 from __future__ import annotations
 

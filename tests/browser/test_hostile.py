@@ -1,4 +1,4 @@
-"""Names in a trace are text wherever they are shown, whatever they hold."""
+"""Names in a trace are shown as text everywhere."""
 
 from __future__ import annotations
 

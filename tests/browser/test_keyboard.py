@@ -1,4 +1,4 @@
-"""Everything can be reached and used with the keyboard alone, and one sees where one is."""
+"""Every control can be used with the keyboard, with a visible focus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report opened from the disk: it asks for nothing, breaks nothing, and can be read by everyone."""
+"""A report opened from disk: no requests, no errors, accessible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs: kept up to date, compared from, deleted from, and filled by what is dropped on a page."""
+"""Runs page in a browser: updates, comparing, deleting, and importing by drag and drop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of sweeps and suites with something to show, cells without values included."""
+"""Sweeps and Suite pages with data, including cells without values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline in a browser: what is painted, moved to, chosen and said, and what the address keeps of it."""
+"""Timeline in a browser: painting, navigation, selection, and state in the address."""
 
 from __future__ import annotations
 

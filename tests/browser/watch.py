@@ -1,4 +1,4 @@
-"""A tab of the browser that remembers everything that went wrong in it, and what tests ask of every page."""
+"""A browser tab that records errors, and checks that apply to every page."""
 
 from __future__ import annotations
 

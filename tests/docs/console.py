@@ -1,4 +1,4 @@
-"""A shell that runs the commands of a page one by one, and the comparison of what they print with it."""
+"""Run the commands of a page one by one in a shell, and compare their output."""
 
 from __future__ import annotations
 

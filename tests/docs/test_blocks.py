@@ -1,4 +1,4 @@
-"""Every block of every document is carried out as a reader would, page by page."""
+"""Every code block of every document is executed, page by page."""
 
 from __future__ import annotations
 

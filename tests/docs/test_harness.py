@@ -1,4 +1,4 @@
-"""A document that is wrong fails: the checks of documents are checked."""
+"""Wrong documents fail the document tests."""
 
 from __future__ import annotations
 

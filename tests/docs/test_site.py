@@ -1,4 +1,4 @@
-"""The built site: no warning, no request to anywhere else, no link to nothing."""
+"""The built site: no warnings, no external requests, no broken links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store with two runs that can be compared, and one that measured something else."""
+"""A store with two comparable runs, and one of another workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the pages that answer a question, without a browser."""
+"""Figures of answer pages, without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every block of the pages that answer a question, on runs that hold much, little and nothing."""
+"""Every block of the answer pages, on full, sparse and empty runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that compares: it says what `tracekit diff` says, and nothing of its own."""
+"""Compare page: its numbers equal those of `tracekit diff`."""
 
 from __future__ import annotations
 

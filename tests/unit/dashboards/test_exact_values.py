@@ -1,4 +1,4 @@
-"""What a page shows is what `tracekit analyze --format json` prints of the same run."""
+"""Values of generated pages equal those of `tracekit analyze --format json`."""
 
 from __future__ import annotations
 

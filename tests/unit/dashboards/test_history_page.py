@@ -1,4 +1,4 @@
-"""The page of history: states of the code in order, judged by the statistics alone."""
+"""History page: order of commits, and verdicts of the statistics."""
 
 from __future__ import annotations
 

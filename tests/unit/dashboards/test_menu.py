@@ -1,4 +1,4 @@
-"""The menu: pages about time go from the whole to its causes."""
+"""Menu: pages about time are ordered from the overview to the causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview and its neighbours: what they show is what the analyses say."""
+"""Overview and related pages: their numbers equal those of the analyses."""
 
 from __future__ import annotations
 

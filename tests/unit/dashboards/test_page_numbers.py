@@ -1,4 +1,4 @@
-"""Every number on a page made by hand is one that `tracekit analyze --format json` prints of the same run."""
+"""Numbers of hand-written pages equal those of `tracekit analyze --format json`."""
 
 from __future__ import annotations
 

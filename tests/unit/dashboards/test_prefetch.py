@@ -1,4 +1,4 @@
-"""Opening a page begins what it shows first, and nothing else does."""
+"""Opening a page starts computing its first results; other requests do not."""
 
 from __future__ import annotations
 

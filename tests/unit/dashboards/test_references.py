@@ -1,4 +1,4 @@
-"""What an address says is a run's is one of the store, or nothing."""
+"""Run ids in addresses select runs of the store, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of suites and of the cells of sweeps, from records on disk."""
+"""Suite page and cells of sweeps, from records on disk."""
 
 from __future__ import annotations
 

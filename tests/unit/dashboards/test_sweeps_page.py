@@ -1,4 +1,4 @@
-"""The page of sweeps: points are what runs measured, repeats are summed up, nothing is mixed."""
+"""Sweeps page: points are measured values, repeats are summarized, settings are not mixed."""
 
 from __future__ import annotations
 

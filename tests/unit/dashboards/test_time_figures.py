@@ -1,4 +1,4 @@
-"""Figures of where time went: parts that sum to windows, causes of gaps, times of steps."""
+"""Figures of time: parts that sum to windows, causes of gaps, step times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory lanes: every pixel column has the exact extremes of what was allocated in it."""
+"""Memory lanes: every pixel column has the exact extremes of the allocated bytes."""
 
 from __future__ import annotations
 

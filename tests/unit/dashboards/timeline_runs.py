@@ -1,4 +1,4 @@
-"""Runs for tests of the timeline, and its binary answer taken apart by the contract alone."""
+"""Runs for timeline tests, and a decoder of the binary format written from its documentation."""
 
 from __future__ import annotations
 
