@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 import pyarrow.compute as pc
-from dash import ClientsideFunction, Input, Output, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from tracekit.errors import TracekitError
 from tracekit.schema import C
@@ -109,7 +109,8 @@ def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
     return html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)])
 
 
-NAMES = ("run", "base", "rank", "device")
+_RUN_NAMES = ("run", "base")
+NAMES = (*_RUN_NAMES, "rank", "device")
 ALL = ""
 _OPTIONS_SHOWN = 100
 
@@ -161,18 +162,21 @@ class Offer:
 
 def picker_offers(site: Site, context: Context) -> list[Offer]:
     """Return the state of each picker, in the order of `NAMES`."""
+    view, run = context.view, context.chosen
+    ranks, devices = _present(site, run) if run else ([], [])
+    return [*run_offers(site, view), _numbers(ranks, view.rank), _numbers(devices, view.device)]
+
+
+def run_offers(site: Site, view: View) -> list[Offer]:
+    """Return the state of the pickers of the run and of its baseline."""
     runs = [
         {"value": run.path.name, "label": display_name(run)}
         for run in reversed(site.catalogue.listing().runs)
     ]
-    view, run = context.view, context.chosen
-    ranks, devices = _present(site, run) if run else ([], [])
     others = [option for option in runs if option["value"] != view.run]
     return [
         Offer(options=runs, value=view.run or None, hidden=not runs, title=view.run),
         Offer(options=others, value=view.base or None, hidden=len(runs) < 2, title=view.base),
-        _numbers(ranks, view.rank),
-        _numbers(devices, view.device),
     ]
 
 
@@ -197,18 +201,28 @@ def connect_pickers(site: Site) -> None:
         *(Output(name, prop) for name in NAMES for prop in ("data", "value")),
         *(Output(f"{name}-box", prop) for name in NAMES for prop in ("hidden", "title")),
         Input("view", "data"),
-        Input("tick", "n_intervals"),
-        State("run", "data"),
     )
-    def offer(view: dict[str, str] | None, _: int, known: list[dict[str, str]]) -> list[Any]:
+    def offer(view: dict[str, str] | None) -> list[Any]:
         if view is None:
             return [no_update] * 16
-        context = site.context(View.parse(view["path"], view["search"]), dark=False)
-        offered = picker_offers(site, context)
-        if ctx.triggered_id == "tick" and offered[0].options == known:
-            return [no_update] * 16
+        offered = picker_offers(site, _context(site, view))
         values = [value for one in offered for value in (one.options, one.value)]
         return values + [value for one in offered for value in (one.hidden, one.title)]
+
+    # Not an input of `offer`: Dash drops a request in progress when its callback is triggered again.
+    @site.app.callback(
+        *(Output(name, "data", allow_duplicate=True) for name in _RUN_NAMES),
+        *(Output(f"{name}-box", "hidden", allow_duplicate=True) for name in _RUN_NAMES),
+        Input("tick", "n_intervals"),
+        State("view", "data"),
+        State("run", "data"),
+        prevent_initial_call=True,
+    )
+    def refresh(_: int, view: dict[str, str] | None, known: list[dict[str, str]]) -> list[Any]:
+        offered = [] if view is None else run_offers(site, _context(site, view).view)
+        if not offered or offered[0].options == known:
+            return [no_update] * 4
+        return [one.options for one in offered] + [one.hidden for one in offered]
 
     @site.app.callback(
         Output("url", "search"),
@@ -221,9 +235,13 @@ def connect_pickers(site: Site) -> None:
     ) -> Any:
         if view is None:
             return no_update
-        before = site.context(View.parse(view["path"], view["search"]), dark=False).view
+        before = _context(site, view).view
         after = chosen(before, run or "", base or "", _number(rank), _number(device))
         return no_update if after == before else after.search()
+
+
+def _context(site: Site, view: dict[str, str]) -> Context:
+    return site.context(View.parse(view["path"], view["search"]), dark=False)
 
 
 def chosen(before: View, run: str, base: str, rank: int | None, device: int | None) -> View:
