@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.experiments.ab import Moment, Watcher
-    from tracekit.experiments.ab_state import Question, Report
+    from tracekit.experiments.ab_model import Question, Report
     from tracekit.experiments.measure import Reading
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.tests import Look
@@ -89,8 +89,7 @@ def command(
     tracekit ab HEAD~1 HEAD -k 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.ab import Design
-    from tracekit.experiments.ab_state import Question
+    from tracekit.experiments.ab_model import Design, Question
 
     design = Design(
         k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich_click import RichCommand, RichHelpFormatter, RichOptionPanel
 
 if TYPE_CHECKING:
-    import click
+    from collections.abc import Mapping, Sequence
 
-    from tracekit.cli.lazy_click import Command
+    import click
 
 _PARTS: tuple[Any, ...] = (
     RichCommand.format_usage,
@@ -20,11 +20,17 @@ _PARTS: tuple[Any, ...] = (
 )
 
 
-def page(command: Command, ctx: click.Context) -> str:
-    """Render the help page of a command, with colors if the environment or the terminal supports them."""
+def page(command: click.Command, panels: Mapping[str, Sequence[str]], ctx: click.Context) -> str:
+    """Render the help page of a command, with colors if the environment or the terminal supports them.
+
+    Args:
+        command: The command.
+        panels: Names of its options by panel title.
+        ctx: Width of the page.
+    """
     formatter = RichHelpFormatter(width=ctx.terminal_width, max_width=ctx.max_content_width)
     drawn: Any = copy(command)
-    drawn.panels = [RichOptionPanel(title, options=[*names]) for title, names in command.panels.items()]
+    drawn.panels = [RichOptionPanel(title, options=[*names]) for title, names in panels.items()]
     for write in _PARTS:
         write(drawn, ctx, formatter)
     return str(formatter.getvalue()).rstrip("\n")

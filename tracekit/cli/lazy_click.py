@@ -96,7 +96,7 @@ class Command(click.Command):
         """Return the help page, with colors if enabled."""
         from tracekit.cli.help_pages import page
 
-        return page(self, ctx)
+        return page(self, self.panels, ctx)
 
     def get_help_option(self, ctx: Context) -> click.Option | None:
         """Return the option that prints the help page."""

@@ -1,6 +1,6 @@
 """Compare two commits (`tracekit ab`): blocks of two runs in ABBA order, until the result is conclusive.
 
-Both commits are measured in worktrees. The state after each block is stored (`ab_state`), so that an
+Both commits are measured in worktrees. The state after each block is stored (`ab_model`), so that an
 interrupted comparison resumes.
 """
 
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
-from tracekit.experiments.ab_state import (
+from tracekit.experiments.ab_model import (
     FOLDER,
     Block,
+    Commit,
     Listener,
     Question,
     Report,
@@ -33,100 +34,17 @@ from tracekit.experiments.checkouts import Worktrees, missing, only_one, reposit
 from tracekit.experiments.measure import Program, measure, prepare, program
 from tracekit.runs import revisions
 from tracekit.runs.metrics import OF_RUNS, metric
-from tracekit.stats.comparison import THRESHOLD, Direction
-from tracekit.stats.tests import Look, plan
+from tracekit.stats.comparison import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tracekit.experiments.checkouts import Changes
     from tracekit.runs.store import Store
     from tracekit.stats.comparison import Comparison, Metric
-
-
-@dataclass(frozen=True, kw_only=True)
-class Design:
-    """The design of a comparison, fixed before the first measurement.
-
-    Attributes:
-        k: Runs per side before the first test.
-        max_k: Maximum runs per side; the number doubles between tests.
-        threshold: Relative change from which it is a regression.
-        metrics: Metrics to compare; empty for the program's defaults.
-        warmup: Warm-up runs per side, not counted.
-    """
-
-    k: int = 5
-    max_k: int = 20
-    threshold: float = THRESHOLD
-    metrics: tuple[str, ...] = ()
-    warmup: int = 1
-
-    @property
-    def looks(self) -> tuple[Look, ...]:
-        """Interim tests, with the significance level of each.
-
-        Raises:
-            UnusableInputError: `k` is below 2 or above `max_k`.
-
-        Example:
-            >>> [look.k for look in Design().looks], [look.k for look in Design(k=6, max_k=6).looks]
-            ([5, 10, 20], [6])
-        """
-        if not 2 <= self.k <= self.max_k:
-            raise UnusableInputError(
-                f"-k {self.k} and --max-k {self.max_k} do not fit",
-                hint="use a -k of at least 2 and at most --max-k",
-            )
-        schedule = [self.k]
-        while 2 * schedule[-1] <= self.max_k:
-            schedule.append(2 * schedule[-1])
-        return plan([*schedule, self.max_k] if schedule[-1] < self.max_k else schedule)
+    from tracekit.stats.tests import Look
 
 
 WORKING_TREE = "."
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One side of a comparison.
-
-    Attributes:
-        revision: Revision as given by the user.
-        sha: Commit id; that of HEAD for the working tree.
-        changes: Uncommitted changes on top of it, if it is the working tree.
-    """
-
-    revision: str
-    sha: str
-    changes: Changes | None = None
-
-    @property
-    def dirty(self) -> bool:
-        """Whether it has uncommitted changes."""
-        return self.changes is not None
-
-    @property
-    def name(self) -> str:
-        """Name for display.
-
-        Example:
-            >>> Commit("main", "1a2b3c4d5e6f").name
-            'main (1a2b3c4d5)'
-        """
-        short = self.sha[:9] + "+" * self.dirty
-        return short if self.sha.startswith(self.revision) else f"{self.revision} ({short})"
-
-    def entry(self) -> dict[str, object]:
-        """Convert to JSON values."""
-        sha256 = self.changes.sha256 if self.changes else None
-        return {
-            "revision": self.revision,
-            "commit": self.sha,
-            "dirty": self.dirty,
-            "diff_sha256": sha256,
-            "changed_files": len(self.changes.paths) if self.changes else 0,
-        }
 
 
 def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Commit:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.experiments.ab_state import keep
+from tracekit.experiments.ab_model import keep
 from tracekit.experiments.bisect_model import counts
 from tracekit.experiments.checkouts import worktrees
 from tracekit.experiments.measure import Program, measure, prepare

@@ -13,7 +13,7 @@ from tracekit.render.layout import table_text
 from tracekit.runs.text import human
 
 if TYPE_CHECKING:
-    from tracekit.experiments.ab_state import Report
+    from tracekit.experiments.ab_model import Report
     from tracekit.stats.comparison import Comparison
 
 COLUMNS = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tracekit.storage.address import STDIN, Kind, expand, is_address, kind, parse
-from tracekit.storage.filesystems import Place, RemotePath, Stat, inside, reason
+from tracekit.storage.filesystems import reason
+from tracekit.storage.remote import Place, RemotePath, Stat, inside
 from tracekit.storage.transfer import fetch, move, put
 
 __all__ = [

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from tracekit.errors import UnusableInputError, printable
-from tracekit.storage.filesystems import OPTIONS, RemoteError, RemotePath
+from tracekit.storage.filesystems import OPTIONS, RemoteError
+from tracekit.storage.remote import RemotePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.storage.filesystems import Place
+    from tracekit.storage.remote import Place
 
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)

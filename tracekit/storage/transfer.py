@@ -1,26 +1,22 @@
-"""Atomic writes to local and object storage, downloads, and buffered reading of remote files."""
+"""Atomic writes to local and object storage, and downloads."""
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import tempfile
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.storage.filesystems import RemoteError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
 
     import pyarrow.fs as pafs
 
-    from tracekit.storage.filesystems import Place, RemotePath
+    from tracekit.storage.remote import Place, RemotePath
 
 
 _BLOCK = 8 << 20
@@ -131,104 +127,3 @@ def _copy(source: str, here: pafs.FileSystem, target: str, there: pafs.FileSyste
         )
     except OSError as error:
         raise RemoteError(reason(error)) from error
-
-
-ROOM = 256 << 10
-"""Bytes of the first requests."""
-BLOCK = 1 << 20
-"""Bytes of a request during sequential reading."""
-AHEAD = 8
-"""Limit of concurrent requests during sequential reading."""
-_LOOKING = 4
-"""Consecutive reads from which reading counts as sequential."""
-
-
-class RemoteFile(io.RawIOBase):
-    """File object of a file on object storage.
-
-    Reading the start or the end requests only these bytes; sequential reading prefetches the next blocks with
-    concurrent requests.
-    """
-
-    def __init__(self, path: RemotePath) -> None:
-        super().__init__()
-        self._file: Any = path.filesystem.open_input_file(path.key)
-        self._size: int = self._file.size()
-        self._at = self._expected = self._streak = 0
-        self._blocks: deque[Future[bytes]] = deque()
-        self._next = self._used = 0
-        self._threads = ThreadPoolExecutor(AHEAD, "tracekit-read")
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, room: Any, /) -> int:
-        """Fill a buffer; return the number of bytes, 0 only at the end.
-
-        Raises:
-            OSError: Access is denied, or the service does not respond.
-        """
-        if self._at >= self._size:
-            return 0
-        try:
-            piece = self._piece(len(room))
-        except OSError as error:
-            raise OSError(reason(error)) from error
-        room[: len(piece)] = piece
-        self._at = self._expected = self._at + len(piece)
-        return len(piece)
-
-    def _piece(self, most: int) -> memoryview:
-        if self._at != self._expected:
-            self._forget()
-        self._streak += 1
-        if self._streak <= _LOOKING:
-            return memoryview(self._fetched(self._at, min(most, BLOCK)))
-        if not self._blocks:
-            self._next, self._used = self._at, 0
-        self._ask()
-        block = self._blocks[0].result()
-        piece = memoryview(block)[self._used : self._used + most]
-        self._used += len(piece)
-        if self._used >= len(block):
-            self._blocks.popleft()
-            self._used = 0
-        return piece
-
-    def _ask(self) -> None:
-        wanted = min(AHEAD, 1 + (self._streak - _LOOKING) // 4)
-        while len(self._blocks) <= wanted and self._next < self._size:
-            self._blocks.append(self._threads.submit(self._fetched, self._next, BLOCK))
-            self._next += BLOCK
-
-    def _fetched(self, start: int, most: int) -> bytes:
-        content: bytes = self._file.read_at(min(most, self._size - start), start)
-        return content
-
-    def _forget(self) -> None:
-        self._streak = 0
-        while self._blocks:
-            self._blocks.pop().cancel()
-
-    def close(self) -> None:
-        """Free the blocks and close the file."""
-        if not self.closed:
-            self._forget()
-            self._threads.shutdown(wait=True)
-            self._file.close()
-        super().close()

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.experiments.ab import Design
-from tracekit.experiments.ab_state import Block, Listener, Outcome, Side, hold
+from tracekit.experiments.ab_model import Block, Design, Listener, Outcome, Side, hold
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME
 from tracekit.stats.comparison import Metric, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.runs import make_run
-from tracekit.experiments.ab_state import Measured
+from tracekit.experiments.ab_model import Measured
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store

@@ -1,4 +1,4 @@
-"""Measuring loop, state and report of `tracekit ab`; independent of git and processes."""
+"""Design, measuring loop, state and report of `tracekit ab`; independent of git and processes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from tracekit.errors import CollectionError
+from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.runs import environment
 from tracekit.runs import meta as run_meta
 from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import ALPHA, Verdict, exit_code, overall
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict, exit_code, overall
 from tracekit.stats.samples import order
-from tracekit.stats.tests import compare_exact, gate
+from tracekit.stats.tests import compare_exact, gate, plan
 
 if TYPE_CHECKING:
-    from tracekit.experiments.ab import Commit, Design
+    from tracekit.experiments.checkouts import Changes
     from tracekit.experiments.measure import Reading
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
@@ -37,6 +37,88 @@ Side: TypeAlias = Literal["base", "head"]
 Values: TypeAlias = Mapping[str, float]
 SIDES: dict[str, Side] = {"A": "base", "B": "head"}
 OPEN = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """The design of a comparison, fixed before the first measurement.
+
+    Attributes:
+        k: Runs per side before the first test.
+        max_k: Maximum runs per side; the number doubles between tests.
+        threshold: Relative change from which it is a regression.
+        metrics: Metrics to compare; empty for the program's defaults.
+        warmup: Warm-up runs per side, not counted.
+    """
+
+    k: int = 5
+    max_k: int = 20
+    threshold: float = THRESHOLD
+    metrics: tuple[str, ...] = ()
+    warmup: int = 1
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """Interim tests, with the significance level of each.
+
+        Raises:
+            UnusableInputError: `k` is below 2 or above `max_k`.
+
+        Example:
+            >>> [look.k for look in Design().looks], [look.k for look in Design(k=6, max_k=6).looks]
+            ([5, 10, 20], [6])
+        """
+        if not 2 <= self.k <= self.max_k:
+            raise UnusableInputError(
+                f"-k {self.k} and --max-k {self.max_k} do not fit",
+                hint="use a -k of at least 2 and at most --max-k",
+            )
+        schedule = [self.k]
+        while 2 * schedule[-1] <= self.max_k:
+            schedule.append(2 * schedule[-1])
+        return plan([*schedule, self.max_k] if schedule[-1] < self.max_k else schedule)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One side of a comparison.
+
+    Attributes:
+        revision: Revision as given by the user.
+        sha: Commit id; that of HEAD for the working tree.
+        changes: Uncommitted changes on top of it, if it is the working tree.
+    """
+
+    revision: str
+    sha: str
+    changes: Changes | None = None
+
+    @property
+    def dirty(self) -> bool:
+        """Whether it has uncommitted changes."""
+        return self.changes is not None
+
+    @property
+    def name(self) -> str:
+        """Name for display.
+
+        Example:
+            >>> Commit("main", "1a2b3c4d5e6f").name
+            'main (1a2b3c4d5)'
+        """
+        short = self.sha[:9] + "+" * self.dirty
+        return short if self.sha.startswith(self.revision) else f"{self.revision} ({short})"
+
+    def entry(self) -> dict[str, object]:
+        """Convert to JSON values."""
+        sha256 = self.changes.sha256 if self.changes else None
+        return {
+            "revision": self.revision,
+            "commit": self.sha,
+            "dirty": self.dirty,
+            "diff_sha256": sha256,
+            "changed_files": len(self.changes.paths) if self.changes else 0,
+        }
 
 
 @dataclass(frozen=True)
