@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tracekit.schema import C, DeviceKind, HostKind
 
-from . import draw, lanes, reading
+from . import draw, lanes, peaks, reading
 from .causes import Causes
 from .index import Index, Names
 from .lanes import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
@@ -297,7 +297,7 @@ def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
 
 def _finalize(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
     count = draft.count
-    found = draw.build(draft.total[1 : count + 1])
+    found = peaks.build(draft.total[1 : count + 1])
     np.cumsum(draft.total, out=draft.total)
     arrays: Arrays = {
         "start": draft.start[:count],
@@ -320,7 +320,7 @@ def assemble(outline: Outline, arrays: Arrays) -> Index:
         idle=outline.idle,
     )
     plain = {name: array.view(np.ndarray) for name, array in arrays.items()}  # slicing a memmap is slow
-    pyramid = draw.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
+    pyramid = peaks.Peaks(plain.pop("masks"), plain.pop("places"), plain.pop("lengths"), tuple(outline.sizes))
     return Index(
         lanes=outline.lanes,
         names=names,

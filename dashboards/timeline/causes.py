@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.schema import C
-
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from tracekit.runs.intervals import Ints
 
-    from .index import Index, Numbers
+    Numbers = npt.NDArray[np.uint32]
 
-ANALYSIS = "idle_gaps"
-_TABLE, _CAUSE, _OP, _HOST_ROW = "gaps", "cause", "op", "host_row"
+ANALYSIS, TABLE = "idle_gaps", "gaps"
 NONE = -1
 
 
@@ -76,28 +72,8 @@ class Causes:
         return np.where(idle, explained.label[np.where(idle, place, 0)], labels).astype(np.uint32)
 
 
-def of_result(index: Index, tables: dict[str, pd.DataFrame]) -> Explained:
-    """Map the gaps of an analysis result to the idle intervals of an index."""
-    gaps = tables.get(_TABLE)
-    idle = index.idle
-    label = np.array(index.label[idle.start : idle.stop])
-    op = np.full(len(idle), NONE, np.int32)
-    host, launch = np.full(len(idle), NONE), np.full(len(idle), NONE)
-    ops: list[str] = []
-    if gaps is not None and len(gaps):
-        at = index.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
-        listed = (at >= 0) & (at < len(idle))
-        gaps, at = gaps[listed], at[listed]
-        label[at] = gaps[_CAUSE].map(index.names.idle).fillna(label[0]).to_numpy(np.uint32)
-        texts = gaps[_OP].astype("category")
-        op[at], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
-        host[at] = gaps[_HOST_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
-        launch[at] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
-    return Explained(first=idle.start, label=label, op=op, host=host, launch=launch, ops=ops)
-
-
-def restored(index: Index, saved: dict[str, Any]) -> Explained:
-    """Restore saved causes."""
+def restored(first: int, saved: dict[str, Any]) -> Explained:
+    """Restore the saved causes of the idle intervals that start at a position of the index."""
     ops = json.loads(saved["ops"].tobytes())
     arrays = {name: saved[name] for name in ("label", "op", "host", "launch")}
-    return Explained(first=index.idle.start, ops=ops, **arrays)
+    return Explained(first=first, ops=ops, **arrays)

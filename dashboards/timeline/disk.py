@@ -213,7 +213,7 @@ class Opened:
         if not len(index.idle):
             index.causes.set_final(None)
         elif (saved := load_causes(folder)) is not None:
-            index.causes.set_final(causes.restored(index, saved))
+            index.causes.set_final(causes.restored(index.idle.start, saved))
         else:
             name = f"{WORKER} {run.path.name}"
             threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
@@ -224,7 +224,7 @@ class Opened:
             if len(index.start) > LARGE and folder.is_dir():
                 index.causes.set_final(self._in_subprocess(run, index))
                 return
-            found = causes.of_result(index, self.results.of(run, causes.ANALYSIS).tables)
+            found = index.causes_of(self.results.of(run, causes.ANALYSIS).tables.get(causes.TABLE))
         except Exception:
             _LOG.exception("computing the causes of idle time of run %s failed", run.path.name)
             index.causes.set_final(None)
@@ -245,4 +245,4 @@ class Opened:
         saved = load_causes(place(self.store, run.path.name))
         if saved is None:
             raise UnusableInputError("the causes could not be saved", hint="free disk space in the store")
-        return causes.restored(index, saved)
+        return causes.restored(index.idle.start, saved)

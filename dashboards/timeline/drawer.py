@@ -11,7 +11,7 @@ import numpy as np
 from tracekit.errors import RunNotFoundError
 from tracekit.schema import C, DeviceKind
 
-from . import lanes
+from . import table_rows
 from .causes import NONE
 from .lanes import IDLE, STEPS
 from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER
@@ -36,7 +36,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     Raises:
         RunNotFoundError: The run has no such row.
     """
-    values = lanes.read_row(run, table, row)
+    values = table_rows.read_row(run, table, row)
     if values is None:
         raise RunNotFoundError(f"{table} has no row {row}", hint=f"it has {run.rows(table):,} rows")
     at = int(index.position(table, np.array([row]))[0])
@@ -45,7 +45,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
         "row": row,
         "lane": int(index.lane_at(np.array([at]))[0]) if at >= 0 else None,
         "category": _category(index, at),
-        "fields": lanes.described(table, values),
+        "fields": table_rows.described(table, values),
         **_EMPTY,
     }
     if table == HOSTS:
@@ -89,8 +89,8 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
     from_row = launch if launch is not None else op
     parents: list[int] = []
     if from_row is not None:
-        record = lanes.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
-        parents = lanes.chain(run, index, from_row, record.get(C.PARENT_ROW))
+        record = table_rows.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
+        parents = table_rows.chain(run, index, from_row, record.get(C.PARENT_ROW))
     related = [row for row in (launch, op, *parents) if row is not None]
     return {
         "launch": refer(index, launch),
@@ -102,8 +102,8 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
 
 def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
     row = values[C.ROW_ID]
-    parents = lanes.chain(run, index, row, values[C.PARENT_ROW])
-    details, total = lanes.launched(run, index, row)
+    parents = table_rows.chain(run, index, row, values[C.PARENT_ROW])
+    details, total = table_rows.launched(run, index, row)
     known = _known(index, parents)
     ops = [one for one in known if one["category"] == NUMBER["op"]]
     return {
@@ -139,7 +139,7 @@ def _stack(run: Run, index: Index, rows: Sequence[int]) -> list[str]:
     """Return the stack, innermost first: the nearest recorded one, else the enclosing Python frames."""
     if not rows:
         return []
-    found = lanes.some(run, rows, [C.STACK])
+    found = table_rows.some(run, rows, [C.STACK])
     recorded = next((text for row in rows if (text := found.get(row, {}).get(C.STACK))), None)
     if recorded:
         return [frame.strip() for frame in _FRAMES.split(recorded) if frame.strip()]
@@ -251,7 +251,7 @@ def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any
 
     Args:
         index: The index.
-        found: Totals of the searched lanes.
+        found: Totals of the searched rows.
         query: The text.
         limit: Maximum number of names.
     """

@@ -15,8 +15,9 @@ from tracekit.analysis.cache import ResultCache
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
-from . import causes, disk
+from . import disk
 from .build import assemble, seal
+from .causes import ANALYSIS, TABLE
 
 NICE = 10
 
@@ -29,7 +30,7 @@ def main(store_path: str, run_id: str) -> int:
     loaded = disk.load(folder, seal(run))
     if loaded is None:
         return 1
-    found = causes.of_result(assemble(*loaded), ResultCache(store).analyze(run, causes.ANALYSIS).tables)
+    found = assemble(*loaded).causes_of(ResultCache(store).analyze(run, ANALYSIS).tables.get(TABLE))
     disk.save_causes(folder, found.arrays())
     return 0
 

@@ -16,15 +16,18 @@ import numpy.typing as npt
 
 from tracekit.schema import C
 
+from .causes import NONE, Explained
 from .lanes import IDLE, LANE_TABLES, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
+
     from tracekit.runs.intervals import Ints
 
     from .causes import Causes
-    from .draw import Peaks
+    from .peaks import Peaks
 
     Numbers = npt.NDArray[np.uint32]
 
@@ -162,3 +165,21 @@ class Index:
         """Positions of the idle intervals, which are contiguous."""
         found = [lane for lane in self.stored(LANE_TABLES[IDLE]) if lane.track.kind == IDLE]
         return range(found[0].at, found[-1].at + found[-1].rows) if found else range(0)
+
+    def causes_of(self, gaps: pd.DataFrame | None) -> Explained:
+        """Map the gaps of `idle_gaps` to the idle intervals."""
+        idle = self.idle
+        label = np.array(self.label[idle.start : idle.stop])
+        op = np.full(len(idle), NONE, np.int32)
+        host, launch = np.full(len(idle), NONE), np.full(len(idle), NONE)
+        ops: list[str] = []
+        if gaps is not None and len(gaps):
+            at = self.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
+            listed = (at >= 0) & (at < len(idle))
+            gaps, at = gaps[listed], at[listed]
+            label[at] = gaps["cause"].map(self.names.idle).fillna(label[0]).to_numpy(np.uint32)
+            texts = gaps["op"].astype("category")
+            op[at], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
+            host[at] = gaps["host_row"].astype("Int64").fillna(NONE).to_numpy(np.int64)
+            launch[at] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
+        return Explained(first=idle.start, label=label, op=op, host=host, launch=launch, ops=ops)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tracekit.ingest.executor import Linked, Size
-    from tracekit.ingest.importer import Source
     from tracekit.ingest.kineto.events import TopLevel
     from tracekit.ingest.nesting import Trace
+    from tracekit.ingest.sources import Source
 
 _LISTED = 8
 

@@ -12,7 +12,7 @@ from tracekit.runs.meta import FILE_NAME
 from tracekit.storage import STDIN, Kind, kind
 
 if TYPE_CHECKING:
-    from tracekit.ingest.importer import Job
+    from tracekit.ingest.sources import Job
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.dashboards.timeline import build, draw
+from tracekit.dashboards.timeline import build, peaks
 
 if TYPE_CHECKING:
     import pytest
@@ -16,8 +16,8 @@ pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40)
 
 def longest(lengths: list[int], first: list[int], last: list[int]) -> list[int]:
     array = np.array(lengths, np.int64)
-    return draw.longest_intervals(
-        draw.build(array), array.__getitem__, np.array(first, np.int64), np.array(last, np.int64)
+    return peaks.longest_intervals(
+        peaks.build(array), array.__getitem__, np.array(first, np.int64), np.array(last, np.int64)
     ).tolist()
 
 
@@ -38,7 +38,7 @@ def test_every_range_of_a_pyramid_of_three_levels() -> None:
 
 
 def test_blocks_end_where_the_values_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "_STRIPE", 32)
+    monkeypatch.setattr(peaks, "_STRIPE", 32)
     lengths = [3] * 99 + [7]
     assert longest(lengths, [0, 98, 99], [99, 98, 99]) == [99, 98, 99]
 

@@ -1,0 +1,150 @@
+"""Rows of the tables behind a timeline: fields, enclosing calls and launched device intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tracekit.render import human
+from tracekit.schema import TABLES, C
+
+from .lanes import ANNOTATION, HOST, LANE_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .index import Index
+    from .lanes import Lane
+
+HOSTS = LANE_TABLES[HOST]
+UNITS = {
+    C.START_NS: "ns",
+    C.DUR_NS: "ns",
+    C.BYTES: "bytes",
+    C.STATIC_SHARED_BYTES: "bytes",
+    C.DYNAMIC_SHARED_BYTES: "bytes",
+    C.FLOPS: "FLOP",
+    C.OCCUPANCY_PCT: "%",
+}
+"""Units of columns; all others are names or ids."""
+
+
+def read_row(run: Run, table: str, number: int) -> dict[str, Any] | None:
+    """Return a row, or None if it does not exist. `steps` has no row ids; rows are numbered."""
+    if table == "steps":
+        found = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
+    else:
+        found = run.arrow(table, where=pc.field(C.ROW_ID) == number)
+    records = found.to_pylist() if found is not None else []
+    return records[0] if records else None
+
+
+def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return value, unit, text and meaning of each field, in schema order.
+
+    Example:
+        >>> fields = described("steps", {C.RANK: 0, C.STEP: 3, C.NAME: "s", C.START_NS: 1500, C.DUR_NS: 9})
+        >>> fields[C.START_NS]["value"], fields[C.START_NS]["text"]
+        (1500, '1.50 µs')
+    """
+    return {
+        column.name: {
+            "value": values[column.name],
+            "unit": UNITS.get(column.name, ""),
+            "text": human(values[column.name], UNITS.get(column.name, "")),
+            "meaning": column.meaning,
+        }
+        for column in TABLES[table].columns
+    }
+
+
+def some(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+    """Return columns of host rows, by row id."""
+    found = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
+    return {record[C.ROW_ID]: record for record in found.to_pylist()}
+
+
+LAUNCHED = 200
+"""Maximum launched intervals to list."""
+_LONGEST_CHAIN = 2_000
+
+
+def chain(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
+    """Return the rows that enclose a host row, innermost first.
+
+    The index gives the candidates, to read their recorded parents at once.
+    """
+    near = some(run, _around(index, row), [C.PARENT_ROW])
+    found: list[int] = []
+    while parent is not None and len(found) < _LONGEST_CHAIN and parent not in found:
+        found.append(parent)
+        record = near.get(parent) or some(run, [parent], [C.PARENT_ROW]).get(parent, {})
+        parent = record.get(C.PARENT_ROW)
+    return found
+
+
+def _around(index: Index, row: int) -> list[int]:
+    """Return rows of the same thread that are open when a row starts."""
+    at = int(index.position(HOSTS, np.array([row]))[0])
+    if at < 0:
+        return []
+    start, _ = index.interval(at)
+    found = []
+    for lane in _thread_lanes(index, at):
+        first, after = index.within(lane, start, start + 1)
+        found += index.row[first:after].tolist()
+    return found
+
+
+def _thread_lanes(index: Index, at: int) -> Iterator[Lane]:
+    """Yield the lanes of an interval's thread."""
+    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track
+    for lane in index.lanes:
+        track = lane.track
+        same = (track.rank, track.pid, track.tid) == (own.rank, own.pid, own.tid)
+        if same and track.kind in {HOST, ANNOTATION}:
+            yield lane
+
+
+def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the first device intervals that a host row or its children launched, and their number."""
+    inside = _inside(index, row)
+    if not len(inside):
+        return [], 0
+    low, high = int(inside.min()), int(inside.max())
+    launch = pc.field(C.LAUNCH_ROW)
+    device = run.arrow(
+        "device_intervals",
+        columns=[C.ROW_ID, C.LAUNCH_ROW, C.START_NS],
+        where=(launch >= low) & (launch <= high),
+    )
+    flags = np.zeros(high - low + 1, np.bool_)
+    flags[inside - low] = True
+    by = device[C.LAUNCH_ROW].to_numpy()
+    rows = device[C.ROW_ID].to_numpy()[flags[by - low]] if len(by) else np.empty(0, np.int64)
+    at = index.position("device_intervals", rows.astype(np.int64))
+    at = at[at >= 0]
+    at = at[np.argsort(index.start[at], kind="stable")]
+    return [index.reference(one) for one in at[:LAUNCHED].tolist()], len(rows)
+
+
+def _inside(index: Index, row: int) -> Ints:
+    """Return a host row and its children, which follow it in the table and end no later."""
+    at = int(index.position(HOSTS, np.array([row]))[0])
+    if at < 0:
+        return np.array([row], np.int64)
+    start, end = index.interval(at)
+    found = [np.array([row], np.int64)]
+    for lane in _thread_lanes(index, at):
+        own = index.start[lane.at : lane.at + lane.rows]
+        first, after = (lane.at + int(place) for place in np.searchsorted(own, [start, max(end, start + 1)]))
+        places = np.arange(first, after)
+        rows = index.row[first:after].astype(np.int64)
+        ends = index.start[first:after] + index.duration(places)
+        found.append(rows[(rows > row) & (ends <= end)])
+    return np.concatenate(found)
