@@ -138,6 +138,18 @@ def test_tables_do_not_depend_on_the_size_of_windows(
     assert imported(fill, size=size) == imported(fill, size=1 << 20)
 
 
+def test_a_long_kernel_covers_the_gaps_of_later_windows() -> None:
+    fixed = {C.KIND: "kernel", C.NAME: "k", C.DEVICE: 0, C.STREAM: 1, C.CORRELATION_ID: 1}
+    fixed |= {C.EXTERNAL_ID: 1, C.BYTES: 1, C.PID: 1}
+    spans = [(0, 100), (10, 10), (50, 10), (150, 10)]
+    rows: list[Row] = [{**fixed, C.START_NS: start, C.DUR_NS: length} for start, length in spans]
+    tables, _ = imported(lambda directory: spool_parts(directory, DEVICE_INTERVALS.name, [rows]), size=1)
+    found = tables[DEVICE_INTERVALS.name].select([C.KIND, C.START_NS, C.DUR_NS]).to_pylist()
+    assert [row for row in found if row[C.KIND] == "idle"] == [
+        {C.KIND: "idle", C.START_NS: 100, C.DUR_NS: 50}
+    ]
+
+
 @given(parts(HOST, 12), st.integers(1, 9))
 def test_windows_contain_each_row_once_and_do_not_split_instants(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
