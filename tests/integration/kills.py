@@ -31,7 +31,7 @@ from samples.simulator import nsys
 from samples.simulator.examples import training
 from tests.integration.killed_child import ROOM
 from tests.traces import kernels_text
-from tracekit.cli.gc import free, leftovers
+from tracekit.cli.leftovers import free, leftovers
 from tracekit.runs.store import Store
 from tracekit.runs.verify import verify
 
@@ -294,7 +294,7 @@ class Scene:
         here = {"XDG_CACHE_HOME": str(self.folder / "cache"), "TMPDIR": str(self.folder / "temporary")}
         with patch.dict(os.environ, here), patch("tempfile.tempdir", None):
             for one in list(leftovers(self.store)):
-                assert free(one).whole, one
+                assert free(one).complete, one
         for run in runs:
             self.store.remove(run)
         names = [path.name for path in self.store.path.iterdir()] if self.store.path.is_dir() else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.cli.gc import free, leftovers
+from tracekit.cli.leftovers import free, leftovers
 from tracekit.experiments.checkouts import worktrees
 from tracekit.storage import owners
 
@@ -69,7 +69,7 @@ def test_a_draft_that_got_an_owner_meanwhile_stays(store: Store, dead: str) -> N
     (found,) = leftovers(store)
     with owners.holding(path):
         reported = free(found)
-    assert (reported.bytes, reported.whole, path.is_dir()) == (0, False, True)
+    assert (reported.bytes, reported.complete, path.is_dir()) == (0, False, True)
 
 
 @pytest.mark.parametrize("folder", [".results", ".timeline"])
@@ -130,7 +130,7 @@ def test_checkouts_of_the_dead_go_and_those_of_the_living_stay(store: Store, dea
     left.with_name(f"{dead}.lock").write_text("1\n")
     found = list(leftovers(store))
     assert [one.found.kind for one in found] == ["worktree"]
-    assert free(found[0]).whole
+    assert free(found[0]).complete
     assert list((store.path / ".worktrees").iterdir()) == []
 
 
