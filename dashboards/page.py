@@ -50,7 +50,7 @@ class Section(StrEnum):
 
 
 class Needs(StrEnum):
-    """What must be selected before a page can show anything."""
+    """Selection that a page requires."""
 
     NOTHING = "nothing"
     RUN = "a run"

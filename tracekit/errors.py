@@ -1,4 +1,4 @@
-"""Text of unknown origin as a terminal may show it: what could steer one is spelled out."""
+"""Escape control characters in text of unknown origin, for terminals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _UNSAFE = re.compile(
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 MOST_SAID = 2_000
-"""Characters of one message: names in it may be as long as a file likes; a screen is about as large."""
+"""Maximum characters of a message; names from files may be arbitrarily long."""
 _END = 200
-"""So many of them are its last ones, where it is cut."""
+"""Number of characters kept from the end of a shortened text."""
 
 
 def clean(text: str) -> str:
-    r"""The text with control, bidirectional and invisible characters spelled out.
+    r"""Escape control, bidirectional and invisible characters.
 
     Example:
         >>> clean("a\x1b[2Jb")
@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def exception_message(text: str) -> str:
-    r"""A message as one line of bounded length, whatever names it quotes.
+    r"""Return a message as one line of bounded length.
 
     Example:
         >>> exception_message("no file \x1b[2J\n")
@@ -47,7 +47,7 @@ def exception_message(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """The beginning and the end, which says why, of a text that is too long."""
+    """Shorten a long text to its start and end; the end states the reason."""
     return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - _END]}...{text[-_END:]}"
 
 

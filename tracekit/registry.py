@@ -19,7 +19,7 @@ _KINDS = {COLLECTORS: "collector", WORKLOADS: "workload", ANALYSES: "analysis", 
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
 _EXTRAS = ("torch", "transformers", "timm", "torchvision")
 PROVIDERS = "tracekit.workload_providers"
-"""Functions that say which workloads there are where that depends on what else is installed: by name, where
+"""Functions that list workloads which depend on other installed packages: by name, where
 each is made (`module:attribute`). They import nothing that is slow."""
 
 
@@ -100,7 +100,7 @@ def load(group: str, name: str) -> Any:
 
 
 def load_all(group: str) -> tuple[list[Any], dict[str, list[str]]]:
-    """What of a group can be loaded, by name, and the names of what cannot, by the reason.
+    """Load a group: return the loaded objects by name, and the names of failed ones by reason.
 
     Example:
         >>> analyses, broken = load_all(ANALYSES)

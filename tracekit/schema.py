@@ -1,4 +1,4 @@
-"""The normalized run: the only place that spells a column.
+"""Schema of the normalized run: tables, columns and their meaning.
 
 Times are int64 nanoseconds relative to the run's ``t0_unix_ns``; a name ends in its unit. A column marked
 nullable is null where the source does not say; zero never means "unknown".
@@ -118,7 +118,7 @@ class Phase(StrEnum):
 
 
 class CopyKind(StrEnum):
-    """`copy_kind` of a memcpy: where bytes went from and to."""
+    """`copy_kind` of a memcpy: source and destination."""
 
     H2D = "H2D"
     D2H = "D2H"
@@ -140,7 +140,7 @@ class Memory(StrEnum):
 
 
 class ValueType(StrEnum):
-    """What a column holds; Arrow is loaded by who asks for a type of its, not by who names a column."""
+    """Data type of a column; Arrow is imported only when its type is requested."""
 
     INT32 = "int32"
     INT64 = "int64"
@@ -164,7 +164,7 @@ class ValueType(StrEnum):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column.
+    """Column of a table.
 
     Attributes:
         name: Its name.
@@ -208,7 +208,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table of a run: what a row is, and its columns in order."""
+    """Table of a run: meaning of a row, and columns in order."""
 
     name: str
     row: str
@@ -250,7 +250,7 @@ _TEXT = ValueType.TEXT
 _FARTHEST = (3 << 61) - 1
 _LENGTH = (0, _FARTHEST)
 _INSTANT = (1 - (1 << 61), _FARTHEST)
-"""Imports make no other times; 64 bits hold the distance of any two instants."""
+"""Range of times that imports write; 64 bits hold the difference of any two."""
 
 _RANK = Column(
     C.RANK, _INT32, "rank of the process in its job; 0 for a single process", between=(0, (1 << 20) - 1)
@@ -383,7 +383,7 @@ _WORDS = r"(?i:(?:train(?:ing)?|optimizer)?[ _-]?(?:step|iter|iteration|batch)[ 
 SPOKEN: Final = _WORDS + r"(\d{1,18})$"
 """`step 3`, `Iteration_12`, `train_step=5`; counted only where no step of torch.profiler is marked."""
 MARKER: Final = rf"^ProfilerStep#|^{_WORDS}\d{{1,18}}$"
-"""Either of them, for those who need no number."""
+"""Either pattern, without the number."""
 
 MARKERS: Final = (re.compile(PROFILER), re.compile(SPOKEN))
 

@@ -1,4 +1,4 @@
-"""What an analysis is: metadata that states its definitions, and a pure function from a run to a result.
+"""Analysis interface: metadata that states its definitions, and a pure function from a run to a result.
 
 The metadata (title, columns with units and meaning, sources) is the one source of `tracekit analyze --list`,
 the documentation page and the dashboard's menu.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Analyze: TypeAlias = "Callable[[Run, str], Result]"
-"""Gives the result of an analysis of a run by its name: computes it, or knows it already."""
+"""Function that returns the result of an analysis of a run by name, computed or cached."""
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 """Called with each analysis before it runs: its title, how many are done, and how many there are."""
 NOT_PROFILED = (
@@ -31,11 +31,11 @@ NOT_PROFILED = (
     "collect it again without `--no-profile`"
 )
 EVIDENCE_ROWS = 20
-"""Rows of each table a finding names at most: the weightiest, enough to look at."""
+"""Maximum evidence rows per table of a finding, those with the largest values."""
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     INFO = "info"
     WARN = "warn"
@@ -43,7 +43,7 @@ class Severity(StrEnum):
 
 
 class Basis(StrEnum):
-    """Where a saving's number comes from."""
+    """Basis of an estimated saving."""
 
     MEASURED = "measured"
     ESTIMATED = "estimated"
@@ -51,7 +51,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a result table.
+    """Column of a result table.
 
     Attributes:
         name: Its name.
@@ -71,7 +71,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table of a result: its name, title and columns in order."""
+    """Table of a result: name, title and columns in order."""
 
     name: str
     title: str
@@ -80,7 +80,7 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class Rule:
-    """When an analysis gives advice.
+    """Condition under which an analysis gives advice.
 
     Attributes:
         code: Stable identifier, the code of its findings.
@@ -95,7 +95,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """One piece of ranked advice with its evidence.
+    """Ranked advice with its evidence.
 
     Attributes:
         code: Code of the rule that gave it.
@@ -134,7 +134,7 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Result:
-    """What an analysis found: tables by name, findings, and notes on what was absent and how to get it.
+    """Result of an analysis: tables by name, findings, and notes on missing data and how to get it.
 
     A note because of which no rule was skipped is a `Remark`.
 
@@ -154,7 +154,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ByRank:
-    """An analysis in two halves, so that the events of a job never stand in one process together.
+    """An analysis as map and combine functions, so that no process holds the events of all ranks.
 
     The whole is `combine(run, [map(run)])`, and must be the same for every way to part the ranks.
 
@@ -175,13 +175,13 @@ class ByRank:
     combine: Callable[[Run, Sequence[Any]], Result]
 
     def whole(self, run: Run) -> Result:
-        """Both halves, of all ranks at once."""
+        """Map and combine all ranks at once."""
         return self.combine(run, [self.map(run)])
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis.
+    """Analysis: metadata and function.
 
     Attributes:
         name: Registered name, also the command-line name.
@@ -232,7 +232,7 @@ def available() -> list[Analysis]:
 
 
 def get(name: str) -> Analysis:
-    """One analysis by its registered name.
+    """Return an analysis by its registered name.
 
     Raises:
         PluginError: Unknown, registered twice or broken.
@@ -274,7 +274,7 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
 def analyze_each(
     run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
 ) -> Iterator[tuple[Analysis, Result]]:
-    """Run the named analyses, or all of them; of all, one that fails gets a note and the others go on.
+    """Run the named analyses, or all; with all, a failed one becomes a note and the others continue.
 
     Args:
         run: The run to analyze.
@@ -299,7 +299,7 @@ def analyze_each(
 
 
 def _release() -> None:
-    """Give back what the tables of one analysis took, so that the next starts with as little."""
+    """Release the memory of the tables of an analysis before the next one starts."""
     import gc
 
     import pyarrow as pa
@@ -310,7 +310,7 @@ def _release() -> None:
 
 
 def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Result:
-    """What the analysis returns; a defect in it becomes an error that names it."""
+    """Run the analysis; convert an unexpected exception to an error that names it."""
     if analysis.needs_profile and not all(run.meta.profiled for run in runs):
         return Result(notes=(NOT_PROFILED,))
     try:
@@ -325,7 +325,7 @@ def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Resul
 
 
 def _next_step(runs: Sequence[Run]) -> str:
-    """What to do about an analysis that failed: it is not to blame where a run is not what was stored."""
+    """Return the hint for a failed analysis: verify the run if its files have changed."""
     from tracekit.runs.verify import verify
 
     for run in runs:
@@ -335,7 +335,7 @@ def _next_step(runs: Sequence[Run]) -> str:
 
 
 def compare(base: Run, head: Run, name: str) -> Result:
-    """Explain by one analysis how a second run differs from a first.
+    """Compare two runs by one analysis.
 
     Args:
         base: The run compared with.
@@ -362,7 +362,7 @@ def compare(base: Run, head: Run, name: str) -> Result:
 
 
 def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:
-    """The result, if it is what the metadata says."""
+    """Return the result if it matches the metadata."""
     specs = {spec.name: [column.name for column in spec.columns] for spec in tables}
     for table, frame in result.tables.items():
         _check(analysis.name, table, list(frame.columns), specs.get(table))

@@ -20,7 +20,7 @@ _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
 
 @dataclass(frozen=True)
 class Ranked:
-    """One finding and where it comes from.
+    """Finding with the analysis that made it.
 
     Attributes:
         analysis: Name of the analysis.
@@ -35,7 +35,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Advice:
-    """The findings of a run, the largest saving first, and what could not be judged.
+    """Findings of a run, largest saving first, and missing inputs.
 
     Attributes:
         findings: Ranked: by saving, those without one last; then by severity and confidence.
@@ -52,7 +52,7 @@ class Advice:
 
     @property
     def unseen(self) -> tuple[tuple[str, str], ...]:
-        """Analyses that give advice and lacked something for it, each with what it lacked."""
+        """Return the analyses that lacked an input for advice, with that input."""
         return tuple(
             (analysis.name, note)
             for analysis, result in self.results
@@ -62,7 +62,7 @@ class Advice:
 
     @property
     def lacking(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What was lacked, each thing once, with the analyses that lacked it; the most felt first."""
+        """Return each missing input once with the analyses that need it, most needed first."""
         by_note: dict[str, list[str]] = {}
         for name, note in self.unseen:
             by_note.setdefault(note, []).append(name)
@@ -98,7 +98,7 @@ def advise(
 
 
 def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
-    """Rank what analyses found that were run already.
+    """Rank the findings of given results.
 
     Args:
         run: The run they were run on.

@@ -26,7 +26,7 @@ _TENSILE = re.compile(r"((?:^|\b|Custom_)Cijk_\w*?)_MT\d+(?:x\d+)+(_MI\d+(?:x\d+
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
 _BACKWARD = "autograd::engine::evaluate_function: "
 BRIEF, LINE = 80, 120
-"""Cells of a name and of a source line in a sentence; tables have them whole."""
+"""Maximum width of a name and of a source line in a sentence; tables show the full text."""
 COMMUNICATION = r"(?i)nccl|rccl|nvshmem|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
 """Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
@@ -37,7 +37,7 @@ _TENSOR = re.compile(
 
 
 def family(name: str) -> str:
-    """The canonical name of a kernel: what mostly stays the same between shapes and recompilations.
+    """Return the canonical name of a kernel, which is mostly stable over shapes and recompilations.
 
     Without return type, parameters, anonymous namespaces, template integers and booleans, and numeric or hash
     suffixes; `{lambda(int)#2}` becomes `{lambda}`; template types stay. In names of the libraries of matrix
@@ -81,7 +81,7 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
 
 
 def brief(name: str, width: int = BRIEF) -> str:
-    """A name of an op, call or line as a sentence bears it: hashes cut, and the middle of what is still long.
+    """Shorten the name of an op, call or line for a sentence: cut hashes, then the middle.
 
     Example:
         >>> brief("## Call CompiledFxGraph fem7v7a2b5fjalpsipmt7chafxehmuzyg4pkbzkcld55pbzr5553 ##")
@@ -93,7 +93,7 @@ def brief(name: str, width: int = BRIEF) -> str:
 
 
 def _without_tiles(word: re.Match[str]) -> str:
-    """A library's kernel name without what its autotuning or its shape heuristic chose."""
+    """Return a library kernel's name without the parameters chosen by autotuning or heuristics."""
     if not _LIBRARY.search(word[0]):
         return word[0]
     return _TUNED.sub(r"\1", _TILES.sub("", word[0]))

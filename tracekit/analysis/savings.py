@@ -1,4 +1,4 @@
-"""How every finding puts a number on what it would save, and how much that matters.
+"""Estimate the saving of a finding, and its severity.
 
 A saving is per step: the total over the run divided by the number of profiled steps of all ranks. Where no
 steps are marked the whole capture of a rank counts as one step, and the finding says so.
@@ -32,12 +32,12 @@ HIGH_SHARE = 0.10
 WARN_SHARE = 0.03
 LEAST_SHARE = 0.01
 CONFIDENT = 0.9
-"""Confidence of a cause that was seen to act; what is merely the likeliest explanation gets less."""
+"""Confidence of an observed cause; a likely explanation has less."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What savings are measured against.
+    """Reference of savings: the time per step, or of the capture.
 
     Attributes:
         steps: Profiled steps of all ranks; one per rank where none are marked.
@@ -60,7 +60,7 @@ class Budget:
         return int(total_ns) // self.steps
 
     def share(self, total_ns: int) -> float:
-        """A total over the run as a share of the time of all steps; 0 where that is nothing."""
+        """Return a total over the run as a share of the time of all steps; 0 without steps."""
         return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
 
     def matters(self, total_ns: int, *, least: float = LEAST_SHARE) -> bool:
@@ -68,7 +68,7 @@ class Budget:
         return total_ns > 0 and self.share(total_ns) >= least
 
     def severity(self, total_ns: int) -> Severity:
-        """How much a total over the run matters.
+        """Return the severity of a total over the run.
 
         Example:
             >>> Budget(steps=4, step_ns=1_000, marked=True).severity(800)
@@ -81,7 +81,7 @@ class Budget:
 
     @property
     def per(self) -> str:
-        """What a number "per step" is per, to end a sentence."""
+        """Return the unit of a per-step number for the end of a sentence."""
         return "per step" if self.marked else "per capture"
 
 

@@ -43,7 +43,7 @@ _MATCHED_NS, _OTHER = "matched_ns", "_other"
 
 
 def names(pieces: pd.DataFrame) -> tuple[tuple[OneSided, ...], tuple[OneSided, ...]]:
-    """The names that only the base has and those that only the head has, most time first.
+    """Return the names that only the base, and only the head, has, most time first.
 
     Args:
         pieces: What `matching.match` returns.
@@ -68,7 +68,7 @@ def _only(own: pd.DataFrame, other: pd.DataFrame) -> tuple[OneSided, ...]:
 
 
 def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """Of each name those of the other side that it was matched with, most time first."""
+    """Matched names of the other side, by name, most time first."""
     here = alone[[CANONICAL, GROUP]].drop_duplicates()
     there = other.loc[other[GROUP].isin(here[GROUP]), [CANONICAL, GROUP, TOTAL_NS]]
     pairs = here.merge(there, on=GROUP, suffixes=("", _OTHER))
@@ -120,7 +120,7 @@ IMPLIED: Mapping[str, Collection[str]] = {
     "workload": (*WORKLOAD_FIELDS, SHAPES),
     "device": ("gpu", "sm_count", "compute_capability", "gpu_uuid"),
 }
-"""What varies of itself when a field is declared to vary."""
+"""Fields that vary when a field is declared to vary."""
 _GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
 
 
@@ -182,7 +182,7 @@ def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference |
 
 @dataclass(frozen=True)
 class _Names:
-    """Ops that both sides have, and those of them that were given nothing alike."""
+    """Return the common ops, and those without any common input shape."""
 
     common: int
     apart: tuple[str, ...]
@@ -223,7 +223,7 @@ def _values(run: Run) -> dict[str, Any]:
 
 
 def _marker(run: Run) -> str:
-    """How the steps are marked, without their number."""
+    """Return the name of the step markers without the step number."""
     names = run.table("steps", columns=[C.NAME])[C.NAME]
     kinds = sorted({re.sub(r"\d+$", "", str(name)) for name in names.unique()})
     return ", ".join(kinds) or WITHOUT_MARKER
@@ -235,7 +235,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to compare.
+    """Settings of a comparison.
 
     Attributes:
         by: What the lines of the work ledger are: `op`, `module` or `kernel`.
@@ -252,7 +252,7 @@ class Options:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The two runs whose traces explain a difference, what is compared of them, and all runs of each side."""
+    """Input of an explanation: the two runs with traces, their compared parts, and all runs of each side."""
 
     base: Run
     head: Run
@@ -404,7 +404,7 @@ def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[W
 
 
 def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:
-    """What the analyses that apply to both runs say, and those that failed."""
+    """Return the comparisons of analyses that apply to both runs, and the failed ones."""
     found, failed = [], []
     for one in analysis.available():
         if one.compare is None:

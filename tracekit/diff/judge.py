@@ -44,7 +44,7 @@ UNMARKED = "steps are not marked on both sides, so whole captures are compared: 
 
 @dataclass(frozen=True)
 class Explained:
-    """One side: its runs, the one whose trace explains it, and what is compared of that.
+    """Side of a comparison: its runs, the run whose trace explains it, and the compared part of that.
 
     Attributes:
         name: `base` or `head`.
@@ -62,7 +62,7 @@ class Explained:
 
 
 def warnings(sides: tuple[Explained, Explained], *, by: str) -> list[str]:
-    """All of them, those of the base first.
+    """Return all runs, those of the base first.
 
     Args:
         sides: The base and the head.
@@ -136,7 +136,7 @@ RESIDENT = "most resident bytes of the process"
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of every run of both sides, in the order of the runs."""
+    """Values of a metric for every run of both sides, in run order."""
 
     name: str
     unit: str
@@ -146,7 +146,7 @@ class Measured:
 
     @property
     def medians(self) -> tuple[float, float]:
-        """Median over the runs of each side; a value that occurred where their number is odd."""
+        """Return the median over the runs of each side; an observed value if their number is odd."""
         return median(self.a), median(self.b)
 
 
@@ -176,7 +176,7 @@ def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
 
 
 def typical(runs: Sequence[Run], times: Sequence[int]) -> Run:
-    """The run of median step time; the lower of two middle ones, the older of two alike."""
+    """Return the run of median step time: the lower of two middle ones, the older of two equal ones."""
     return runs[times.index(median_low(times))]
 
 
@@ -220,7 +220,7 @@ class Sides:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the conditions may explain a difference, or hide one."""
+        """Differences in conditions that may explain or hide a change."""
         return conditions.warnings(*self.conditions)
 
     @property
@@ -230,7 +230,7 @@ class Sides:
         return a, b
 
     def noise(self, one: Measured) -> Noise | None:
-        """Noise of one run, where it is needed and known of such values."""
+        """Return the noise of one run, if needed and known for the metric."""
         if min(len(self.base), len(self.head)) > 1:
             return None
         if one.name == STEP_TIME and not one.basis.startswith(UNPROFILED):
@@ -241,14 +241,14 @@ class Sides:
 
 
 def in_time(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Runs of a side, oldest first and each once, so that nothing depends on how they were named."""
+    """Return the distinct runs of a side, oldest first, independent of the references."""
     return tuple(
         sorted({run.path: run for run in runs}.values(), key=lambda run: (run.meta.created_at, run.id))
     )
 
 
 def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Design:
-    """How the runs were taken: in pairs, where every two runs in a row are one of each side."""
+    """Return the pairing of the runs: paired if every two consecutive runs are one of each side."""
     sides = {run.path: "A" for run in base} | {run.path: "B" for run in head}
     taken = sorted((run.meta.created_at, sides[run.path]) for run in (*base, *head))
     place = {when: float(at) for at, (when, _) in enumerate(taken)}
@@ -261,7 +261,7 @@ def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Des
 
 
 def doubts(how: Design) -> tuple[str, ...]:
-    """What speaks against the verdicts: all runs of one side before all of the other.
+    """Return a warning if all runs of one side precede all of the other.
 
     Example:
         >>> doubts(Design((2, 2), "ABBA", True, 0.05, 0.07))
@@ -273,13 +273,13 @@ def doubts(how: Design) -> tuple[str, ...]:
 
 
 def read(base: Sequence[Run], head: Sequence[Run], recorded: Sequence[Run]) -> Sides:
-    """The sides with what their runs say of their conditions."""
+    """Return the sides with the measuring conditions of their runs."""
     under = [conditions.of_run(run) for run in base], [conditions.of_run(run) for run in head]
     return Sides(base, head, under, recorded)
 
 
 def judged(measured: Sequence[Measured], how: Design, sides: Sides) -> tuple[Metric, ...]:
-    """Each metric with its effect, and a verdict where a side was repeated or the noise is known.
+    """Return each metric with its effect, and a verdict if a side is repeated or the noise is known.
 
     Args:
         measured: The values of all runs.
@@ -294,12 +294,12 @@ def judged(measured: Sequence[Measured], how: Design, sides: Sides) -> tuple[Met
 
 
 def settled(how: Design, metrics: Sequence[Metric]) -> Design:
-    """The design with the level of the verdicts that were given."""
+    """Return the design with the significance level of the verdicts."""
     return replace(how, alpha=ALPHA) if any(one.verdict is not Verdict.NONE for one in metrics) else how
 
 
 def overall(metrics: Sequence[Metric]) -> Verdict:
-    """A regression of any metric; else the verdict on the step time, of which memory's pass says nothing."""
+    """Return a regression if any metric regressed, else the verdict on the step time."""
     if any(one.verdict is Verdict.REGRESSION for one in metrics):
         return Verdict.REGRESSION
     return next((one.verdict for one in metrics if one.name == STEP_TIME), Verdict.NONE)
@@ -328,7 +328,7 @@ def _told(one: Measured, found: Comparison) -> Metric:
 
 
 def _compared(one: Measured, how: Design, sides: Sides) -> Comparison | None:
-    """The comparison of one metric; None where one run a side says nothing."""
+    """Return the comparison of one metric; None if single runs per side cannot decide."""
     from tracekit.stats.compare import compare
     from tracekit.stats.samples import at_their_clocks
     from tracekit.stats.tests import compare_exact

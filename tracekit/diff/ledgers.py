@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Amount:
-    """How many intervals, and the sum of their durations."""
+    """Number of intervals and the sum of their durations."""
 
     count: int
     total_ns: int
@@ -48,7 +48,7 @@ NOTHING = Amount(0, 0)
 
 @dataclass(frozen=True)
 class Terms:
-    """What a difference is made of, ns: `delta = added − removed + count + rate`, exactly.
+    """Terms of a difference in ns: `delta = added − removed + count + rate`, exactly.
 
     Attributes:
         added: Time of what only the head has.
@@ -112,7 +112,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Cause:
-    """One line of the work ledger: groups summed by op, module or kernel.
+    """Line of the work ledger: groups summed by op, module or kernel.
 
     Attributes:
         label: The op path, module or kernel.
@@ -134,7 +134,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Work:
-    """The work ledger: Σ of durations on both sides, and what their difference is made of."""
+    """The work ledger: Σ of durations on both sides, and the terms of their difference."""
 
     a_ns: int
     b_ns: int
@@ -142,13 +142,13 @@ class Work:
 
     @property
     def residual(self) -> int:
-        """What the terms leave unexplained: nothing, by construction."""
+        """Remainder of the terms; zero by construction."""
         return self.b_ns - self.a_ns - self.terms.delta
 
 
 @dataclass(frozen=True)
 class WallLine:
-    """One line of the wall ledger: time of the compared steps, ns."""
+    """Line of the wall ledger: time of the compared steps, ns."""
 
     name: str
     meaning: str
@@ -178,7 +178,7 @@ class Wall:
 
 @dataclass(frozen=True)
 class Rung:
-    """How much time was matched on one rung."""
+    """Time matched by one matching rule."""
 
     rung: str
     groups: int
@@ -188,7 +188,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Matched:
-    """How well work could be matched.
+    """Coverage of the matching.
 
     Attributes:
         share_a: Matched share of the base's work; None where it has none.
@@ -228,7 +228,7 @@ class OneSided:
 
 @dataclass(frozen=True)
 class Changed:
-    """Something that runs another number of times: exact counts over the compared steps."""
+    """Work with a changed count: exact counts over the compared steps."""
 
     label: str
     name: str
@@ -240,7 +240,7 @@ ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE = "gaps", "cause"
 LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "sync idle", "data loading idle"
 LINES = {LAUNCH_BOUND: ("launch_bound",), SYNC: ("sync",), DATALOAD: ("dataload",)}
-"""Line of the ledger to the causes it sums; every other cause is in the line of the rest."""
+"""Causes summed by each line of the ledger; all others are in the last line."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ def cut_host(run: Run, span: Span) -> Cut:
 
 
 def ledger(base: Cut, head: Cut, spans: tuple[Span, Span], work: tuple[int, int]) -> Wall:
-    """Put the parts of both sides beside each other.
+    """Join the parts of both sides.
 
     Args:
         base: The parts of the base.
@@ -373,7 +373,7 @@ def _by_rank(span: Span) -> list[tuple[int, pd.DataFrame]]:
 
 
 def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
-    """The device of a rank with most work; the lower one of two with as much."""
+    """Return the device of a rank with most work; the lower of two with equal work."""
     if rows.empty:
         return 0, rows
     sums = rows.groupby(C.DEVICE, sort=True)[C.DUR_NS].sum()

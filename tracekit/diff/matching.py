@@ -1,4 +1,4 @@
-"""Match the pieces of two runs, the strongest evidence first; whatever is left is added or removed.
+"""Match the pieces of two runs, strongest evidence first; unmatched ones are added or removed.
 
 Rungs, each over what the rungs before it left on both sides:
 
@@ -96,7 +96,7 @@ _BY_NAME = (
 
 
 def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFrame:
-    """Give each piece its group and the rung that made it.
+    """Assign each piece its group and the matching rule that made it.
 
     Args:
         base: Pieces of the run compared with.
@@ -121,7 +121,7 @@ def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFram
 
 
 def _common_modules(pieces: pd.DataFrame) -> Hashes:
-    """Of each piece its module where both sides have that, else nothing: modules of one side share a room."""
+    """Return the module of each piece if both sides have it, else `NOTHING`."""
     module = pieces[MODULE_KEY].to_numpy(np.uint64)
     at_base = pieces[SIDE].to_numpy() == 0
     rooms: Hashes = np.where(
@@ -131,7 +131,7 @@ def _common_modules(pieces: pd.DataFrame) -> Hashes:
 
 
 def _climb(pieces: pd.DataFrame, group: Ints, key: _Key) -> None:
-    """Match on one rung what is still unmatched."""
+    """Match the unmatched pieces by one rule."""
     free = np.flatnonzero(group < 0)
     free = free[_has(pieces.iloc[free], key)] if len(free) else free
     if not len(free):
@@ -160,7 +160,7 @@ def _has(pieces: pd.DataFrame, key: _Key) -> Flags:
 
 
 def _numbered(pieces: pd.DataFrame, group: Ints) -> pd.DataFrame:
-    """What is matched by its group; the rest one group per path and name, so that its parts stay together."""
+    """Return the group of each matched piece; unmatched pieces are grouped by path and name."""
     alone = np.flatnonzero(group < 0)
     if len(alone):
         codes = pieces.iloc[alone].groupby([SIDE, MODULE_KEY, PATH, WHAT], sort=False).ngroup().to_numpy()
@@ -170,7 +170,7 @@ def _numbered(pieces: pd.DataFrame, group: Ints) -> pd.DataFrame:
 
 
 def _anchors(base: Pieces, head: Pieces) -> tuple[Hashes, Hashes]:
-    """Of each piece the path of the innermost op that both runs have, else its module if both have it."""
+    """Return for each piece the path of the innermost op in both runs, else its module if both have it."""
     paths = np.intersect1d(base.tree.path, head.tree.path)
     modules = np.intersect1d(base.table[MODULE_KEY], head.table[MODULE_KEY])
     return _anchored(base, paths, modules), _anchored(head, paths, modules)
@@ -193,19 +193,19 @@ if TYPE_CHECKING:
     _Rows: TypeAlias = list[dict[Hashable, Any]]
 
 NAMED_ROWS = 5
-"""Rows a group names of each side at most."""
+"""Maximum rows listed per group and side."""
 SEEN_PATHS = 500
-"""Pieces of each side whose paths are read to say what they have in common."""
+"""Maximum pieces per side whose paths are compared for common parts."""
 SEVERAL = "(several ops: {})"
-"""In place of a path, for work of ops that have none in common: what it does."""
+"""Text in place of a path for work of ops without a common path."""
 BETWEEN = "…"
-"""In a path, for ops between its beginning and its end that differ within a group."""
+"""Placeholder in a path for ops that differ within a group."""
 _SPANNING = ("launcher", "canonical", "role", "group")
-"""Rungs whose groups may hold work of several op paths."""
+"""Matching rules whose groups may contain several op paths."""
 
 
 def terms(a: Amount, b: Amount) -> Terms:
-    """What the difference of a group is made of.
+    """Return the terms of a group's difference.
 
     Example:
         >>> terms(Amount(161, 161_000), Amount(1, 1_000))
@@ -289,7 +289,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
 
 
 def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
-    """What the paths of a group that spans several have in common: how they end, and how they begin."""
+    """Return the common end, or else the common start, of the paths of a group."""
     seen = [row for own in sides for row in own[:SEEN_PATHS]]
     if seen[0][RUNG] not in _SPANNING:
         return ()
@@ -331,7 +331,7 @@ def ledger(pieces: pd.DataFrame, found: Sequence[Group]) -> Work:
 
 
 def matched(pieces: pd.DataFrame) -> Matched:
-    """How much time was matched on which rung."""
+    """Return the time matched by each matching rule."""
     rungs = []
     for rung in (*RUNGS, UNMATCHED):
         own = pieces[pieces[RUNG] == rung]
@@ -364,7 +364,7 @@ def path_of(group: Group) -> str:
 
 
 def what(group: Group) -> str:
-    """What ran: its name, and both names where they differ."""
+    """Return the name of the work, or both names if they differ."""
     if group.name_a and group.name_b and group.name_a != group.name_b:
         return f"{group.name_a} → {group.name_b}"
     return group.name_b or group.name_a
@@ -421,7 +421,7 @@ def _sum(amounts: Sequence[Amount]) -> Amount:
 
 
 def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
-    """What runs another number of times, the largest change first: exact, so without a test."""
+    """Return changed counts, largest change first; they are exact and need no test."""
     sums: dict[tuple[str, str], list[int]] = {}
     for group in groups:
         both = sums.setdefault((path_of(group), what(group)), [0, 0])

@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """One field in which two runs differ.
+    """Field in which two runs differ.
 
     Attributes:
         field: Its name, as `--varying` takes it.
@@ -60,7 +60,7 @@ class Comparability:
 
     @property
     def status(self) -> Status:
-        """The gravest status of any difference; `comparable` without one."""
+        """The most severe status of any difference; `comparable` without one."""
         found = {one.status for one in self.differences}
         if Status.NOT_COMPARABLE in found:
             return Status.NOT_COMPARABLE
@@ -70,13 +70,13 @@ class Comparability:
 
     @property
     def refused(self) -> tuple[Difference, ...]:
-        """The differences for which nothing is compared."""
+        """The differences that prevent a comparison."""
         return tuple(one for one in self.differences if one.status is Status.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison.
+    """Side of a comparison.
 
     Attributes:
         reference: How the person named it.
@@ -99,7 +99,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity of both sides.
+    """Measured quantity of both sides.
 
     Attributes:
         name: Its name.
@@ -133,7 +133,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Design:
-    """How the runs were taken and judged.
+    """Method of measurement and test.
 
     Attributes:
         k: Runs of the base and of the head.
@@ -173,7 +173,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Diff:
-    """How a head differs from a base.
+    """Difference between a head and a base.
 
     Attributes:
         causes: Lines of the work ledger that differ, the largest difference first.
@@ -209,7 +209,7 @@ RANGE = ".."
 
 
 def pair(references: Sequence[str]) -> tuple[str, str]:
-    """The two sides that arguments name: two references, or one range of git revisions.
+    """Return the two sides of the arguments: two references, or a range of git revisions.
 
     Raises:
         UnusableInputError: They name one side, or more than two.
@@ -231,7 +231,7 @@ def pair(references: Sequence[str]) -> tuple[str, str]:
 
 
 def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
-    """All runs of one side, oldest first: of a label or a commit every run alike, else the one named.
+    """Return the runs of a side, oldest first: all alike of a label or commit, else the named one.
 
     Runs are alike when they have one fingerprint; of several, the newest run's counts.
 
@@ -246,7 +246,7 @@ def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
 
 
 def left_out(store: Store, reference: str) -> str:
-    """What to say of the runs that a label or a commit means but `runs_of` leaves out; nothing if none."""
+    """Return a note on runs of a label or commit that `runs_of` excludes; empty if none."""
     newest, found = _named(store, reference)
     others = [run.meta.fingerprint for run in found if run.meta.fingerprint != newest.meta.fingerprint]
     if not others:

@@ -27,7 +27,7 @@ RULES_VERSION = 2
 
 
 class Role(StrEnum):
-    """What a kernel, a copy or an op does."""
+    """Category of a kernel, copy or op."""
 
     COLLECTIVE = "collective"
     ATTENTION = "attention"
@@ -113,7 +113,7 @@ _COMPILED = tuple((role, re.compile(pattern)) for role, pattern in _KERNEL_RULES
 _COMPILED_OPS = tuple((role, re.compile(pattern)) for role, pattern in _OP_RULES)
 
 SPECIFIC = frozenset(Role) - {Role.OTHER, Role.ELEMENTWISE, Role.COPY, Role.FILL, Role.REDUCTION}
-"""Roles that say enough to match by them alone; of the others any two kernels may be strangers."""
+"""Categories that are specific enough to match kernels by them alone."""
 
 _COMPILED_UNITS = r"CompiledFxGraph|CompiledFunction(?:Backward)?|Torch-Compiled Region:?"
 _OP_RENAMES = (
@@ -129,7 +129,7 @@ _OP_RENAMES = (
 
 @lru_cache(maxsize=65536)
 def role(kernel: str, op: str = "") -> Role:
-    """What a kernel does, by its name; where that says nothing, by the op that launched it.
+    """Return the category of a kernel by its name, else by the op that launched it.
 
     Example:
         >>> role("ampere_sgemm_128x64_tn").value, role("Cijk_Ailk_Bljk_SB_MT64").value
@@ -144,7 +144,7 @@ def role(kernel: str, op: str = "") -> Role:
 
 @lru_cache(maxsize=65536)
 def op_role(op: str) -> Role:
-    """What an op does, by its name.
+    """Return the category of an op by its name.
 
     Example:
         >>> op_role("aten::addmm").value, op_role("aten::unheard_of").value
@@ -192,7 +192,7 @@ def mixed(values: Hashes) -> Hashes:
 
 
 def joined(first: Hashes, second: Hashes) -> Hashes:
-    """One hash of two in this order."""
+    """Combine two hashes; the order matters."""
     with np.errstate(over="ignore"):
         return mixed(first * np.uint64(3) + mixed(second))
 

@@ -121,7 +121,7 @@ def read_tree(run: Run) -> OpTree:
 
 
 def places_of(ids: Ints, wanted: pd.Series) -> Ints:
-    """Where rows with the wanted ids stand, `NO_ROW` for null and for ids that are not there.
+    """Return the positions of row ids; `NO_ROW` for null and for absent ids.
 
     Example:
         >>> places_of(np.array([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
@@ -145,7 +145,7 @@ def _places_in(ordered: Ints, asked: Ints) -> Ints:
 
 
 def _nearest_ops(above: Ints, is_op: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-    """Of each op, the place of the nearest enclosing op among all rows."""
+    """Return for each op the position of the nearest enclosing op among all rows."""
     found: Ints = above[is_op]
     climbing = np.flatnonzero(found != NO_ROW)
     while len(climbing := climbing[~is_op[found[climbing]]]):
@@ -265,7 +265,7 @@ def _of_host(span: Span, tree: OpTree) -> Pieces:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Intervals: launching op, labels, hash of what and of which sort each is, and its time."""
+    """Intervals: launching op, labels, hashes of name and kind, and time."""
 
     op: Ints
     labels: pd.DataFrame
@@ -275,7 +275,7 @@ class _Rows:
 
 
 def _device_labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each row its name, its canonical name, and its sort: the kind, and the direction of a copy."""
+    """Return name, canonical name, and kind (with copy direction) of each row."""
     copied = frame[list(_COPIES)].astype(object).fillna("unknown")
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
     canonical = frame[C.NAME].map({name: family(str(name)) for name in frame[C.NAME].cat.categories})
@@ -293,7 +293,7 @@ def _device_labels(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> pd.DataFrame:
-    """One row per piece, in an order that does not depend on the order of the rows."""
+    """Return one row per piece, in an order that does not depend on the row order."""
     keys = _keys(rows, tree, subtree)
     codes = _codes(keys)
     size = int(codes.max(initial=-1)) + 1

@@ -1,4 +1,4 @@
-"""Which part of each run is compared: the same number of profiled steps on both sides, warm-up left out.
+"""Select the compared part of each run: the same number of profiled steps, without warm-up.
 
 A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
 host or the device (`tracekit.runs.rank_view`): so steps of a host that runs ahead do not share time, and the
@@ -124,7 +124,7 @@ def _own_windows(run: Run) -> pd.DataFrame:
 
 
 def _capture(run: Run) -> pd.DataFrame:
-    """What was recorded of each rank: on its devices, or on the host where there is none."""
+    """Return the recorded time of each rank: on its devices, or on the host if it has none."""
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = busy(run, columns)
     if frame.empty:
@@ -135,7 +135,7 @@ def _capture(run: Run) -> pd.DataFrame:
 
 
 def _warmup(windows: pd.DataFrame) -> int:
-    """Leading outliers of the rank that has most of them."""
+    """Return the largest number of leading outlier steps of any rank."""
     lengths = windows[END_NS] - windows[C.START_NS]
     return max((_outliers(own.to_numpy(np.int64)) for _, own in lengths.groupby(windows[C.RANK])), default=0)
 
@@ -150,7 +150,7 @@ def _outliers(times: Ints) -> int:
 
 
 def inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows belong to the compared steps.
+    """Return which rows belong to the compared steps.
 
     Rows belong to the step they were launched in; where no row says which, to the step they start in.
     """
@@ -201,7 +201,7 @@ _FLOATS = re.compile(r'"((?:c10::)?(?:float|double|Half|BFloat16|Float8\w*))"')
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the outermost ops were given, by op name, where they have tensors.
+    """Inputs of the outermost ops by op name, if they have tensors.
 
     Attributes:
         shapes: Distinct shapes of the inputs.
@@ -232,12 +232,12 @@ def _by_op(ops: pd.DataFrame, column: str, rename: Callable[[str], str]) -> ByOp
 
 
 def _shapes(text: str) -> str:
-    """The shapes, nothing where there is no tensor among the inputs."""
+    """Return the shapes; None without a tensor among the inputs."""
     return text if _TENSOR.search(text) else ""
 
 
 def _floats(text: str) -> str:
-    """The floating-point types among the inputs: of integers and flags an op may get another kind."""
+    """Return the floating-point types of the inputs; integer and bool types may vary."""
     return ", ".join(sorted(set(_FLOATS.findall(text))))
 
 
@@ -245,7 +245,7 @@ _SPAN_COLUMNS = (C.RANK, C.STEP, C.START_NS, C.NAME)
 
 
 def unlike(name: str, runs: Sequence[Run], explained: Run, *, on_device: bool) -> list[str]:
-    """What to say of runs of one side that run anything another number of times than the one explained.
+    """Return a note on runs of a side whose counts differ from those of the explained run.
 
     Args:
         name: `base` or `head`.

@@ -81,7 +81,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Commit:
-    """One side of a comparison.
+    """Side of a comparison.
 
     Attributes:
         revision: Revision as given by the user.

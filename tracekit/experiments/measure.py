@@ -122,7 +122,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement.
+    """Measurement of a program.
 
     Attributes:
         values: Metrics by name, in ns and bytes, without missing ones.

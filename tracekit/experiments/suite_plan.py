@@ -435,7 +435,7 @@ PUBLISHED_DOMAINS = {
 }
 """Table 2 of TorchBench, on an A100."""
 OVERALL_ACTIVE = {"train": 0.568, "infer": 0.554}
-"""Of all its models."""
+"""Share of GPU active time over all its models."""
 COMPILED_SPEEDUP = {"train": 1.30, "infer": 1.46}
 """Geometric mean of eager over compiled time, Fig. 3 and 4."""
 COMPILED_HOST = {"train": 0.29, "infer": 0.29}

@@ -67,7 +67,7 @@ class Folder:
 
     @cached_property
     def head(self) -> Head:
-        """What is measured.
+        """Plan of the sweep with its fingerprint.
 
         Raises:
             UnusableInputError: It cannot be read.
@@ -81,7 +81,7 @@ class Folder:
 
     @property
     def plan(self) -> Plan:
-        """What is measured."""
+        """Plan of the sweep."""
         return self.head.plan
 
     @property

@@ -100,12 +100,12 @@ if TYPE_CHECKING:
 _DEVICE_CATEGORIES: Final = {
     DeviceKind.MEMCPY: "gpu_memcpy", DeviceKind.MEMSET: "gpu_memset", DeviceKind.SYNC: "cuda_sync",
 }  # fmt: skip
-"""Kinds that torch.profiler has another word for."""
+"""Kinds with another name in torch.profiler."""
 _HOST_CATEGORIES: Final = {
     HostKind.OP: "cpu_op", HostKind.RUNTIME: "cuda_runtime", HostKind.SYNC: "cuda_runtime",
     HostKind.ANNOTATION: "user_annotation", HostKind.PYTHON: "python_function",
 }  # fmt: skip
-"""Likewise; a wait is a call of the runtime to it."""
+"""The same for host intervals; torch.profiler writes waits as runtime calls."""
 _DEVICE_NUMBERS = {
     C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.DEVICE: "device", C.STREAM: "stream", C.CONTEXT: "context",
     C.CORRELATION_ID: "correlation", C.LAUNCH_ROW: C.LAUNCH_ROW, C.OP_ROW: C.OP_ROW,

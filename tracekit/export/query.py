@@ -42,7 +42,7 @@ _MEMORY = "ask for less, or give more with --memory"
 
 
 def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
-    r"""The error of a query for its author.
+    r"""Convert a database error to one for the author of the query.
 
     Args:
         error: What DuckDB raised.
@@ -64,7 +64,7 @@ def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int
 
 
 def _place(text: str, sql: str, before: int) -> str:
-    """Where it is, in words; the line that DuckDB quotes may be cut at its start."""
+    """Return the position of an error in words; DuckDB may shorten the quoted line at its start."""
     found = _PLACE.search(text)
     if found is None:
         return ""
@@ -89,7 +89,7 @@ def _meant(text: str, columns: Sequence[str]) -> str:
 
 _NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
 _FUNCTIONS: Final = {"generate_series", "range", "repeat", "repeat_row", "unnest"}
-"""Functions that may stand where a table does; others read files, settings, or start other queries."""
+"""Allowed table functions; others read files or settings, or run other queries."""
 _SCHEMAS: Final = ("", "main")
 _EXPLAIN = re.compile(r"\s*explain\b(\s+analyze\b)?", re.IGNORECASE)
 _WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
@@ -136,12 +136,12 @@ def read(sql: str, known: Collection[str]) -> Statement:
 
 
 def _blank(text: str) -> str:
-    """As many spaces, so that what comes after keeps its place."""
+    """Return spaces of the same length, so that later positions stay the same."""
     return re.sub(r"[^\n]", " ", text)
 
 
 def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
-    """The one statement of a text, without what ends it, and its syntax tree."""
+    """Return the single statement of a text without its semicolon, and its syntax tree."""
     with duckdb.connect(":memory:") as database:
         try:
             statements = database.extract_statements(sql)
@@ -160,7 +160,7 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
 
 
 def _without_ends(sql: str) -> str:
-    """One statement without semicolons, each of which gives way to a space."""
+    """Return a single statement with semicolons replaced by spaces."""
     text = sql.encode()  # places are counted in bytes
     for place, _ in duckdb.tokenize(sql):
         if text[place : place + 1] == b";":
@@ -169,7 +169,7 @@ def _without_ends(sql: str) -> str:
 
 
 def _nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a tree."""
+    """Yield every object of a tree."""
     if isinstance(part, dict):
         yield part
         part = list(part.values())
@@ -197,7 +197,7 @@ def _function(node: dict[str, Any]) -> str:
 
 
 def _tables(nodes: list[dict[str, Any]], known: Collection[str]) -> frozenset[str]:
-    """The tables that are read, by name; all there are where the query asks for a list of them."""
+    """Return the names of the tables that are read; all if the query lists tables."""
     own = {str(one["key"]).lower() for node in nodes for one in node.get("cte_map", {}).get("map", [])}
     found: set[str] = set()
     for node in nodes:
@@ -236,12 +236,12 @@ _CLOSED = (
     "SET allow_community_extensions = false",
     "SET lock_configuration = true",
 )
-"""Nothing but the files of the views is read, no extension is loaded, and none of that is turned on again."""
+"""Restrict reading to the files of the views, disable extensions, and lock the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a query may take.
+    """Limits of a query.
 
     Attributes:
         memory_bytes: Bytes beyond which it spills to disk; None for half of the machine's, 4 GiB at most.
@@ -261,7 +261,7 @@ class Heading:
 
 
 class Answer:
-    """The rows of a query, which are made as they are fetched.
+    """Rows of a query, computed as they are fetched.
 
     Attributes:
         headings: Its columns.
@@ -276,23 +276,23 @@ class Answer:
         self.headings = [Heading(one[0], str(one[1])) for one in described or []]
 
     def fetch(self, count: int) -> list[tuple[Any, ...]]:
-        """The next rows, so many at most; none when all were given."""
+        """Return at most `count` further rows; empty at the end."""
         return self._session.run(lambda database: database.fetchmany(count))
 
     def count(self) -> int:
-        """How many rows the query has, asked of the database anew; what was not fetched is lost."""
+        """Count the rows of the query by running it again; unfetched rows are discarded."""
         counted = _inside("count(*)", self._sql)
         found = self._session.run(lambda database: database.execute(counted).fetchone())
         return int(found[0]) if found else 0
 
 
 def _inside(what: str, sql: str) -> str:
-    """The statement as a table; lines of their own, as it may end in a comment."""
+    """Return the statement as a subquery, on lines of its own since it may end in a comment."""
     return f"SELECT {what} FROM (\n{sql}\n)"  # noqa: S608 - it was read, and is the user's own
 
 
 class Session:
-    """A database whose work can be stopped: it is done beside the thread that waits for it."""
+    """Database session whose operations can be interrupted; they run in a separate thread."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class Session:
             self._database.execute(f"EXPLAIN\n{self._sql}").fetchall()
 
     def run(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
-        """What some work on the database gives.
+        """Return the result of a database operation, with its errors converted.
 
         Raises:
             UnusableInputError: It failed, or took too long.
@@ -328,11 +328,11 @@ class Session:
             return done.result()
 
     def _patience(self) -> float:
-        """Seconds to wait before looking up: an interrupt just before a wait is heard only after it."""
+        """Interval in seconds at which a wait is interruptible."""
         return min(_LOOK_S, max(self._ends - time.monotonic(), 0)) if self._seconds else _LOOK_S
 
     def stop(self) -> None:
-        """End whatever is being done; an interrupt may have come at any moment, so nobody knows what."""
+        """Interrupt the current operation, if any."""
         idle = self._pool.submit(int)
         while wait([idle], _AGAIN_S).not_done:  # a query that had not begun does not hear it
             self._database.interrupt()
@@ -355,7 +355,7 @@ def ask(
     limit: int = 0,
     limits: Limits | None = None,
 ) -> Iterator[Answer]:
-    """Run a statement and give its answer, which ends with the block.
+    """Run a statement in a context; its rows are valid inside it.
 
     Args:
         statement: From `read`.
@@ -402,7 +402,7 @@ def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float 
 
 
 def _close(database: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
-    """Shut everything but the files, for good."""
+    """Apply the restrictions permanently."""
     database.execute("SET allowed_paths = ?", [[str(file) for file in files]])
     for setting in _CLOSED:
         database.execute(setting)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path that becomes `path` when the block ends well, and vanishes otherwise.
+    """Yield a temporary path that is renamed to `path` on success and deleted otherwise.
 
     Args:
         path: Where it goes.
@@ -80,7 +80,7 @@ def _remove(path: Path) -> None:
 
 
 BATCH = 16_384
-"""Rows at most that are turned into something else at a time."""
+"""Maximum rows converted at a time."""
 
 
 def _row_groups(dataset: ds.FileSystemDataset) -> Iterator[ds.ParquetFileFragment]:
@@ -91,7 +91,7 @@ def _row_groups(dataset: ds.FileSystemDataset) -> Iterator[ds.ParquetFileFragmen
 
 @dataclass(frozen=True)
 class Source:
-    """What of a run is exported.
+    """Selection of an export.
 
     Attributes:
         run: The run.
@@ -104,7 +104,7 @@ class Source:
     def batches(
         self, table: str, columns: Sequence[str] | None = None, *, where: pc.Expression | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows in the order of their files, batch by batch; nothing where the run has none.
+        """Yield the rows in file order, batch by batch; nothing without rows.
 
         Raises:
             UnusableInputError: A file is missing or unreadable.
@@ -123,7 +123,7 @@ class Source:
                 yield from sound(TABLES[table], rows).combine_chunks().to_batches(BATCH)
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
-        """Intervals by start, and of one start the longest first, as viewers need to nest them.
+        """Sort intervals by start, longest first at equal starts, as viewers need for nesting.
 
         Args:
             table: A table of intervals.
@@ -145,7 +145,7 @@ class Source:
 
 
 def as_csv(source: Source, path: Path) -> None:
-    """One CSV file per table, in a folder, or in a zip where the path ends so.
+    """Write a CSV file per table, to a folder or a zip file.
 
     Args:
         source: The run.
@@ -160,7 +160,7 @@ def as_csv(source: Source, path: Path) -> None:
 
 
 def as_parquet(source: Source, path: Path) -> None:
-    """One Parquet file per table in a folder, with common types and encodings, beside the run's `run.json`.
+    """Write a Parquet file per table with common types and encodings, and `run.json`, to a folder.
 
     Args:
         source: The run.
@@ -181,7 +181,7 @@ def _present(source: Source) -> list[str]:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with text as text."""
+    """Return the schema with dictionary columns as strings."""
     fields = [
         field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in schema
     ]

@@ -93,14 +93,14 @@ def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, the
 
 
 def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
-    """Each track of a batch, and which of its rows lie on it."""
+    """Yield each track of a batch with its rows."""
     pairs, which = np.unique(np.stack([processes, threads]), axis=1, return_inverse=True)
     for number, (process, thread) in enumerate(pairs.T.tolist()):
         yield (process, thread), np.flatnonzero(which.ravel() == number)
 
 
 def _joined(pieces: list[list[Ints]]) -> list[Ints]:
-    """Each column as one array; its pieces are let go before the next is made."""
+    """Return each column as one array, releasing its chunks before the next."""
     joined = []
     for column in pieces:
         joined.append(np.concatenate(column))
@@ -109,7 +109,7 @@ def _joined(pieces: list[list[Ints]]) -> list[Ints]:
 
 
 def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Rows of one track that cannot stay on it, and the further track of each, from 0.
+    """Return the crossing rows of a track, and the number of the additional track of each, from 0.
 
     Args:
         rows: Starts, ends and ids, by start and of one start the longest first.
@@ -135,7 +135,7 @@ def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
-    """The shorter of every two rows that cross inside the same row; None where none do."""
+    """Return the shorter of each two crossing rows within the same parent; None without any."""
     staying = np.argsort(parent, kind="stable")
     leaving: npt.NDArray[np.bool_] | None = None
     while True:
@@ -151,7 +151,7 @@ def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | No
 
 
 def _spread(starts: list[int], ends: list[int]) -> Ints:
-    """The first track that is free at each start; there are few such rows."""
+    """Return the first free track at each start."""
     free: list[int] = []
     lanes = np.empty(len(starts), np.int64)
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -182,7 +182,7 @@ def host_process(rank: pa.Array, pid: pa.Array) -> pa.Array:
 
 
 def thread_id(tid: pa.Array) -> pa.Array:
-    """Thread of a host interval, cut to what viewers take."""
+    """Thread of a host interval, reduced to the range of viewers."""
     return _within(tid, _TID_RANGE)
 
 
@@ -209,7 +209,7 @@ def _within(values: pa.Array, size: int) -> pa.Array:
 
 
 def origin(source: Source) -> int:
-    """Where times count from: the run's t0, or its first event where that is earlier."""
+    """Return the origin of times: the run's t0, or an earlier first event."""
     starts = [0]
     for table in TABLES.values():
         column = C.T_NS if C.T_NS in table.arrow.names else C.START_NS
@@ -260,7 +260,7 @@ def _name(what: str, pid: int, name: str, *, tid: int = 0, sort: int | None = No
 
 
 _LIMIT = 2_000
-"""Characters of a text at most; longer ones are cut, as no viewer shows them."""
+"""Maximum characters of a text; viewers show no more."""
 
 
 def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
@@ -280,7 +280,7 @@ def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
 
 
 def quoted(texts: pa.Array) -> pa.Array:
-    r"""Texts as JSON strings; each different text is spelled once.
+    r"""Convert texts to JSON strings, each distinct text once.
 
     Example:
         >>> quoted(pa.array(['a"b', None])).to_pylist()
@@ -292,7 +292,7 @@ def quoted(texts: pa.Array) -> pa.Array:
 
 
 def fragments(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
-    """Members of an object from columns of numbers by their names there, each with a comma after it.
+    """Build members of an object from number columns by name, each followed by a comma.
 
     What is null, or no number in JSON, is left out.
     """

@@ -119,7 +119,7 @@ def of_runs(
 def _source(
     database: duckdb.DuckDBPyConnection, run: Run, table: Table, handle: str
 ) -> tuple[str, list[Path]]:
-    """What selects a run's table, from its columns on, and the files that it reads."""
+    """Return the SELECT clause of a run's table from its columns on, and the files it reads."""
     if not run.rows(table.name):
         empty = ", ".join(f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}" for one in table.columns)
         return f"{empty} WHERE false", []
@@ -142,7 +142,7 @@ def _literal(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it.
+    """Convert a value to JSON.
 
     Example:
         >>> plain(2**62), plain(Decimal("1.10")), plain(float("nan")), plain(b"a"), plain([1, None])
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
 
 
 def _decimal(value: Decimal) -> int | float | str:
-    """The number, as text where a float would change it."""
+    """Return the number, or its text if a float would change it."""
     if value == value.to_integral_value():
         return int(value)
     return float(value) if Decimal(repr(float(value))) == value else str(value)
@@ -177,7 +177,7 @@ def _as_text(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    r"""A value for people: integers whole, other numbers to six digits, what is missing a dash.
+    r"""Format a value: exact integers, other numbers to six digits, a dash for null.
 
     Example:
         >>> [cell(one) for one in (1234567, 0.1234567, 12345678.9, None, True, "a\x1b", {"a": 1})]
@@ -199,7 +199,7 @@ _BYTES: Final = {C.TOTAL_ALLOCATED, C.TOTAL_RESERVED}
 
 
 def unit(name: str) -> str:
-    """The unit of what goes by a name; empty where it tells none.
+    """Return the unit in a column name; empty without one.
 
     Example:
         >>> unit("sum_ns"), unit("bytes"), unit("name"), unit("sum(dur_ns)")

@@ -98,7 +98,7 @@ _INFLATED = 12
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One trace of a job.
+    """Trace of a job.
 
     Attributes:
         rank: Its rank: declared in the trace, from its name, or assumed from the order of files; None for a

@@ -52,7 +52,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """One damage of a run.
+    """Damage of a run.
 
     Attributes:
         kind: Kind of damage.

@@ -139,12 +139,12 @@ def _mean(logs: Floats) -> float:
 
 
 def _ratio(log: float) -> float:
-    """The ratio a logarithm stands for, at most what a number can hold."""
+    """Return the ratio of a logarithm, limited to the range of floats."""
     return float(np.exp(min(log, _LARGEST)))
 
 
 def _logs(metric: Metric, values: Values, side: str) -> Floats:
-    """Logarithms of what was measured; what was not stays missing."""
+    """Return the logarithms of measured values; missing ones stay missing."""
     numbers = np.array([np.nan if value is None else value for value in values], float)
     if bool((numbers <= 0).any()) or bool(np.isinf(numbers).any()):
         raise UnusableInputError(

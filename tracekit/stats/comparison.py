@@ -20,11 +20,11 @@ ALPHA = 0.05
 POWER = 0.8
 
 Values: TypeAlias = "Sequence[float | None] | NDArray[np.float64]"
-"""One number per run, in the order the runs were made; None or NaN where a run did not measure it."""
+"""Values per run, in measurement order; None or NaN if a run did not measure it."""
 
 
 class Verdict(StrEnum):
-    """What a comparison decided."""
+    """Verdict of a comparison."""
 
     REGRESSION = "regression"
     PASS = "pass"  # noqa: S105 - a verdict, no password
@@ -48,7 +48,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """What is compared: its name, unit (`ns`, `bytes`, `count`, `cycles`), and which values are better."""
+    """Compared metric: name, unit (`ns`, `bytes`, `count`, `cycles`), and which values are better."""
 
     name: str
     unit: str = "ns"
@@ -57,7 +57,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of base (a) and head (b).
+    """Comparison of a metric of base (a) and head (b).
 
     Attributes:
         name: Of the metric.
@@ -116,7 +116,7 @@ class Comparison:
 
 
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of a gate over its metrics: one regression fails it, one doubt keeps it from passing.
+    """Return the verdict of a gate: one regression fails it, one inconclusive metric prevents a pass.
 
     Example:
         >>> overall([Verdict.PASS, Verdict.CANNOT_TELL, Verdict.REGRESSION])
@@ -139,7 +139,7 @@ _GRAVEST_FIRST = (
 
 
 def exit_code(verdict: Verdict) -> ExitCode:
-    """What a gate's command exits with.
+    """Return the exit code of a gate.
 
     Example:
         >>> [int(exit_code(verdict)) for verdict in Verdict]

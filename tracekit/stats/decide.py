@@ -27,12 +27,12 @@ from tracekit.stats.comparison import ALPHA, POWER, Direction, Verdict
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 DUST = 1e-12
-"""Logarithms below it are rounding, which values without any spread would show as a sure change."""
+"""Logarithms below this are rounding errors; without spread they would count as a change."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Natural logarithm of head over base, as known from a sample.
+    """Estimate of the natural logarithm of head over base.
 
     Attributes:
         log: The estimate; 0 is no change.
@@ -126,7 +126,7 @@ def unpaired(log_a: Floats, log_b: Floats) -> Effect:
 
 
 def known(log_a: Floats, log_b: Floats, *, sigma: float, df: float = np.inf) -> Effect:
-    """Effect between groups of any size when the noise of one run is known from elsewhere.
+    """Effect between groups of any size with a known noise of one run.
 
     Args:
         log_a: Logarithms of the base's runs; one is enough.
@@ -141,7 +141,7 @@ def known(log_a: Floats, log_b: Floats, *, sigma: float, df: float = np.inf) -> 
 
 
 def _moments(values: Floats) -> tuple[Floats, Floats, Floats]:
-    """Count, mean and unbiased variance along the last axis, without the missing."""
+    """Return count, mean and unbiased variance along the last axis, without missing values."""
     there = np.isfinite(values)
     count = there.sum(axis=-1).astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -158,7 +158,7 @@ CODES = (Verdict.CANNOT_TELL, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.P
 
 @dataclass(frozen=True)
 class Decided:
-    """What a verdict rests on, with an increase counted as worse.
+    """Evidence of a verdict, with an increase counted as worse.
 
     Attributes:
         log: The effect's estimate, a natural logarithm.
@@ -212,7 +212,7 @@ def decide(of: Decided) -> Verdict:
 LARGE = 2.0
 """From this ratio on a change reads better as a multiple."""
 HUGE = 1000.0
-"""From this multiple on nothing but its size can matter."""
+"""Multiple from which only the size is shown."""
 
 
 def change(log: float) -> str:

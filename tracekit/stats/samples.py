@@ -36,7 +36,7 @@ def order(k: int, *, start: int = 0) -> str:
 
 
 def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int], list[int]] | None:
-    """Stored runs as blocks, if that is how they were made.
+    """Return stored runs as blocks, if they were measured in blocks.
 
     Args:
         times_a: When each run of the base was made, in any unit.

@@ -37,7 +37,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Level:
-    """What was measured of one commit: the mean of its values (as a rule logarithms) and their number."""
+    """Measurements of a commit: mean of the values (usually logarithms) and their number."""
 
     mean: float
     count: int
@@ -115,7 +115,7 @@ def posterior_jump(
 def further_repeats(
     good: Level, bad: Level, commit: Level, spread: Spread, *, confidence: float = CONFIDENCE, most: int = 12
 ) -> int:
-    """Measurements of a commit that would decide its side if it is where it seems to be; 1 to `most`.
+    """Return the measurements (1 to `most`) that would decide a commit's side at its estimated level.
 
     Example:
         >>> further_repeats(Level(0.0, 3), Level(0.1, 3), Level(0.06, 3), Spread(0.02, 6))
@@ -130,7 +130,7 @@ def further_repeats(
 
 
 def _above(distance: float, variance: float, spread: Spread) -> float:
-    """Posterior probability that a contrast is above 0; its own sign decides where there is no spread."""
+    """Return the posterior probability that a contrast is above 0; without spread, its sign decides."""
     from scipy.special import ndtr, stdtr
 
     if spread.sigma == 0:
@@ -141,7 +141,7 @@ def _above(distance: float, variance: float, spread: Spread) -> float:
 
 @dataclass(frozen=True)
 class Options:
-    """How sure a search has to be.
+    """Required confidence of a search.
 
     Attributes:
         repeats: Measurements of every commit; at least 2 unless the noise is known.
@@ -161,7 +161,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure this commit so many times more."""
+    """Request for further measurements of a commit."""
 
     commit: int
     repeats: int
@@ -169,7 +169,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Jump:
-    """A jump of the series.
+    """Change point of the series.
 
     Attributes:
         after: Last measured commit before it.
@@ -214,7 +214,7 @@ def next_step(
     options: Options | None = None,
     logarithms: bool = True,
 ) -> Measure | Found:
-    """What a search for jumps does next.
+    """Next action of a search for change points.
 
     Args:
         measured: Values measured of each commit so far; empty at the start.
@@ -271,7 +271,7 @@ def _numbers(values: Values, *, logarithms: bool) -> Floats:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is known at one moment of a search."""
+    """State of a search."""
 
     levels: dict[int, Level]
     spread: Spread
@@ -299,7 +299,7 @@ class _Search:
         return min((left, right), key=lambda commit: (self.levels[commit].count, commit))
 
     def missing(self, commit: int) -> int:
-        """How often a commit may still be measured; what repeats exactly need not be."""
+        """Return how often a commit may still be measured; exact metrics need no repetition."""
         return max(0, self.options.most - self.levels[commit].count) if self.spread.sigma else 0
 
     def again(self, left: int, right: int) -> Measure:
@@ -309,7 +309,7 @@ class _Search:
 
 
 def _from_anchors(search: _Search) -> Measure | Found:
-    """Search between the anchors once they differ for sure."""
+    """Search between the anchors once they differ significantly."""
     good, bad = search.levels[0], search.levels[search.last]
     sure = posterior_jump(good, bad, search.spread, sign=float(np.sign(search.jump)))
     if search.jump and sure >= (1 + search.options.confidence) / 2:
@@ -321,7 +321,7 @@ def _from_anchors(search: _Search) -> Measure | Found:
 
 
 def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
-    """What to measure in a stretch that holds a jump, or the jumps in it."""
+    """Return what to measure in a range with a change point, or the change points found in it."""
     middle = _middle(search, left, right)
     if middle is None:
         return _adjacent(search, left, right)
@@ -347,7 +347,7 @@ def _middle(search: _Search, left: int, right: int) -> int | None:
 
 
 def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | list[tuple[int, int]]:
-    """The halves that hold a jump, or the repeats that tell."""
+    """Return the halves that contain a change point, or the repeats needed to decide."""
     halves = [(left, middle), (middle, right)]
     ends = search.levels[left], search.levels[right], search.levels[middle]
     bad = posterior_bad(*ends, search.spread)
@@ -364,7 +364,7 @@ def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | li
 
 
 def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
-    """The step between two commits with none to measure between them, measured until it is sure."""
+    """Decide the step between two adjacent commits, measuring until it is significant."""
     if not search.holds(left, right) and search.missing(search.weaker(left, right)):
         return search.again(left, right)
     a, b = search.levels[left], search.levels[right]

@@ -242,7 +242,7 @@ SCHEDULE = (5, 10, 20)
 
 @dataclass(frozen=True)
 class Look:
-    """One look of a plan: runs per side, and the level at which to judge them."""
+    """Interim test of a plan: runs per side and significance level."""
 
     k: int
     alpha: float

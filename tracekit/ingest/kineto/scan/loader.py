@@ -38,7 +38,7 @@ native.compiled()
 
 
 class Scanners:
-    """One scanner per thread, as soon as the compiled code is available."""
+    """One scanner per thread, once the compiled code is available."""
 
     def __init__(self) -> None:
         self._make: Callable[[], Scanner] | None = None
