@@ -232,7 +232,7 @@ def _by_op(ops: pd.DataFrame, column: str, rename: Callable[[str], str]) -> ByOp
 
 
 def _shapes(text: str) -> str:
-    """Return the shapes; None without a tensor among the inputs."""
+    """Return the shapes; empty without a tensor among the inputs."""
     return text if _TENSOR.search(text) else ""
 
 
