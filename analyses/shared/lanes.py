@@ -40,7 +40,7 @@ KINDS = {
     "reduce_scatter": r"(?i)reduce_?scatter",
     "all_gather": r"(?i)all_?gather",
     "all_reduce": r"(?i)all_?reduce|cross_device_reduce",
-    ALL_TO_ALL: r"(?i)all_?to_?all",
+    ALL_TO_ALL: r"(?i)all_?to_?all|node(?:_ll)?::\w*(?:dispatch|combine)|\bEp(?:Dispatch|Combine)",
     "broadcast": r"(?i)broadcast",
     SEND_RECV: r"(?i)send_?recv|(?:send|recv)(?:_|\b)",
     "reduce": r"(?i)cclkernel_reduce_|ccldevkernel_reduce_",

@@ -27,8 +27,19 @@ _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A
 _BACKWARD = "autograd::engine::evaluate_function: "
 BRIEF, LINE = 80, 120
 """Maximum width of a name and of a source line in a sentence; tables show the full text."""
-COMMUNICATION = r"(?i)nccl|rccl|nvshmem|all_?reduce|reduce_?scatter|all_?gather|cross_device_reduce"
-"""Names of kernels that talk to other devices: NCCL, RCCL and custom collectives, vLLM's and SGLang's too."""
+LIBRARIES = {
+    "NCCL, RCCL, oneCCL": r"[nr]ccl|oneccl",
+    "NVSHMEM, rocSHMEM": r"(?:nv|roc)shmem",
+    "collectives by name": r"all_?reduce|reduce_?scatter|all_?gather|all_?to_?all",
+    "vLLM, SGLang, AITER: custom all-reduce": r"cross_device_reduce",
+    "PyTorch: symmetric memory": r"(?:put|wait)_signal_kernel|\bbarrier_kernel\b",
+    "DeepEP": r"\b(?:intranode|internode(?:_ll)?)::\w*(?:dispatch|combine|barrier)",
+    "MORI-EP": r"\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node",
+    "Transformer Engine: user buffers": r"userbuffers_",
+}
+"""Patterns of communication kernels by library, as its sources name them."""
+COMMUNICATION = rf"(?i)^(?!triton_(?:poi|per|red|for|tem)_).*?(?:{'|'.join(LIBRARIES.values())})"
+"""Names of communication kernels; a kernel of Inductor is named after the ops that it replaced."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
 _TENSOR = re.compile(
     r"(?i)(?:h|i|s)(?:884|1688|16816|16832|8816)|_(?:884|1688|16816)|[hiq]mma|tensorop|xmma|wgmma|nvjet"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 
 
 class Role(StrEnum):

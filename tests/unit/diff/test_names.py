@@ -10,7 +10,7 @@ from tracekit.analysis.kernel_names import family
 from tracekit.diff import naming
 from tracekit.diff.naming import RULES_VERSION, Role, op_name, op_role, role
 
-RULES = {2: "1f1530d1d88fe212"}
+RULES = {3: "695e3189d482e7e1"}
 """Of each version the hash of its rules."""
 
 

@@ -1,0 +1,55 @@
+"""Communication kernels of each library are recognized, and similar names of other kernels are not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tracekit.analyses.shared.lanes import _kind
+
+from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES
+
+NAMES = [
+    ("NCCL, RCCL, oneCCL", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+    ("NCCL, RCCL, oneCCL", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"),
+    ("NVSHMEM, rocSHMEM", "nvshmemi_transfer_rma_nbi"),
+    ("collectives by name", "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 2>(AllReduceParams)"),
+    ("collectives by name", "multimem_all_reduce_kernel<c10::BFloat16, 16>"),
+    ("vLLM, SGLang, AITER: custom all-reduce", "void vllm::cross_device_reduce_1stage<__half, 8>(RankData*)"),
+    ("PyTorch: symmetric memory", "c10d::symmetric_memory::put_signal_kernel(unsigned int**, int)"),
+    ("PyTorch: symmetric memory", "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"),
+    ("DeepEP", "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*)"),
+    ("DeepEP", "void deep_ep::internode_ll::combine<true, 7168, 9>(void*, void*)"),
+    ("DeepEP", "void deep_ep::intranode::cached_notify_combine<8>(void**, int*, int)"),
+    ("DeepEP", "void vendor::internode::notify_dispatch<false, 4>(int const*, int*)"),
+    ("MORI-EP", "void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>(EpArgs)"),
+    ("Transformer Engine: user buffers", "userbuffers_fp16_sum_inplace_gpu_rr_rs<2>(int, int)"),
+]
+OTHERS = [
+    "void deep_ep::layout::get_dispatch_layout<256, 8>(long const*, int*)",
+    "triton_poi_fused__to_copy_all_gather_into_tensor_mul_3",
+    "triton_red_fused_all_reduce_native_layer_norm_0",
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(ReduceOp)",
+    "void at::native::vectorized_gather_kernel<16, long>(char*, char*)",
+    "void moe::dispatch_tokens<128>(int*)",
+]
+
+
+@pytest.mark.parametrize(("library", "name"), NAMES)
+def test_kernels_of_a_library_are_communication(library: str, name: str) -> None:
+    assert re.search(rf"(?i){LIBRARIES[library]}", name)
+    assert re.search(COMMUNICATION, name)
+
+
+def test_each_library_has_an_example() -> None:
+    assert {library for library, _ in NAMES} == set(LIBRARIES)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_kernels_that_only_sound_alike_are_not(name: str) -> None:
+    assert not re.search(COMMUNICATION, name)
+
+
+def test_expert_parallel_kernels_are_all_to_all() -> None:
+    assert _kind("void deep_ep::intranode::dispatch<8>(int4*)") == "all_to_all"
+    assert _kind("void mori::moe::EpCombineIntraNodeKernel<float>(EpArgs)") == "all_to_all"
