@@ -12,7 +12,7 @@ from tests.browser.watch import leave
 from tests.tiers import thinned
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page, Request, Route
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
@@ -61,24 +61,31 @@ def test_the_run_picker_changes_the_run_and_the_address(site: Served, warm_tab: 
 
 def test_a_tick_while_the_pickers_are_filled_leaves_none_empty(site: Served, warm_tab: Opening) -> None:
     page = warm_tab(site).page
+    callbacks = re.compile("_dash-update-component")
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        sent = route.request.post_data or ""
-        if not held and "run-box" in sent and "tick.n_intervals" not in sent:
+        if not held and _asks_for("rank-box", route.request):
             held.append(route)
         else:
             route.continue_()
 
-    callbacks = re.compile("_dash-update-component")
     page.route(callbacks, hold)
-    leave(page, site.url("integrity", "job"))
-    expect(page.locator("#page h1")).to_have_text("Integrity")
-    with page.expect_request(lambda request: "tick.n_intervals" in (request.post_data or "")):
-        page.evaluate("dash_clientside.set_props('tick', { n_intervals: 1000 })")
-    held[0].continue_()
-    expect(page.locator("#rank")).to_be_visible()
-    page.unroute(callbacks)
+    try:
+        with page.expect_request(lambda request: _asks_for("rank-box", request)):
+            leave(page, site.url("integrity", "job"))
+        expect(page.locator("#page h1")).to_have_text("Integrity")
+        with page.expect_request(lambda request: _asks_for("tick.n_intervals", request)):
+            page.evaluate("dash_clientside.set_props('tick', { n_intervals: 1000 })")
+        held[0].continue_()
+        expect(page.locator("#rank")).to_be_visible()
+    finally:
+        page.unroute(callbacks)
+
+
+def _asks_for(name: str, request: Request) -> bool:
+    """Say whether the request calls the callback that names this output or input."""
+    return name in (request.post_data or "")
 
 
 def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, warm_tab: Opening) -> None:
