@@ -10,6 +10,7 @@ Each check has a level: ok, info, warn or error. The definition lists the thresh
 * Graph replays without device work: one replay holds many kernels.
 * A GPU, but no device events: error, because the device may have been busy all the time.
 * Device work that starts before its launch call: the clocks of host and device disagree.
+* Samples of traces, and captures of graphs: see `tracekit.analysis.evidence`. They have no findings.
 * Gaps of more than 10 s without any event: a clock jump, or a suspended process.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * Overhead: profiled against un-profiled steps, and the profiler's own intervals (activity buffers,
@@ -33,7 +34,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Result, TableSpec, evidence
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.meta import together
@@ -107,9 +108,6 @@ def level(share: float, *, warn: float, error: float | None = None) -> str:
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
 KERNEL_PATTERN = r"(?i)launch"
-CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
-CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
-"""Calls of a thread between these are captured into a graph and not executed."""
 _COLUMNS = [
     *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
     *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
@@ -137,37 +135,14 @@ def device_checks(run: Run) -> list[Check]:
 
 def _launch_calls(run: Run) -> pd.DataFrame:
     """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
-    where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
-    thread = [C.RANK, C.PID, C.TID]
-    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
+    calls = evidence.runtime_calls(run)
     names = calls[C.NAME]
     kinds = np.select(
         [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)],
         [_GRAPH, _KERNEL],
         _COPY,
     )
-    captures = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
-    captured = np.zeros(len(calls), bool)
-    for at in calls.groupby(thread).indices.values() if captures.any() else ():
-        ordered = at[np.argsort(ints(calls, C.START_NS)[at], kind="stable")]
-        captured[ordered] = _inside(captures.to_numpy(np.int64)[ordered])
-    return calls.assign(call=kinds, captured=captured)[launches(names)].reset_index(drop=True)
-
-
-def _inside(turns: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each position is between a begin (1) and its end (-1); unmatched ones are ignored.
-
-    Example:
-        >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
-        [False, True, False, False]
-    """
-    return (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
-
-
-def _open(turns: Ints) -> Ints:
-    """Number of open begins at each position, at least 0."""
-    level = np.cumsum(turns)
-    return level - np.minimum(np.minimum.accumulate(level), 0)
+    return calls.assign(call=kinds)[launches(names)].reset_index(drop=True)
 
 
 def _without_device(run: Run, launches: int) -> Check:
@@ -245,6 +220,7 @@ def _empty_steps(run: Run, device: pd.DataFrame) -> Check:
 
 
 JUMP_NS = 10_000_000_000
+OUTLIVING_SHARE, OUTLIVING_NS = 0.5, 1_000_000_000
 PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
 """Overhead rows of the profiler; others, such as lazy loading, belong to the program."""
 
@@ -308,22 +284,50 @@ def compute(run: Run) -> Result:
     """Run every check and derive the verdict."""
     checks = _diagnostics(run)
     if run.meta.profiled:
-        checks += [*device_checks(run), *time_checks(run)]
+        checks += [*_evidence(run), *device_checks(run), *time_checks(run)]
     columns = [column.name for column in _CHECK_COLUMNS]
     table = pd.DataFrame([check.row() for check in checks], columns=columns)
     table["count"] = table["count"].astype("Int64")
     return Result({"verdict": _verdict(checks), "checks": table})
 
 
+def _evidence(run: Run) -> list[Check]:
+    """Whether the file holds a whole execution."""
+    sampled, captured = evidence.sampled(run), evidence.captured(run)
+    whole, executed = "no sample by its correlation ids", "no capture of a graph"
+    return [
+        Check("sampled", ERROR if sampled else OK, detail=sampled or whole),
+        Check("graph_capture", WARN if captured else OK, detail=captured or executed),
+        _outliving(run),
+    ]
+
+
+def _outliving(run: Run) -> Check:
+    """Whether steps last long after the last event in them."""
+    steps = run.table("steps", columns=[C.RANK, C.START_NS, C.DUR_NS])
+    where = pc.field(C.KIND) != str(HostKind.ANNOTATION)
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    rows = pd.concat([run.table("host_intervals", columns=columns, where=where), busy(run, columns)])
+    ends = rows[C.START_NS] + rows[C.DUR_NS]
+    last = steps[C.RANK].map(ends.groupby(rows[C.RANK]).max())
+    end = steps[C.START_NS] + steps[C.DUR_NS]
+    after = (end - last.fillna(steps[C.START_NS])).clip(lower=0)
+    long = (after > OUTLIVING_SHARE * steps[C.DUR_NS]) & (after > OUTLIVING_NS)
+    what = "steps last far longer than the events in them; the capture ended before, or the marker is wrong"
+    return counted("step_outlives_events", int(long.sum()), len(steps), what, warn=0.0)
+
+
 def _diagnostics(run: Run) -> list[Check]:
     """Diagnostics of the importer or collector as checks, except those that a check repeats."""
     return [
-        Check(found.code, str(found.level), detail=found.message)
+        Check(found.code, WARN if found.code in _NOT_UNDERSTOOD else str(found.level), detail=found.message)
         for found in together(run.meta.diagnostics)
         if found.code not in _CHECKED
     ]
 
 
+_NOT_UNDERSTOOD = {"ignored_categories"}
+"""Diagnostics about content that is not interpreted: no check can speak for it."""
 _CHECKED = {"unlinked"}
 """Diagnostics that a check repeats: `device_without_launch` does not count waits, which have no launch."""
 
@@ -363,7 +367,9 @@ ANALYSIS = Analysis(
         "detail names. Thresholds (warn / error): device work without launch 5%; kernel launches without "
         "device work 1% / 20%; graph replays without device work any / 10%; device work before its launch "
         "1%; gaps without events 10 s; zero durations 10%; overhead 20% / 100% of the un-profiled step; "
-        "profiler intervals 5% / 50% of the capture; no device events with a GPU: error."
+        "profiler intervals 5% / 50% of the capture; no device events with a GPU: error; a sample, by "
+        "correlation ids of which under 2% occur: error; the capture of a graph, events that are not "
+        "interpreted, and steps that last over 1 s longer than their events: warn."
     ),
     tables=(
         TableSpec(

@@ -39,7 +39,7 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.savings import CONFIDENT, budget
-from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
+from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C
@@ -164,7 +164,6 @@ OUTLIER_SHARE = 0.1
 OUTLIER_DEVIATIONS = 3
 OWN_NS = "own_ns"
 _MAD_TO_SIGMA = 1.4826
-_NEVER = np.iinfo(np.int64).min
 
 HOST_CLOCK = "perf_counter"
 
@@ -227,8 +226,10 @@ def _device_note(run: Run) -> str:
 def profiled_steps(run: Run) -> pd.DataFrame:
     """Compute the table of every profiled step."""
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
-    table["window_ns"] = table[END_NS] - table[C.START_NS]
-    table[OWN_NS] = _own(table)
+    own = (table[END_NS] - table[C.START_NS]).astype("Int64")
+    table["window_ns"] = table[END_NS] - table[HOST_START_NS]
+    table[OWN_NS] = own.mask((own <= 0) & (table["window_ns"] > 0))
+    table[C.START_NS] = table[HOST_START_NS]
     slow = [_warmup(rows[OWN_NS]) for _, rows in table.groupby(C.RANK, sort=True)]
     table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
@@ -245,16 +246,6 @@ def _on_device(run: Run) -> pd.DataFrame:
     table["device_span_ns"] = (table["last"] - table["first"]).astype("Int64")
     table["device_busy_ns"] = pd.array(union_by(codes, len(table), start, end), dtype="Int64")
     return table.drop(columns=["first", "last"]).astype({C.STEP: np.int64})
-
-
-def _own(table: pd.DataFrame) -> pd.Series:
-    """Part of each window after all earlier ones of the rank; missing if it is empty."""
-    ordered = table.sort_values([C.RANK, C.START_NS], kind="stable")
-    start, end = ints(ordered, C.START_NS), ordered[END_NS]
-    earlier = end.groupby(ordered[C.RANK]).cummax().groupby(ordered[C.RANK]).shift(fill_value=_NEVER)
-    reached = earlier.to_numpy(dtype=np.int64)
-    own = pd.Series(end.to_numpy(dtype=np.int64) - np.maximum(start, reached), index=ordered.index)
-    return own.astype("Int64").mask((reached > start) & (own <= 0)).reindex(table.index)
 
 
 def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -335,7 +326,7 @@ def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
 _TIMES = (
     Column(HOST_NS, "ns", "duration of the marker on the host"),
     Column("window_ns", "ns", "step start to the later of host end and last device end"),
-    Column(OWN_NS, "ns", "the part of the window after the windows of all earlier steps"),
+    Column(OWN_NS, "ns", "the part of the window after all earlier steps and work from before the capture"),
     Column("device_span_ns", "ns", "first start to last end of the launched device intervals"),
     Column("device_busy_ns", "ns", "union of the launched device intervals, over the devices of the rank"),
 )
@@ -347,14 +338,15 @@ ANALYSIS = Analysis(
     definition=(
         "host = duration of the step's marker on the host; window = step start to the later of host end and "
         "the end of the last device interval launched in it; own = the part of the window after the windows "
-        "of all earlier steps (the period between ends on the device if the host runs ahead); device span = "
-        "first start to last end of the launched intervals; device busy = their union. Percentiles are "
-        "values that occurred (inverted empirical distribution) and spread = (p95 − p05) / median; the "
-        "summary and the overhead exclude warm-up outliers (leading steps whose own time exceeds the median "
-        "by over 10% and over 3 scaled median absolute deviations, from 4 steps on). Overhead = median "
-        "profiled − median un-profiled step, by the clock of the latter: own for cuda_event, without the "
-        "first step if it launched device work; host for perf_counter. Unknown if a step ends no later than "
-        "an earlier one, or if cuda_event has no device work to compare with."
+        "of all earlier steps and the work launched before the capture (the period between ends on the "
+        "device if the host runs ahead); device span = first start to last end of the launched intervals; "
+        "device busy = their union. Percentiles are values that occurred (inverted empirical distribution) "
+        "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
+        "steps whose own time exceeds the median by over 10% and over 3 scaled median absolute deviations, "
+        "from 4 steps on). Overhead = median profiled − median un-profiled step, by the clock of the "
+        "latter: own for cuda_event, without the first step if it launched device work; host for "
+        "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "
+        "work to compare with."
     ),
     tables=(
         TableSpec(

@@ -42,7 +42,7 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs import intervals
-from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
+from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
@@ -91,7 +91,7 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     span = _span(own, steps)
     table = _what_if(own, walker, span, max(1, len(steps)))
     numbers, windows = zip(*_windows(own, steps), strict=True)
-    path = path_findings.with_idle(path_tables.named(own, walker.paths(windows)), own)
+    path = path_tables.named(own, walker.paths(windows))
     step = pd.array(numbers, dtype="Int64").take(path.pop(WINDOW).to_numpy())
     path[C.RANK], path[C.STEP] = rank, step
     return path, table.assign(**{C.RANK: rank}), _notes(own)
@@ -104,7 +104,7 @@ def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
     table = path_tables.what_if(WhatIf(own, span), sums, steps)
-    return table.assign(**{path_findings.IDLE_AFTER_WAITS: path_findings.idle_after_waits(own, span)})
+    return table.assign(**path_findings.measured(own, span))
 
 
 def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
@@ -132,7 +132,7 @@ def _span(own: Graph, steps: pd.DataFrame) -> Span:
     if not len(steps):
         window = Window(int(device.start.min()), int(device.end.max()), int(order[-1]))
         return Span(window, -FAR, np.ones(len(device.end), np.bool_), _union([window.start], [window.end]))
-    host_end = int((steps[C.START_NS] + steps[HOST_NS]).max())
+    host_end = int((steps[HOST_START_NS] + steps[HOST_NS]).max())
     in_steps = device.frame[C.STEP].isin(steps[C.STEP]).to_numpy(bool)
     end = int(steps[END_NS].max())
     last = order[in_steps[order]][-1:]

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
-from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import budget
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import WARN_SHARE, budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind, Memory
 
-from ..idle.causes import CLOCKS_NS
-from ..shared.common import duration, ints, percent
-from ..shared.hosts import NO_OP, host_rows, source_lines
-from .host import RUNTIME, SYNC
-from .tables import HOST_KINDS, TOTAL
-from .walk import COMMUNICATE, MEMCPY
-from .whatif import CLASS, COMMUNICATION, COPIES, HOST_OP, WAITS
+from ..idle.causes import CLOCKS_NS, due_to_launches
+from ..shared import collectives
+from ..shared.common import duration, percent
+from ..shared.hosts import NO_OP, host_rows
+from .host import SYNC
+from .tables import TOTAL
+from .walk import ALL_KINDS, COMMUNICATE
+from .whatif import CLASS, COMMUNICATION, WAITS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
 
@@ -39,10 +40,14 @@ _WHY = (
 )
 
 
+LEAST = {WAITS: WARN_SHARE, COMMUNICATION: BOUNDS_SHARE}
+"""Minimum share of the steps of a bounded saving."""
 IDLE_AFTER_WAITS = "idle_after_waits_ns"
 """Idle time of a rank's devices directly after its waits, in its steps."""
-IDLE = "idle_ns"
-"""Time of a segment in which all devices of the rank were idle between their first start and last end."""
+UPLOADS, ALL_WAITS = "upload_waits_ns", "all_waits_ns"
+"""Time of a rank's waits in its steps: for H2D copies, and for anything."""
+COMPUTATION = "computation_ns"
+"""Time of a rank's kernels other than communication."""
 ASYNC_FACTOR = 2
 """Minimum ratio of the saving without waits to the idle time directly after them."""
 
@@ -58,37 +63,30 @@ def _rule(code: str, what: str, besides: str = "") -> Rule:
 
 RULES = (
     _rule(
-        "critical_path_host_op",
-        "the host time of one op",
-        ", and during at least half of that op's time on the path a device was busy or none had started "
-        "(else `idle_gaps` reports it)",
-    ),
-    _rule(
         "critical_path_sync_waits",
         "the host's waits for the device",
-        ", and by more than twice the idle time directly after the waits (else `sync_points` reports them)",
+        ", and by more than twice the idle time directly after the waits (else `sync_points` reports them); "
+        "at most half of the waiting is for H2D copies; the saving is at most the idle time due to waits and "
+        "launches, and at least 3% of the steps",
     ),
-    _rule("critical_path_copies", "copies"),
-    _rule("critical_path_communication", "communication kernels"),
+    _rule(
+        "critical_path_communication",
+        "communication kernels",
+        ", without the time in which matched collectives wait for their last rank; there are other kernels",
+    ),
 )
 _CODES = {
     WAITS: ("critical_path_sync_waits", (SYNC,)),
-    COPIES: ("critical_path_copies", (MEMCPY,)),
     COMMUNICATION: ("critical_path_communication", (COMMUNICATE,)),
 }
 _TITLES = {
     WAITS: "The host's waits for the device prevent asynchronous launches",
-    COPIES: "Copies are on the critical path",
     COMMUNICATION: "Communication is on the critical path",
 }
 _ADVICE = {
     WAITS: (
         "Avoid synchronization: read results (`.item()`, `.cpu()`, printing) less often or one step later; "
         "`sync_points` lists the calls"
-    ),
-    COPIES: (
-        "Copy from pinned memory with `non_blocking=True` on a separate stream, before the step that "
-        "needs the data, or copy less"
     ),
     COMMUNICATION: (
         "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare "
@@ -102,29 +100,53 @@ def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Find
     known = budget(run)
     total = what_if.groupby(["where", "removed"], sort=True)[TOTAL].sum()
     ordered = total.reset_index().sort_values([TOTAL, "where", "removed"], ascending=[False, True, True])
-    idle_after = int(what_if.drop_duplicates(C.RANK)[IDLE_AFTER_WAITS].sum())
     found = []
     for row in ordered.itertuples(index=False):
         where, what, saving = str(row.where), str(row.removed), int(getattr(row, TOTAL))
-        if not known.matters(saving, least=BOUNDS_SHARE):
-            continue
-        if where == HOST_OP:
-            own = paths[(paths["op"] == what) & paths[C.KIND].isin(HOST_KINDS)]
-            if 2 * own[IDLE].sum() <= own[C.DUR_NS].sum():
-                found.append(_of_op(run, own, what, saving, known))
-        elif where == CLASS and what in _CODES and (what != WAITS or saving > ASYNC_FACTOR * idle_after):
-            found.append(_of_class(run, paths, what, saving, known))
+        if where == CLASS and what in _CODES and known.matters(saving, least=BOUNDS_SHARE):
+            saving = min(saving, _bound(run, what, saving, what_if.drop_duplicates(C.RANK)))
+            if known.matters(saving, least=LEAST[what]):
+                found.append(_of_class(run, paths, what, saving, known))
     return tuple(found)
 
 
-def with_idle(path: pd.DataFrame, own: Graph) -> pd.DataFrame:
-    """Add the time in which all devices of the rank were idle to each segment."""
-    gaps = intervals.gaps(own.device.start, own.device.end)
-    start = ints(path, C.START_NS)
-    return path.assign(**{IDLE: covered(gaps, start, start + ints(path, C.DUR_NS))})
+def _bound(run: Run, what: str, saving: int, ranks: pd.DataFrame) -> int:
+    """Upper bound of a saving from what else is known; 0 if the rule does not apply.
+
+    Args:
+        run: The run.
+        what: The class of removed parts.
+        saving: The saving of the model.
+        ranks: A row per rank with the times that `_what_if` measures.
+    """
+    if what == COMMUNICATION:
+        transferring = 1 - collectives.waiting_share(collectives.calls(run))
+        return int(saving * transferring) if ranks[COMPUTATION].any() else 0
+    uploads = 2 * ranks[UPLOADS].sum() > ranks[ALL_WAITS].sum()
+    if uploads or saving <= ASYNC_FACTOR * int(ranks[IDLE_AFTER_WAITS].sum()):
+        return 0
+    return due_to_launches(run)
 
 
-def idle_after_waits(own: Graph, span: Span) -> int:
+def measured(own: Graph, span: Span) -> dict[str, int]:
+    """Times of a rank in its steps that bound the savings."""
+    joins, frame = own.joins, own.device.frame
+    waits = np.flatnonzero(joins.is_call & joins.bound & span.contains(joins.end))
+    target = joins.target[waits]
+    from_host = frame[C.SRC_MEMORY].isin([str(Memory.PAGEABLE), str(Memory.PINNED)])
+    uploads = (from_host & (frame[C.DST_MEMORY] == Memory.DEVICE)).to_numpy(bool)
+    lengths = joins.end[waits] - joins.source[waits]
+    kernels = (frame[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
+    computing = kernels & (own.kind != ALL_KINDS.index(COMMUNICATE))
+    return {
+        IDLE_AFTER_WAITS: _idle_after_waits(own, span),
+        UPLOADS: int(lengths[(target >= 0) & uploads[target]].sum()),
+        ALL_WAITS: int(lengths.sum()),
+        COMPUTATION: int((own.device.end - own.device.start)[computing].sum()),
+    }
+
+
+def _idle_after_waits(own: Graph, span: Span) -> int:
     """Sum over the common idle times of a rank's devices of the minimum of it and the wait before."""
     joins = own.joins
     waits = np.flatnonzero(joins.is_call)
@@ -137,44 +159,6 @@ def idle_after_waits(own: Graph, span: Span) -> int:
     wait = order[np.minimum(place, len(order) - 1)]
     fits = (place < len(order)) & (called[wait] < start)
     return int(np.where(fits, np.minimum(end - start, done[wait] - called[wait]), 0).sum())
-
-
-def _of_op(run: Run, own: pd.DataFrame, op: str, saving: int, known: Budget) -> Finding:
-    rows = _longest(own, "host_row")
-    what = "code between ops" if op == NO_OP else brief(op)
-    name = "Host time outside ops" if op == NO_OP else f"Host time of {what}"
-    source = next((line for line in source_lines(run, pd.Series(rows, dtype="Int64")) if line), "")
-    at = f" at {brief(source, LINE)}" if source else ""
-    inside = _most_called(run, own)
-    advice = (
-        f"Shorten or batch the host work of {what}{at}, or move it off the launching thread: later work "
-        "on the path waits for it"
-    )
-    if inside:
-        advice = (
-            f"Most of the host time of {what}{at} is in {inside}: if that is a first use (loading, "
-            "autotuning), record after more warm-up; else avoid such calls in the step"
-        )
-    if op == NO_OP:
-        stacks = "" if source else "; record stacks (`tracekit collect --stacks`) to see the lines"
-        advice = (
-            f"Python or other code between ops is on the path{at}{stacks}: move it to another thread, or "
-            "avoid it with torch.compile or CUDA graphs"
-        )
-    title = f"{name} is on the critical path: {_saving_text(saving, known)}"
-    return _finding(
-        "critical_path_host_op", title, advice, saving, known, f"the host time of {what}", rows, own
-    )
-
-
-def _most_called(run: Run, own: pd.DataFrame) -> str:
-    """Runtime call with more than half of an op's host time, empty if there is none."""
-    inside = own[own[C.KIND] == RUNTIME]
-    if 2 * inside[C.DUR_NS].sum() <= own[C.DUR_NS].sum():
-        return ""
-    names = host_rows(run, inside["host_row"], [C.NAME])[C.NAME]
-    total = inside.groupby(names)[C.DUR_NS].sum()
-    return str(total.idxmax()) if 2 * total.max() > own[C.DUR_NS].sum() else ""
 
 
 def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budget) -> Finding:

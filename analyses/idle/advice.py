@@ -10,19 +10,26 @@ import numpy as np
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.schema import C
 
 from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
+from ..shared.lanes import AFTER
 from .causes import (
     ANCHOR_ROW,
+    ASIDE,
     BETWEEN,
     CALL,
     CAUSE,
+    DISPATCH,
+    DISPATCH_NS,
+    FIRST,
     HOST_NS,
+    LONG_NS,
+    NAMED,
     OP,
     OUTSIDE,
     RESTING,
@@ -46,27 +53,34 @@ if TYPE_CHECKING:
 
 LEAST_IDLE = 0.05
 """Minimum idle share of the steps (of the capture without any) for findings on a device."""
-COMPUTES_NS = 200_000
-"""Dispatching one op takes up to some tens of µs; a longer host part is other work."""
 LEAST_SMALL = 0.05
 
 LAUNCHES = Rule(
     "idle_launch_bound",
-    states="launch_bound gaps with a host part under 200 µs sum to at least 1% of the steps, on a device "
-    "that is idle for at least 5% of the steps",
+    states="launch_bound gaps with a host part under 200 µs, or under 1 ms inside one op, module or range, "
+    "sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
 )
 COMPUTES = Rule(
     "idle_host_work",
-    states="launch_bound gaps with a host part of at least 200 µs, mostly outside runtime calls, sum to at "
-    "least 1% of the steps, on a device that is idle for at least 5% of the steps",
-    why="dispatching an op does not take 200 µs: the host did other work, or waited",
+    states="launch_bound gaps with a host part of at least 1 ms (200 µs in Python outside modules), mostly "
+    "outside runtime calls and first calls, sum to at least 3% of the steps, on a device that is idle for at "
+    "least 5% of the steps; without a saving where it was not recorded what the host did",
+    why="dispatching an op does not take that long: the host did other work, or waited",
 )
 CALLS = Rule(
     "idle_slow_call",
-    states="launch_bound gaps with a host part of at least 200 µs, mostly inside one runtime call, sum to at "
-    "least 1% of the steps, on a device that is idle for at least 5% of the steps",
-    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock",
+    states="launch_bound gaps with a host part of at least 200 µs, mostly inside runtime calls, sum to at "
+    "least 1% of the steps, on a device that is idle for at least 5% of the steps; launches of graphs are "
+    "not counted, and memory calls that occur less than 3 times have no saving",
+    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
+    "graph's launch takes longer while each of its kernels is recorded",
+)
+FIRST_CALLS = Rule(
+    "idle_first_calls",
+    states="launch_bound gaps with a host part of at least 200 µs in an op that took 10 times its median, "
+    "at most 3 times, sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps",
+    why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
 )
 LOADING = Rule(
     "idle_dataload",
@@ -85,10 +99,10 @@ SMALL = Rule(
     states="kernel_to_kernel gaps sum to at least 5% of the steps",
     why="below that fewer or fused kernels make no visible difference; savings are not estimated",
 )
-RULES = (LAUNCHES, COMPUTES, CALLS, LOADING, DEPENDS, SMALL)
+RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SMALL)
 
 
-NAMED = 3
+MOST_NAMED = 3
 LEAST_NAMED = 0.01
 ONE_OFF = 0.5
 """Share of a single gap from which the advice warns that it may be a one-time event."""
@@ -113,7 +127,7 @@ def amount(rows: pd.DataFrame, allowed: Budget) -> str:
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     """Text: the ops with most idle time and their source lines."""
     sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
-    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:NAMED]
+    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:MOST_NAMED]
     shares = first[C.DUR_NS] / total(rows)
     parts = [
         f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f}%)"
@@ -150,10 +164,15 @@ if TYPE_CHECKING:
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, WAIT_ROW, ANCHOR_ROW),
+    *(ASIDE, DISPATCH, FIRST, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
 """Prefix of labels of gaps in which no host row covers most of the host's part."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
+_GRAPH_LAUNCH = r"(?i)graphlaunch"
+_COMPILED = "CompiledFxGraph"
+RECURS = 3
+"""Minimum number of gaps from which calls that allocate or free memory recur."""
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
@@ -164,13 +183,20 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     """Findings on the gaps of idle devices, inside the profiled steps if there are any."""
     allowed = budget(run)
     own = _of_idle_devices(run, gaps[_NEEDED], summary)
+    own = own[~own[ASIDE]]
     late = (own[CAUSE] == Cause.LAUNCH_BOUND).to_numpy(bool)
-    long = (own[HOST_NS] >= COMPUTES_NS).fillna(value=False).to_numpy(bool)
-    calling = (own[CALL] != "").to_numpy(bool)
+    host_ns = own[HOST_NS].fillna(0).to_numpy(np.int64)
+    calling = (own[CALL] != "").to_numpy(bool) & (host_ns >= LONG_NS)
+    first = own[FIRST].to_numpy(bool) & (host_ns >= LONG_NS) & ~calling
+    computing = host_ns >= np.where(own[DISPATCH], DISPATCH_NS, LONG_NS)
+    known = own[NAMED].to_numpy(bool)
+    replays = own[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
     rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
-        (late & ~long, _launches, LEAST_SHARE),
-        (late & long & ~calling, _computes, LEAST_SHARE),
-        (late & long & calling, _calls, LEAST_SHARE),
+        (late & ~calling & ~first & ~computing, _launches, LEAST_SHARE),
+        (late & ~calling & ~first & computing & known, _computes, WARN_SHARE),
+        (late & ~calling & ~first & computing & ~known, _unexplained, WARN_SHARE),
+        (late & calling & ~replays, _calls, LEAST_SHARE),
+        (late & first, _first_calls, LEAST_SHARE),
         ((own[CAUSE] == Cause.DATALOAD).to_numpy(bool), _loading, LEAST_SHARE),
         ((own[CAUSE] == Cause.STREAM_DEPENDENCY).to_numpy(bool), _depends, LEAST_SHARE),
         ((own[CAUSE] == Cause.KERNEL_TO_KERNEL).to_numpy(bool), _small, LEAST_SMALL),
@@ -220,12 +246,47 @@ def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
         rows,
         allowed,
         title=f"GPU idle: CPU busy outside kernel launches {amount(rows, allowed)}",
-        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
+        advice=f"{largest_part(_with_kernels(rows))}. {_on_host(rows)}{one_off(rows)}",
     )
     if not _mostly(rows, rows[RESTING]):
         return found
-    none = "saving not estimated: without work the device has to be idle"
-    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=none)
+    return _without_saving(found, "saving not estimated: without work the device has to be idle")
+
+
+def _without_saving(found: Finding, reason: str) -> Finding:
+    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
+
+
+def _unexplained(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    found = _finding(
+        COMPUTES,
+        rows,
+        allowed,
+        title=f"GPU idle while the CPU activity is unknown {amount(rows, allowed)}",
+        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
+    )
+    return _without_saving(found, "saving not estimated: it was not recorded what the host did")
+
+
+def _first_calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
+    return _finding(
+        FIRST_CALLS,
+        rows,
+        allowed,
+        title=f"GPU idle during first calls of ops {amount(rows, allowed)}",
+        advice=(
+            f"{largest_part(rows)}. These calls took at least 10 times as long as the other calls of the op, "
+            "because they load code, choose an algorithm or allocate a workspace for a shape: run each shape "
+            "before recording (`tracekit collect --warmup`), and in production before the first request"
+        ),
+    )
+
+
+def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
+    labels = rows[OP].astype(str)
+    compiled = labels.str.contains(_COMPILED, regex=False)
+    return rows.assign(**{OP: labels.mask(compiled, "compiled graph before " + rows[AFTER].astype(str))})
 
 
 def _on_host(rows: pd.DataFrame) -> str:
@@ -253,18 +314,26 @@ def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
 
 
 def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
-    return _finding(
+    found = _finding(
         CALLS,
         rows,
         allowed,
         title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
         advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
+    if len(rows) < RECURS and re.search(_MEMORY, _main_call(rows)):
+        return _without_saving(found, "saving not estimated: the call does not recur")
+    return found
+
+
+def _main_call(rows: pd.DataFrame) -> str:
+    """The call with most idle time."""
+    return str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
 
 
 def _on_call(rows: pd.DataFrame) -> str:
     """Advice on the call that takes most of the time."""
-    call = str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
+    call = _main_call(rows)
     if re.search(_MEMORY, call):
         return (
             "Calls that allocate or free memory may also wait for the device and should not recur in a step: "

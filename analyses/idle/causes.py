@@ -34,6 +34,7 @@ import pandas as pd
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
+from tracekit.runs.rank_view import step_windows
 from tracekit.schema import C, HostKind
 
 from ..shared import host_lines, lanes
@@ -41,6 +42,7 @@ from ..shared.common import NO_PARENT, coded, ints, spans, values_at
 from ..shared.host_lines import STEP_MARKER
 from ..shared.hosts import NO_OP, source_lines
 from ..shared.lanes import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS, first_ending_after, waits
+from . import context
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -84,8 +86,19 @@ HOST_WAITS = (
     r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
 )
 """Python frames in which a thread only waits."""
+_HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
+"""Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
+_BACKWARD_NODE = r"^autograd::engine::evaluate_function"
+"""Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
+_MODULE = r"^nn\.Module: "
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
+
+DISPATCH_NS = 1_000_000
+"""Maximum host part that the dispatch of an op or module explains: eager ops with autograd, hooks and a
+profiler take up to some hundreds of µs."""
+LONG_NS = 200_000
+"""Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
 
 _NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
@@ -104,6 +117,9 @@ class Explained:
         queued: Whether the work was queued.
         waiting_elsewhere: Whether the responsible thread waited for something other than the device for most
             of the host's part.
+        call: Host position of the longest of the runtime calls that together cover most of the host's part,
+            or -1 if they do not.
+        aside: Whether the gap is at an edge of the capture or in marked warm-up.
     """
 
     cause: Ints
@@ -114,6 +130,8 @@ class Explained:
     wait: Ints
     queued: Bools
     waiting_elsewhere: Bools
+    call: Ints
+    aside: Bools
 
 
 def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
@@ -151,8 +169,18 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.filling(thread, start, high), NO_PARENT)
     waiting_elsewhere = part.mostly(np.flatnonzero(host.named(HOST_WAITS)))
+    aside = context.set_aside(gaps, device, host, waits, queued)
     return Explained(
-        causes, high - start, queued_ns, thread, covering_row, wait_rows, queued, waiting_elsewhere
+        causes,
+        high - start,
+        queued_ns,
+        thread,
+        covering_row,
+        wait_rows,
+        queued,
+        waiting_elsewhere,
+        _longest_call(host, part),
+        aside,
     )
 
 
@@ -189,6 +217,23 @@ class _Part:
     def more_than_half(self, inside: Ints) -> Bools:
         """Whether a part of it is more than half."""
         return self.late & (2 * inside > self.end - self.start)
+
+
+def _longest_call(host: HostLines, part: _Part) -> Ints:
+    """The longest runtime call of each long host part that calls mostly cover, -1 for the others."""
+    found = np.full(len(part.start), NO_PARENT, np.int64)
+    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.named(_HOST_MEMORY))
+    chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= LONG_NS))
+    for lane in np.unique(part.thread[chosen]):
+        own = calls[host.thread[calls] == lane]  # by start
+        ends = np.maximum.accumulate(host.end[own]) if len(own) else own
+        for at in chosen[part.thread[chosen] == lane]:
+            low = np.searchsorted(ends, part.start[at], side="right")
+            inside = own[low : np.searchsorted(host.start[own], part.end[at])]
+            length = np.minimum(host.end[inside], part.end[at])
+            length -= np.maximum(host.start[inside], part.start[at])
+            found[at] = inside[np.argmax(length)]
+    return found
 
 
 def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
@@ -262,6 +307,8 @@ def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines)
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
 WAIT_ROW, ANCHOR_ROW, RESTING = "wait_row", "host_row", "resting"
+ASIDE, DISPATCH, FIRST, NAMED = "aside", "dispatch", "first_call", "named"
+"""Whether a gap is set aside, is the dispatch of an op or module, has a first call, and a known activity."""
 NOT_LAUNCHED = "(launch not recorded)"
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
@@ -297,6 +344,22 @@ def read(run: Run) -> Idle:
     return Idle(gaps, device, host, waiting, explained)
 
 
+def due_to_launches(run: Run) -> int:
+    """Idle time due to waits for the device and to launches, not to other work of the host.
+
+    Returns:
+        Sum over the ranks of that of the device with most of it, inside the profiled steps if marked.
+    """
+    idle = read(run)
+    why = idle.explained
+    waited = why.cause == CAUSES.index(Cause.SYNC)
+    launched = (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (why.host_ns < DISPATCH_NS)
+    gaps, windows = idle.gaps[(waited | launched) & ~why.aside], step_windows(run)
+    if len(windows):
+        gaps = gaps.assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
+    return total(worst_devices(gaps)) if len(gaps) else 0
+
+
 def described(run: Run, idle: Idle) -> pd.DataFrame:
     """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
     gaps, host, why = idle.gaps, idle.host, idle.explained
@@ -307,7 +370,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
-    shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, NO_PARENT), "")
+    shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
     shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
     for name in (lanes.BEFORE, lanes.AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
@@ -322,7 +385,17 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
     shown[RESTING] = why.waiting_elsewhere
+    shown[ASIDE] = why.aside
+    shown[FIRST], rare = context.first_calls(host, anchor)
+    shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.named(_BACKWARD_NODE), anchor)
+    dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)
+    shown[DISPATCH] = _at(dispatching, anchor) | (host.up_to(anchor, host.named(_MODULE)) >= 0)
     return shown
+
+
+def _at(marked: Bools, rows: Ints) -> Bools:
+    """Whether each of these rows is marked; no row is not."""
+    return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
 def _common(idle: Idle, next_op: Ints) -> Ints:

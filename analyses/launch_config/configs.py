@@ -34,9 +34,12 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import ints, share
+from ..shared.common import ints, share, spans
 from ..shared.groups import numel, parse_shapes
 from ..shared.hosts import NO_OP, host_rows, texts
 from ..shared.lanes import medians
@@ -195,7 +198,7 @@ def kernels(run: Run) -> pd.DataFrame:
     plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
     shared = static.fillna(0) + dynamic.fillna(0)
     plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
-    base = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]]
+    base = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]].assign(**_alone(run, frame))
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
     return base.assign(**plain).join(
         pd.DataFrame(
@@ -213,6 +216,18 @@ def kernels(run: Run) -> pd.DataFrame:
     )
 
 
+def _alone(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
+    """Time in which each kernel is the only kernel of its device, and the only work of it."""
+    every = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+    found = {"alone_ns": np.zeros(len(frame), np.int64), "exposed_ns": np.zeros(len(frame), np.int64)}
+    for (rank, device), work in every.groupby([C.RANK, C.DEVICE], sort=True):
+        rows = ((frame[C.RANK] == rank) & (frame[C.DEVICE] == device)).to_numpy(bool)
+        own = spans(frame[rows])
+        found["alone_ns"][rows] = covered(intervals.alone(*own), *own)
+        found["exposed_ns"][rows] = covered(intervals.alone(*spans(work)), *own)
+    return found
+
+
 def shapes_of(text: str) -> list[Shape]:
     """Shapes of all input tensors with dimensions, including those in lists."""
     found: list[Shape] = []
@@ -228,17 +243,26 @@ def _largest(text: str) -> int:
 def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row per combination of keys: launches, times, occupancy, and the first row.
 
-    `counted` are the launches in profiled steps and `counted_ns` their time.
+    `counted` are the launches in profiled steps and `counted_ns` their time. `alone_ns` and
+    `counted_alone_ns` are the parts of the times in which no other kernel ran on the device, `exposed_ns` and
+    `counted_exposed_ns` those in which nothing else did.
     """
     groups = rows.groupby(list(keys), sort=True, observed=True)
     codes = groups.ngroup().to_numpy().astype(np.int64)
     table = groups.size().rename("launches").reset_index()
     size, duration = len(table), ints(rows, C.DUR_NS)
     in_steps = rows[C.STEP].notna().to_numpy()
-    for name, which in (("total_ns", np.ones(len(rows), bool)), ("counted_ns", in_steps)):
-        table[name] = np.zeros(size, np.int64)
-        sums = table[name].to_numpy(copy=True)
-        np.add.at(sums, codes[which], duration[which])
+    every, own = np.ones(len(rows), bool), ints(rows, "alone_ns")
+    for name, which, values in (
+        ("total_ns", every, duration),
+        ("counted_ns", in_steps, duration),
+        ("alone_ns", every, own),
+        ("counted_alone_ns", in_steps, own),
+        ("exposed_ns", every, ints(rows, "exposed_ns")),
+        ("counted_exposed_ns", in_steps, ints(rows, "exposed_ns")),
+    ):
+        sums = np.zeros(size, np.int64)
+        np.add.at(sums, codes[which], values[which])
         table[name] = sums
     table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
     table["median_ns"] = medians(codes, size, duration)

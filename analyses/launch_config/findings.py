@@ -57,12 +57,26 @@ class Launches:
         """Column of the time compared with the steps."""
         return "counted_ns" if self.spent.marked else "total_ns"
 
+    @property
+    def alone(self) -> str:
+        """Column of the part of that time in which no other kernel ran on the device."""
+        return "counted_alone_ns" if self.spent.marked else "alone_ns"
+
+    @property
+    def exposed(self) -> str:
+        """Column of the part of that time in which nothing else ran on the device."""
+        return "counted_exposed_ns" if self.spent.marked else "exposed_ns"
+
 
 def significant(
     launches: Launches, chosen: pd.DataFrame, *, least: float
 ) -> Iterator[tuple[pd.DataFrame, int]]:
-    """Significant configurations of each op and family with their time, most time first."""
-    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.time].sum()
+    """Significant configurations of each op and family with their time, most time first.
+
+    Only the time in which no other kernel runs counts; kernels that mostly run beside others are left out.
+    """
+    chosen = chosen[2 * chosen[launches.alone] >= chosen[launches.time]]
+    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.alone].sum()
     totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
     ordered = totals.sort_values(ascending=False, kind="stable").head(MOST)
     for op, name in ordered.index:
@@ -72,9 +86,23 @@ def significant(
             yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
 
 
-def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
-    """Sum of a part of the time of each configuration, on the device of each rank with most of it."""
-    return worst_devices(rows, (rows[launches.time] * part).to_numpy(np.float64).astype(np.int64))
+def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
+    """Upper bound of a saving, and the severity of it as if copies beside the kernels did not matter.
+
+    Args:
+        launches: Input of the rules.
+        rows: Configurations.
+        part: Part of the time of each that could be saved.
+
+    Returns:
+        The part of the time in which nothing else runs, on the device of each rank with most of it; and the
+        severity of the part of the time in which no other kernel runs.
+    """
+    exposed, alone = (
+        worst_devices(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
+        for column in (launches.exposed, launches.alone)
+    )
+    return exposed, launches.spent.severity(alone)
 
 
 def finding(

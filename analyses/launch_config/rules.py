@@ -43,8 +43,8 @@ FEW_CONFIGS = 3
 RULES = (
     Rule(
         "serial_kernel",
-        states="grids of one block with a median of at least 20 µs per launch, together at least 1% of "
-        "the steps' time",
+        states="grids of one block with a median of at least 20 µs per launch, mostly while no other "
+        "kernel runs, and that time is at least 1% of the steps",
         why=(
             "one block uses one SM of the device; below 20 µs a kernel costs little more than its launch, "
             "and a small result needs no more blocks; collectives use few blocks by design and are excluded"
@@ -52,8 +52,8 @@ RULES = (
     ),
     Rule(
         "few_blocks",
-        states="at least 2 blocks, for at most half of the SMs; median of at least 20 µs, at least 3% of "
-        "the steps",
+        states="at least 2 blocks, for at most half of the SMs; median of at least 20 µs; mostly while "
+        "no other kernel runs, for at least 3% of the steps",
         why=(
             "a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, "
             "because the gain is an upper bound"
@@ -158,7 +158,7 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
         launches, configs[few & (configs["median_ns"] >= LONG_NS)], least=WARN_SHARE
     ):
         first = rows.iloc[0]
-        bound = bounded(launches, rows, 1 - rows["blocks_per_sm"])
+        bound, severity = bounded(launches, rows, 1 - rows["blocks_per_sm"])
         yield finding(
             launches,
             "few_blocks",
@@ -174,7 +174,8 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
             ),
             confidence=BOUND,
             saving=bound,
-            how="upper bound: total × (1 − blocks / SMs), as if the work spread evenly over all SMs",
+            severity=severity,
+            how="upper bound: the time in which nothing else ran × (1 − blocks / SMs)",
         )
 
 
@@ -183,7 +184,7 @@ def _partial_waves(launches: Launches) -> Iterator[Finding]:
     chosen = configs[(configs["waves"] > 1) & (configs["tail_share"] >= TAIL_SHARE)]
     for rows, total in significant(launches, chosen, least=WARN_SHARE):
         first = rows.iloc[0]
-        bound = bounded(launches, rows, rows["tail_share"])
+        bound, severity = bounded(launches, rows, rows["tail_share"])
         if not launches.spent.matters(bound, least=WARN_SHARE):
             continue
         yield finding(
@@ -202,7 +203,11 @@ def _partial_waves(launches: Launches) -> Iterator[Finding]:
             ),
             confidence=BOUND,
             saving=bound,
-            how="upper bound: total × (1 − waves / ⌈waves⌉), reached only if all blocks take equally long",
+            severity=severity,
+            how=(
+                "upper bound: the time in which nothing else ran × (1 − waves / ⌈waves⌉), reached only if "
+                "all blocks take equally long"
+            ),
         )
 
 
@@ -301,7 +306,10 @@ def _varied(rows: pd.DataFrame) -> pd.DataFrame:
     few = counts[(counts["size"] > 1) & (counts["size"] <= FEW_CONFIGS) & (counts["min"] > 1)]
     own = alone[pd.MultiIndex.from_frame(alone[keys]).isin(few.index)]
     counted = np.where(own[C.STEP].notna(), own[C.DUR_NS], 0).astype(np.int64)
-    return own.assign(total_ns=own[C.DUR_NS], first_row=own[C.ROW_ID], counted_ns=counted)
+    exposed = np.where(own[C.STEP].notna(), own["alone_ns"], 0).astype(np.int64)
+    return own.assign(
+        total_ns=own[C.DUR_NS], first_row=own[C.ROW_ID], counted_ns=counted, counted_alone_ns=exposed
+    )
 
 
 def _computing(configs: pd.DataFrame) -> pd.DataFrame:

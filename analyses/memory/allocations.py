@@ -11,7 +11,7 @@ Nonparametric statistical methods.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import floor, sqrt
 from typing import TYPE_CHECKING
@@ -210,6 +210,9 @@ PEAK_COLUMNS = (
     Column("measure", "", "measured quantity"),
     Column("size", "bytes", "peak"),
 )
+FEWEST_TENSORS = 20
+_EMPTY = ["aten::empty", "aten::empty_strided"]
+_MALLOC = r"(?i)malloc"
 RULES = (
     Rule(
         "allocator_churn",
@@ -219,6 +222,12 @@ RULES = (
         "a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
         "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
         "distinguished from a loop, but start-up rarely frees memory",
+    ),
+    Rule(
+        "caching_allocator_off",
+        "at least half of at least 20 `aten::empty` and `aten::empty_strided` calls contain an allocation "
+        "at the driver; otherwise as `allocator_churn`, which it replaces",
+        "a caching allocator serves nearly all tensors from memory that it holds",
     ),
 )
 
@@ -284,7 +293,30 @@ def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     if not (recurs and spent.matters(total)):
         return []
     saved = int(blocked.clip(upper=idle_by_rank(run, blocked.index)).sum())
-    return [_finding(run, later, total, saved, spent)] if spent.matters(saved) else []
+    if not spent.matters(saved):
+        return []
+    found = _finding(run, later, total, saved, spent)
+    return [_uncached(found) if _caching_is_off(run, calls) else found]
+
+
+def _caching_is_off(run: Run, calls: pd.DataFrame) -> bool:
+    """Whether most new tensors are allocated at the driver."""
+    where = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.NAME).isin(_EMPTY)
+    tensors = run.table("host_intervals", columns=[C.ROW_ID], where=where)[C.ROW_ID]
+    allocating = calls[matches(calls[C.NAME], _MALLOC)][C.PARENT_ROW]
+    return len(tensors) >= FEWEST_TENSORS and 2 * int(tensors.isin(allocating).sum()) >= len(tensors)
+
+
+def _uncached(found: Finding) -> Finding:
+    return replace(
+        found,
+        code="caching_allocator_off",
+        title=found.title.replace("Device memory is", "The caching allocator is off: device memory is", 1),
+        advice=(
+            "Most new tensors are allocated at the driver, one by one, so PyTorch's caching allocator is "
+            "disabled: unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING."
+        ),
+    )
 
 
 def _blocked(calls: pd.DataFrame) -> pd.Series:

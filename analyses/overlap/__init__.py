@@ -37,8 +37,9 @@ from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..gpu_breakdown import OPAQUE_GRAPHS
+from ..shared import collectives as shared_collectives
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, share, spans
-from ..shared.lanes import Lanes, collective_kinds, communicates, lanes, stacked_by_name
+from ..shared.lanes import Lanes, collective_kinds, communicates, lanes, stacked, stacked_by_name
 from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, findings, joined, measured
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class Partial:
         ranks: Number of ranks with a device.
         opaque: Whether a graph was recorded as one interval.
         unplaced: Device intervals without a stream.
+        calls: Communication kernels.
     """
 
     tables: dict[str, pd.DataFrame]
@@ -176,6 +178,7 @@ class Partial:
     ranks: int = 0
     opaque: bool = False
     unplaced: int = 0
+    calls: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def measure(run: Run) -> Partial:
@@ -202,6 +205,7 @@ def measure(run: Run) -> Partial:
         ranks=rows[C.RANK].nunique(),
         opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
         unplaced=int(rows[C.STREAM].isna().sum()),
+        calls=shared_collectives.calls(run),
     )
 
 
@@ -215,7 +219,8 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         what: joined([one.exposed[what] for one in partials if what in one.exposed]) for what in subjects
     }
     steps = budget_of(one.spent for one in partials)
-    advised = findings(run, exposed, steps, sum(one.ranks for one in partials))
+    calls = stacked([one.calls for one in partials if one.ranks])
+    advised = findings(run, exposed, steps, sum(one.ranks for one in partials), calls)
     return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
 
 
@@ -361,17 +366,20 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "exposed_communication",
-            "the shorter of exposed communication and of other kernels' time without communication is at "
-            "least 3% of a step",
+            "the shorter of exposed communication and of other kernels' time without communication, without "
+            "the waiting for other ranks, is at least 3% of a step; not if most of the communication is "
+            "waiting",
             "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
-            "communication",
+            "communication, and only transfer can be overlapped",
         ),
         Rule(
             "exposed_copies",
             "the shorter of exposed copies of one direction (H2D, D2H or P2P) and of kernel time without "
-            "such copies is at least 3% of a step",
+            "such copies is at least 3% of a step; migrations of managed memory, and copies of pinned memory "
+            "on another stream than most kernels, are not counted",
             "a gain below 3% of a step is not worth restructuring a program; copies within a device are "
-            "ignored because they compete with kernels for memory bandwidth",
+            "ignored because they compete with kernels for memory bandwidth; pinned copies on a stream of "
+            "their own are already issued as advised",
         ),
     ),
 )

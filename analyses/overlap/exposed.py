@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +14,9 @@ from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import WARN_SHARE
 from tracekit.runs import intervals, rank_view
 from tracekit.runs.intervals import covered
-from tracekit.schema import C, CopyKind, HostKind, Memory
+from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
+from ..shared import collectives
 from ..shared.common import duration, ints, percent, spans
 from ..shared.hosts import NO_OP, host_rows, source_lines, texts
 from ..shared.lanes import collective_kinds, lanes, measured_in, stacked
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
+
+    from ..shared.lanes import Flags
 
 
 COMMUNICATION = "communication"
@@ -82,7 +85,9 @@ def _on_device(
     own: pd.DataFrame, what: str, windows: pd.DataFrame
 ) -> tuple[tuple[int, int, int], pd.DataFrame]:
     """Exposed, hidable and union length on one device, and the exposed intervals."""
-    selected = own[own[WHAT] == what]
+    selected = own[(own[WHAT] == what) & ~_overlap_is_prepared(own)]
+    if selected.empty:
+        return (0, 0, 0), selected.assign(**{EXPOSED_NS: 0})
     inside = measured_in(own, windows)
     unions = lanes(own)
     hiding = unions.computation if what == COMMUNICATION else unions.kernels
@@ -92,6 +97,22 @@ def _on_device(
     start, end = spans(selected)
     listed = selected.assign(**{EXPOSED_NS: covered(intervals.intersect(exposed, inside), start, end)})
     return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
+
+
+def _overlap_is_prepared(own: pd.DataFrame) -> Flags:
+    """Copies to which the advice does not apply.
+
+    These are migrations of managed memory, and copies from or to pinned memory on a stream other than that of
+    most computation: they can overlap already, and do so as far as the program's dependencies allow.
+    """
+    ends = own[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
+    computing = own[(own[C.KIND] == DeviceKind.KERNEL) & (own[WHAT] == "")]
+    by_stream = computing.groupby(C.STREAM, sort=True)[C.DUR_NS].sum()
+    main = by_stream.index[2 * by_stream >= by_stream.sum()]
+    aside = own[C.STREAM].notna() & ~own[C.STREAM].isin(main) & bool(len(computing))
+    pinned = (ends == Memory.PINNED).any(axis=1) & ~(ends == Memory.PAGEABLE).any(axis=1)
+    managed = (ends == Memory.UNIFIED).any(axis=1)
+    return ((own[WHAT] != COMMUNICATION) & (managed | (pinned & aside))).to_numpy(bool)
 
 
 def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -151,6 +172,8 @@ def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[n
 
 ALL_COPIES = "all copies"
 ADVISED = (str(CopyKind.H2D), str(CopyKind.D2H), str(CopyKind.P2P))
+MOSTLY = 0.5
+"""Share of waiting in communication above which the late rank is the cause, not a lack of overlap."""
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 
@@ -188,7 +211,9 @@ _TEXT = {
 }
 
 
-def findings(run: Run, found: dict[str, Exposed], spent: Budget, ranks: int) -> tuple[Finding, ...]:
+def findings(
+    run: Run, found: dict[str, Exposed], spent: Budget, ranks: int, calls: pd.DataFrame
+) -> tuple[Finding, ...]:
     """Findings on exposed communication and exposed copies of each direction.
 
     Args:
@@ -196,14 +221,26 @@ def findings(run: Run, found: dict[str, Exposed], spent: Budget, ranks: int) -> 
         found: Exposed intervals, by subject.
         spent: Time of the run's steps.
         ranks: Number of ranks with a device.
+        calls: Communication kernels of all ranks.
     """
-    return tuple(
-        _finding(run, what, exposed, spent, ranks)
-        for what in (COMMUNICATION, *ADVISED)
-        if (exposed := found.get(what))
-        and exposed.hidable_ns
-        and spent.matters(exposed.hidable_ns, least=WARN_SHARE)
-    )
+    advised = []
+    for what in (COMMUNICATION, *ADVISED):
+        exposed = found.get(what)
+        if exposed and spent.matters(exposed.hidable_ns, least=WARN_SHARE):
+            if what == COMMUNICATION:
+                exposed = replace(exposed, hidable_ns=_transferring(calls, exposed.hidable_ns))
+            if spent.matters(exposed.hidable_ns, least=WARN_SHARE):
+                advised.append(_finding(run, what, exposed, spent, ranks))
+    return tuple(advised)
+
+
+def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
+    """Part of the exposed communication that is transfer; 0 if most of it is waiting for another rank.
+
+    Waiting cannot be overlapped: it ends when the last rank arrives.
+    """
+    waiting = collectives.waiting_share(calls)
+    return 0 if waiting > MOSTLY else int((1 - waiting) * hidable_ns)
 
 
 def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -> Finding:

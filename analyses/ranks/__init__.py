@@ -5,11 +5,12 @@
 * steps: length = the part of the step's window after the windows of earlier steps of its rank. Ranks that
   wait for each other have steps of equal length, so the rank with the longest computation is listed
   separately.
-* skew: the k-th communication kernel of one family and stream on each rank is taken to be one collective, if
-  the ranks have equally many. All ranks end a collective together, and the clocks of hosts may differ, so
-  arrival is derived from durations: the shortest kernel arrived last, and every other rank waited for the
-  difference. Process groups are not recorded: a collective whose ends disagree (by more than 10% of its
-  longest duration and 10 µs, after subtracting the ranks' median clock offset) is not `aligned` and is
+* skew: the k-th last communication kernel of one family and stream on each rank is taken to be one
+  collective, since captures may begin at different points; if the ranks have different numbers of them, only
+  where nearly all of them end together. All ranks end a collective together, and the clocks of hosts may
+  differ, so arrival is derived from durations: the shortest kernel arrived last, and every other rank waited
+  for the difference. Process groups are not recorded: a collective whose ends disagree (by more than 10% of
+  its longest duration and 200 µs, after subtracting the ranks' median clock offset) is not `aligned` and is
   ignored: its kernels belong to several groups, or it does not end together.
 * stragglers: per device, over aligned collectives (of the profiled steps, if marked): late = time after the
   first arrival; wait = duration − shortest duration, at most the time no other kernel ran; caused = Σ of the
@@ -137,10 +138,10 @@ ANALYSIS = Analysis(
         "Per device over the union of its profiled steps (the capture if none are marked), with K kernels "
         "and N communication kernels (identified by name): computation = |K∖N|, exposed communication = "
         "|N∖(K∖N)|, overlapped communication = |N∩(K∖N)|, other = copies, memsets and opaque graphs without "
-        "a concurrent kernel, idle = the rest. The k-th communication kernels of one family and stream are "
-        "one collective; all ranks end it together, so the shortest kernel arrived last and wait = duration "
-        "− the shortest, which needs no common clock. Collectives whose ends differ by more than 10% of the "
-        "longest duration and 10 µs, after subtracting median clock offsets, are ignored."
+        "a concurrent kernel, idle = the rest. The k-th last communication kernels of one family and stream "
+        "are one collective; all ranks end it together, so the shortest kernel arrived last and wait = "
+        "duration − the shortest, which needs no common clock. Collectives whose ends differ by more than "
+        "10% of the longest duration and 200 µs, after subtracting median clock offsets, are ignored."
     ),
     tables=(
         TableSpec(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.savings import WARN_SHARE
+from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
+from ..shared.collectives import Matched, match
 from ..shared.common import duration, ints, percent, share
-from .skew import Matched, match, skew, waits
+from .skew import skew, waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,9 +155,12 @@ def _excess(values: Ints) -> Ints:
     return values - np.array(others, np.int64)
 
 
-FEWEST_COLLECTIVES = 10
-LAST_SHARE = 0.5
+FEWEST_COLLECTIVES = 8
 CAUSED_SHARE = 2 / 3
+BLAMED = 4
+"""At most one rank in this many can share the blame, and always one."""
+START_SHARE = 1 / 3
+"""Share of the first collectives whose waiting is a start-up effect, where no steps are marked."""
 EXPLAINS = 0.5
 NEARLY_ALL, FEW = 0.9, 1 / 3
 """Share of the wait in a share of the collectives that may indicate a single event, such as a start."""
@@ -167,8 +173,9 @@ UNEXPLAINED = 0.6
 RULES = (
     Rule(
         "straggler",
-        "one rank is last in at least 50% of at least 10 matched collectives and causes two thirds of all "
-        "wait time; the others wait for it for at least 3% of a step",
+        "one rank, or several that are at most a quarter of all, causes two thirds of the wait time in at "
+        "least 8 matched collectives; the others wait for it for at least 3% of a step; without a saving if "
+        "no steps are marked and nearly all of it is in the first third of the collectives",
         "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
         "of the time, but neither causes two thirds of the wait time",
     ),
@@ -190,7 +197,7 @@ def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) 
     """Findings on a straggler with its cause, and on the rank with the longest kernels."""
     late = _straggler(tables, spent, len(parts))
     found = [] if late is None else [_late(parts, late, spent)]
-    uneven = _imbalanced(tables["per_rank"], spent, len(parts))
+    uneven = _imbalanced(parts, spent)
     if uneven is not None and not (late and late["cause"] == 0 and late[C.RANK] == uneven[C.RANK]):
         communicates = any(len(one.collectives) for one in parts)
         found.append(_uneven(parts, uneven, spent, communicates=communicates))
@@ -198,31 +205,40 @@ def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) 
 
 
 def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> dict[str, Any] | None:
-    """The row of the straggler, with the index of the cause in `_CAUSES`, or -1."""
+    """The row of the worst straggler, with all stragglers and the index of the cause in `_CAUSES`, or -1."""
     if "stragglers" not in tables or tables["stragglers"].empty:
         return None
-    table = tables["stragglers"]
+    table = tables["stragglers"]  # sorted by the wait that each device causes
+    caused = ints(table, "caused_ns")
+    count = int(np.searchsorted(np.cumsum(caused), CAUSED_SHARE * caused.sum())) + 1
     row: dict[str, Any] = {str(name): value for name, value in table.iloc[0].items()}
-    often = row["collectives"] >= FEWEST_COLLECTIVES and row["last_share"] >= LAST_SHARE
-    mostly = row["caused_ns"] >= CAUSED_SHARE * int(table["caused_ns"].sum())
-    if not (often and mostly and spent.matters(int(row["caused_ns"]) * ranks, least=WARN_SHARE)):
+    blamed = table[:count]
+    total = int(caused[:count].sum()) * ranks
+    few = count <= max(1, len(table) // BLAMED) and row["collectives"] >= FEWEST_COLLECTIVES
+    if not (few and caused.any() and spent.matters(total, least=WARN_SHARE)):
         return None
     explained = [row[name] >= EXPLAINS * row["caused_ns"] for name in _CAUSES]
-    return {**row, "cause": int(np.argmax(explained)) if any(explained) else -1}
+    return {
+        **row,
+        "cause": int(np.argmax(explained)) if any(explained) else -1,
+        "blamed": [int(rank) for rank in blamed[C.RANK].drop_duplicates()],
+        "total_ns": total,
+        "total_gain_ns": int(ints(blamed, "gain_ns").sum()) * ranks,
+        "share": float(caused[:count].sum() / caused.sum()),
+    }
 
 
 def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
-    ranks = len(parts)
-    rank, gain = int(row[C.RANK]), int(row["gain_ns"]) * ranks
-    wait = spent.per_step(int(row["caused_ns"]) * ranks)
-    every = evidence(parts, rank, marked=spent.marked)
-    top = every.head(EVIDENCE_ROWS)
-    return Finding(
+    rank, gain, blamed = int(row[C.RANK]), int(row["total_gain_ns"]), row["blamed"]
+    every = pd.concat([evidence(parts, one, marked=spent.marked) for one in blamed])
+    every = every.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
+    who = f"Rank {rank} causes" if len(blamed) == 1 else f"{listed(sorted(blamed)).capitalize()} cause"
+    found = Finding(
         code="straggler",
         severity=spent.severity(gain),
         title=(
-            f"Rank {rank} is last in {percent(row['last_share'])} of {int(row['collectives']):,} "
-            f"collectives; the others wait {duration(wait)} {spent.per} for it"
+            f"{who} {percent(row['share'])} of the waiting in {int(row['collectives']):,} collectives: the "
+            f"others wait {duration(spent.per_step(row['total_ns']))} {spent.per}"
         ),
         advice=_late_advice(parts, row, spent) + _few(every),
         saving_ns_per_step=spent.per_step(gain),
@@ -232,8 +248,18 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
             f"at most the mean exposed wait of the others; {spent.per}"
         ),
         confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
-        evidence={"device_intervals": [int(one) for one in top[C.ROW_ID]]},
+        evidence={"device_intervals": [int(one) for one in every[C.ROW_ID].head(EVIDENCE_ROWS)]},
     )
+    if spent.marked or not _at_the_start(every, int(row["collectives"])):
+        return found
+    reason = "saving not estimated: nearly all of the waiting is at the start of the capture"
+    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
+
+
+def _at_the_start(last: pd.DataFrame, collectives: int) -> bool:
+    """Whether nearly all of the waiting is in the first third of the collectives."""
+    early = last.sort_values(C.START_NS).head(max(1, int(START_SHARE * collectives)))
+    return bool(early["caused_ns"].sum() >= NEARLY_ALL * last["caused_ns"].sum())
 
 
 def _few(last: pd.DataFrame) -> str:
@@ -293,16 +319,16 @@ def _ranks(parts: list[Part]) -> list[int]:
     return [int(ints(one.devices, C.RANK)[0]) for one in parts]
 
 
-def _imbalanced(table: pd.DataFrame, spent: Budget, ranks: int) -> dict[str, Any] | None:
-    """Rank with the longest computation, if it exceeds the mean by the threshold."""
-    busiest = table.groupby(C.RANK)["computation_ns"].max()
-    values = busiest.to_numpy(np.int64)
+def _imbalanced(parts: list[Part], spent: Budget) -> dict[str, Any] | None:
+    """Rank with the longest computation that was launched in its steps, if it exceeds the mean."""
+    ranks = len(parts)
+    values = np.array([int(ints(one.kernels, "sum_ns").sum()) for one in parts], np.int64)
     mean = int(values.sum()) // len(values)
     excess = int(values.max()) - mean
     if excess <= IMBALANCE * mean or not spent.matters(excess * ranks):
         return None
     return {
-        C.RANK: int(busiest.index.to_numpy(np.int64)[values.argmax()]),
+        C.RANK: _ranks(parts)[int(values.argmax())],
         "mean": mean,
         "excess": excess,
         "ranks": ranks,

@@ -1,10 +1,4 @@
-"""Matching of the collectives of several ranks, and the last rank to arrive in each.
-
-This needs no common clock: all ranks end a collective together, so the one with the shortest kernel arrived
-last, and each other rank waited for the time by which its kernel is longer. Clocks are used only to check the
-match: after subtracting the ranks' clock offsets (median difference of the ends of all matched kernels), the
-ends must agree within 10% of the longest duration, or 10 µs.
-"""
+"""Times of each rank, and the last rank to arrive in each collective."""
 
 from __future__ import annotations
 
@@ -15,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import family
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
+from ..shared.collectives import Matched, aligned, end_spreads, families
 from ..shared.common import ints, spans
 from ..shared.lanes import collective_kinds, communicates, lanes, measured_in
 
@@ -33,106 +27,6 @@ if TYPE_CHECKING:
     from ..shared.lanes import Lanes
 
     Flags = npt.NDArray[np.bool_]
-
-END_TOLERANCE_SHARE = 10
-"""Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
-END_TOLERANCE_NS = 10_000
-_PLACE = [C.RANK, C.DEVICE]
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Collectives of one family and stream: rows are collectives in order, columns devices of ranks.
-
-    Attributes:
-        places: Rank and device of each column.
-        row_id: Device rows of the kernels.
-        step: Step of the first place's kernel, -1 outside steps.
-        start: Starts, each on the clock of its rank.
-        dur: Durations.
-        exposed: Exposed time of each kernel.
-        names: Kind of collective and family.
-    """
-
-    places: list[tuple[int, int]]
-    row_id: Ints
-    step: Ints
-    start: Ints
-    dur: Ints
-    exposed: Ints
-    names: tuple[str, str]
-
-
-def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
-    """Match the k-th kernels of a family and stream of all ranks if their counts agree.
-
-    If they do not agree, streams are ignored, since stream ids may differ between ranks.
-
-    Returns:
-        The matched collectives, and the families that could not be matched.
-    """
-    found, unmatched = [], []
-    for called, rows in kernels.groupby("family", sort=True):
-        streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
-        groups = streams if all(_agree(own) for own in streams) else [rows]
-        if all(_agree(own) for own in groups):
-            found += [_matched(own) for own in groups]
-        elif len(rows.drop_duplicates(_PLACE)) > 1:
-            unmatched.append(str(called))
-    return found, unmatched
-
-
-def _agree(rows: pd.DataFrame) -> bool:
-    """Whether several devices have the same number of kernels, each on one stream."""
-    counts = rows.groupby(_PLACE).size()
-    streams = rows.groupby(_PLACE)[C.STREAM].nunique()
-    return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
-
-
-def _matched(rows: pd.DataFrame) -> Matched:
-    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
-    places = ordered[_PLACE].drop_duplicates()
-    shape = len(places), -1
-
-    def grid(column: str) -> Ints:
-        return ints(ordered, column).reshape(shape).T
-
-    known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
-    step = ints(known, C.STEP).reshape(shape)[0]
-    names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
-    pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
-    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
-
-
-def end_spreads(matched: list[Matched]) -> list[Ints]:
-    """Spread of the ends of each collective, after subtracting clock offsets."""
-    offsets = _offsets(matched)
-    spreads = []
-    for one in matched:
-        ends = one.start + one.dur - np.array([offsets[place] for place in one.places], np.int64)
-        spreads.append(ends.max(axis=1) - ends.min(axis=1))
-    return spreads
-
-
-def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
-    """Clock offset of each device relative to the first one, by the ends of matched kernels."""
-    differences: dict[tuple[int, int], list[Ints]] = {}
-    for one in matched:
-        ends = one.start + one.dur
-        for column, place in enumerate(one.places):
-            differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
-    return {place: _middle(np.concatenate(values)) for place, values in differences.items()}
-
-
-def _middle(values: Ints) -> int:
-    return int(np.sort(values)[(len(values) - 1) // 2])
-
-
-def aligned(one: Matched, spread: Ints) -> Flags:
-    """Whether the kernels of each collective end together."""
-    tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
-    found: Flags = spread <= tolerance
-    return found
 
 
 def skew(matched: list[Matched]) -> pd.DataFrame:
@@ -208,6 +102,7 @@ def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
             C.RANK: np.tile([rank for rank, _ in one.places], len(dur)).astype(np.int64),
             C.DEVICE: np.tile([device for _, device in one.places], len(dur)).astype(np.int64),
             C.ROW_ID: rows.ravel(),
+            C.START_NS: one.start[counted].ravel(),
             "last": last.ravel(),
             "waited_ns": exposed.ravel(),
             "late_ns": (ordered[:, -1:] - dur).ravel(),
@@ -261,17 +156,12 @@ def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
     )
 
 
-def _families(names: pd.Series) -> pd.Series:
-    plain = names.astype(object)
-    return plain.map({name: family(str(name)) for name in plain.unique()}).astype(object)
-
-
 def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """Computation by family, in profiled steps if steps are marked."""
     selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~communicates(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
     own = rows[selected]
-    sums = own.groupby([own[C.RANK], _families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
+    sums = own.groupby([own[C.RANK], families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
     return sums.agg(sum_ns="sum", count="size").reset_index()
 
 
@@ -305,24 +195,10 @@ def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFram
         computed = np.maximum(computed, covered(one.computation, start, end))
     columns = {
         C.STEP: ints(windows, C.STEP),
-        "length_ns": own_lengths(start, end),
+        "length_ns": end - start,
         "computation_ns": computed,
     }
     return pd.DataFrame({C.RANK: np.full(len(windows), rank, np.int64), **columns})
-
-
-def own_lengths(start: Ints, end: Ints) -> Ints:
-    """Part of each window after all earlier ones: the period between their ends if they overlap.
-
-    Example:
-        >>> own_lengths(np.array([0, 10]), np.array([12, 25]))
-        array([12, 13])
-    """
-    if not len(start):
-        return np.empty(0, np.int64)
-    reached = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))
-    own: Ints = np.maximum(end - np.maximum(start, reached), 0)
-    return own
 
 
 def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
@@ -345,7 +221,7 @@ def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.D
             C.START_NS: start,
             C.DUR_NS: end - start,
             "exposed_ns": exposed,
-            "family": _families(kernels[C.NAME]),
+            "family": families(kernels[C.NAME]),
             "collective": collective_kinds(run, kernels),
         }
     )

@@ -150,7 +150,7 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
     assert set(findings) == {"straggler"}
     finding = findings["straggler"]
     assert finding.title.startswith(
-        "Rank 2 is last in 100.0% of 12 collectives; the others wait 1 ms per step"
+        "Rank 2 causes 100.0% of the waiting in 12 collectives: the others wait 1 ms per step"
     )
     assert finding.saving_ns_per_step == 2 * 500_000
     assert ("it computes longer" in finding.advice) == (by == "compute")

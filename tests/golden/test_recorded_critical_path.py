@@ -61,9 +61,9 @@ def test_loading_of_modules_is_found_on_the_path(shared_runs: SharedRuns) -> Non
     result = analyzed(shared_runs, NAMES[0])
     top = result.tables["by_op"].iloc[0]
     assert (top[C.KIND], top["op"]) == ("runtime call", "aten::cudnn_convolution")
-    assert result.findings == ()  # `idle_gaps` names the op and the call already
-    (known,) = analyze(shared_runs.of(TRACES / NAMES[0]), "idle_gaps").findings
-    assert "aten::cudnn_convolution" in known.title + known.advice
+    assert result.findings == ()
+    # nor does `idle_gaps` advise: it is in a range that the program itself calls warm-up
+    assert analyze(shared_runs.of(TRACES / NAMES[0]), "idle_gaps").findings == ()
 
 
 def test_kernels_that_start_early_leave_no_gap_in_a_graph(shared_runs: SharedRuns) -> None:

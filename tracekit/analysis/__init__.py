@@ -6,7 +6,7 @@ the documentation page and the dashboard's menu.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -266,9 +266,16 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
     from tracekit.analysis import by_rank
 
     analysis = get(name)
-    return _checked(
-        analysis, _guarded(analysis, run, by=by_rank.computing(analysis, workers)), analysis.tables
-    )
+    result = _guarded(analysis, run, by=by_rank.computing(analysis, workers))
+    return _checked(analysis, _supported(run, result), analysis.tables)
+
+
+def _supported(run: Run, result: Result) -> Result:
+    """Return the result without findings, and with a note, if the trace supports none."""
+    from tracekit.analysis.evidence import obstacle
+
+    reason = obstacle(run) if result.findings else ""
+    return replace(result, findings=(), notes=(*result.notes, reason)) if reason else result
 
 
 def analyze_each(

@@ -114,7 +114,29 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         for finding in result.findings
     ]
     rules = sum(len(analysis.rules) for analysis, _ in usable)
-    return Advice(tuple(sorted(ranked, key=_place)), against, rules, usable)
+    return Advice(_claimed_once(sorted(ranked, key=_place)), against, rules, usable)
+
+
+def _claimed_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:
+    """Make findings information whose rows are among those of a finding with a larger saving."""
+    found: list[Ranked] = []
+    for one in ranked:
+        rows = _rows(one)
+        claiming = (other for other in found if other.finding.saving_ns_per_step and rows <= _rows(other))
+        earlier = next(claiming, None) if rows else None
+        if earlier:
+            reason = f"the same time as {earlier.analysis}: {earlier.finding.title}"
+            lower = replace(
+                one.finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason
+            )
+            found.append(replace(one, finding=lower, share_of_step=None))
+        else:
+            found.append(one)
+    return tuple(sorted(found, key=_place))
+
+
+def _rows(ranked: Ranked) -> set[int]:
+    return set(ranked.finding.evidence.get("device_intervals", ()))
 
 
 def _share(finding: Finding, against: Budget) -> float | None:

@@ -114,13 +114,9 @@ def _fewest(windows: pd.DataFrame) -> int:
 
 
 def _own_windows(run: Run) -> pd.DataFrame:
-    """The steps of each rank in order, each after the windows of all earlier ones."""
+    """The steps of each rank in order."""
     table = step_windows(run)[[C.RANK, C.STEP, C.START_NS, END_NS]]
-    table = table.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
-    reached = table.groupby(C.RANK)[END_NS].cummax()
-    earlier = reached.groupby(table[C.RANK]).shift(fill_value=np.iinfo(np.int64).min)
-    start = np.maximum(table[C.START_NS], earlier)
-    return table.assign(**{C.START_NS: start, END_NS: np.maximum(table[END_NS], start)})
+    return table.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
 
 
 def _capture(run: Run) -> pd.DataFrame:

@@ -76,6 +76,21 @@ def gaps(start: Ints, end: Ints) -> Union:
     return reach[keep], starts[keep]
 
 
+def alone(start: Ints, end: Ints) -> Union:
+    """Return the times at which exactly one of the intervals is in progress.
+
+    Example:
+        >>> alone(np.array([0, 2]), np.array([5, 9]))
+        (array([0, 5]), array([2, 9]))
+    """
+    times = np.concatenate((start, end))
+    change = np.repeat(np.array([1, -1]), [len(start), len(end)])
+    order = np.argsort(times, kind="stable")
+    times, running = times[order], np.cumsum(change[order])[:-1]
+    single = running == 1
+    return union(times[:-1][single], times[1:][single])
+
+
 def clip(intervals: Union, window_start: int, window_end: int) -> Union:
     """Return the part of a union inside a window.
 

@@ -30,14 +30,14 @@ def small_ops(*, clean: bool = False) -> Program:
 
 
 def host_work(*, clean: bool = False) -> Program:
-    """An op in which the host computes for 500 µs; when clean, the device has 700 µs of work meanwhile."""
+    """An op in which the host computes for 1.5 ms; when clean, the device has 1.7 ms of work meanwhile."""
     program = Program()
     for _ in range(STEPS):
         with program.step():
             with program.op("aten::mm"):
-                program.kernel("work", 700_000 if clean else 100_000)
+                program.kernel("work", 1_700_000 if clean else 100_000)
             with program.op("aten::_unique2", **STACK):
-                program.wait(500_000)
+                program.wait(1_500_000)
             with program.op("aten::relu"):
                 program.kernel("after_launch_bound", 100_000)
     return program

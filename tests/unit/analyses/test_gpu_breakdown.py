@@ -83,8 +83,8 @@ def test_step_window_reaches_the_last_interval_launched_in_the_step(tmp_path: Pa
     assert tables["per_step"][columns].to_dict("records") == [
         {"step": 0, "window_ns": 120, "active_ns": 70, "movement_ns": 0, "idle_ns": 50}
         | {"kernels": 1, "kernel_sum_ns": 70},
-        {"step": 1, "window_ns": 160, "active_ns": 120, "movement_ns": 0, "idle_ns": 40}
-        | {"kernels": 2, "kernel_sum_ns": 120},
+        {"step": 1, "window_ns": 140, "active_ns": 100, "movement_ns": 0, "idle_ns": 40}
+        | {"kernels": 2, "kernel_sum_ns": 100},
     ]
     together = only(tables["profiled_steps"][[*PARTS, "kernels"]])
     assert together == {"window_ns": 260, "active_ns": 170, "movement_ns": 0, "idle_ns": 90, "kernels": 3}

@@ -290,11 +290,13 @@ def test_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
         host("cudaLaunchKernel", 50_000, 54_000, rank=rank, **CALL) for rank in (0, 1)
     ]  # the same process and thread numbers
     wait = host("cudaDeviceSynchronize", 1_000, 21_000, rank=1, **SYNC)
+    first = [host("cudaLaunchKernel", 0, 900, rank=rank, **CALL) for rank in (0, 1)]
     rows: list[Row] = []
     for rank, index in ((0, 0), (0, 1), (1, 0)):
         place = {C.RANK: rank, C.DEVICE: index}
-        rows += [kernel(10_000, 20_000, **place), kernel(55_000, 60_000 + index, launch_row=rank, **place)]
-    result = explained(tmp_path, [*calls, wait], rows)
+        rows += [kernel(10_000, 20_000, launch_row=3 + rank, **place)]
+        rows += [kernel(55_000, 60_000 + index, launch_row=rank, **place)]
+    result = explained(tmp_path, [*calls, wait, *first], rows)
     found = result.tables["by_cause"][["rank", "device", "cause", "idle_ns"]].to_numpy().tolist()
     assert found == [
         [0, 0, "launch_bound", 35_000],
@@ -360,8 +362,10 @@ def test_idle_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> N
         [10_000_097_000, 15_000]
     ]
     (finding,) = result.findings
-    assert finding.saving_ns_per_step == 15_000  # from the start of the step to its first kernel
-    assert "6.8% of the time: 15 µs per step, in 1 gap" in finding.title
+    assert finding.saving_ns_per_step is None  # it is unknown what the host did for 10 s
+    assert (
+        "6.8% of the time: 15 µs per step, in 1 gap" in finding.title
+    )  # from the step's start to its kernel
 
 
 def test_a_device_busy_in_the_steps_gets_no_advice_on_what_is_before_them(tmp_path: Path) -> None:
@@ -400,9 +404,9 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
 def test_the_host_is_said_to_work_only_where_it_was_seen_to(
     tmp_path: Path, filler: Row | None, says: str
 ) -> None:
-    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 995_000)]
-    rows = [kernel(5_000, 10_000, launch_row=0), kernel(1_000_000, 1_100_000, launch_row=1)]
-    seen = [{**host("x", 12_000, 990_000), **filler}] if filler else []
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 1_995_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(2_000_000, 2_100_000, launch_row=1)]
+    seen = [{**host("x", 12_000, 1_990_000), **filler}] if filler else []
     (finding,) = explained(tmp_path, [*calls, *seen], rows).findings
     assert finding.code == "idle_host_work"
     assert says in finding.advice
@@ -494,3 +498,74 @@ def test_an_op_must_cover_more_than_half_of_the_hosts_part(tmp_path: Path) -> No
 
     assert op(tmp_path / "a", 45_000) == "(between ops)"
     assert op(tmp_path / "b", 45_001) == "aten::sort"
+
+
+def two_kernels(
+    path: Path, *more: Row, gap: tuple[int, int] = (100_000, 3_000_000), linked: bool = True
+) -> Result:
+    """A kernel, a gap, and a kernel whose launch ends at the end of the gap."""
+    calls = [host("cudaLaunchKernel", 0, 4_000, **CALL)]
+    calls += [host("cudaLaunchKernel", gap[1] - 6_000, gap[1] - 2_000, **CALL)]
+    rows = [kernel(5_000, gap[0], launch_row=0 if linked else None), kernel(gap[1], gap[1] + 9, launch_row=1)]
+    return explained(path, [*calls, *more], rows)
+
+
+def codes(result: Result) -> list[str]:
+    return [finding.code for finding in result.findings if finding.saving_ns_per_step is not None]
+
+
+def test_work_of_the_host_in_marked_warm_up_gets_no_advice(tmp_path: Path) -> None:
+    work = host("aten::prepare", 110_000, 2_900_000, parent_row=2, depth=1)
+    named = {name: host(name, 1_000, 2_950_000, kind=HostKind.ANNOTATION) for name in ("warmup|x", "measure")}
+    again = host("aten::prepare", 5_000_000, 7_000_000)
+    found = {name: codes(two_kernels(tmp_path / name[:4], row, work, again)) for name, row in named.items()}
+    assert found == {"warmup|x": [], "measure": ["idle_host_work"]}
+
+
+def test_idle_time_after_work_from_before_the_capture_gets_no_advice(tmp_path: Path) -> None:
+    ops = [host("aten::prepare", 110_000, 2_900_000), host("aten::prepare", 5_000_000, 7_000_000)]
+    assert codes(two_kernels(tmp_path / "launched", *ops)) == ["idle_host_work"]
+    assert codes(two_kernels(tmp_path / "backlog", *ops, linked=False)) == []
+
+
+def test_queued_work_behind_the_first_wait_of_a_capture_gets_no_advice(tmp_path: Path) -> None:
+    def result(path: Path, *earlier: Row) -> Result:
+        calls = [host("cudaLaunchKernel", 0, 4_000, **CALL), host("cudaLaunchKernel", 5_000, 9_000, **CALL)]
+        wait = host("cudaDeviceSynchronize", 20_000, 2_900_000, **SYNC)
+        rows = [kernel(6_000, 10_000, launch_row=0), kernel(3_000_000, 3_000_100, launch_row=1)]
+        return explained(path, [*calls, *earlier, wait], rows)
+
+    assert codes(result(tmp_path / "first")) == []
+    earlier = host("cudaDeviceSynchronize", 9_500, 9_900, **SYNC)
+    assert codes(result(tmp_path / "second", earlier)) == ["idle_stream_dependency"]
+
+
+def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:
+    def result(path: Path, *lengths: int) -> Result:
+        slow = host("aten::mm", 110_000, 2_900_000)
+        others = [
+            host("aten::mm", 10_000_000 * k, 10_000_000 * k + length) for k, length in enumerate(lengths, 1)
+        ]
+        return two_kernels(path, slow, *others)
+
+    assert codes(result(tmp_path / "quick", 50_000, 60_000, 70_000)) == ["idle_first_calls"]
+    assert codes(result(tmp_path / "slow", 2_000_000, 60_000, 2_500_000)) == ["idle_host_work"]
+    assert codes(result(tmp_path / "alone")) == []  # it is unknown whether another call would be quicker
+
+
+def test_calls_that_together_cover_the_host_are_slow_calls(tmp_path: Path) -> None:
+    op = host("aten::relu", 110_000, 2_990_000)
+    frees = [
+        host("hipFree", 120_000 + 950_000 * k, 1_000_000 + 950_000 * k, parent_row=2, depth=1, **CALL)
+        for k in range(2)
+    ]
+    (finding,) = two_kernels(tmp_path, op, *frees).findings
+    assert finding.code == "idle_slow_call"
+    assert "hipFree in aten::relu" in finding.advice
+
+
+def test_the_dispatch_of_an_op_up_to_a_millisecond_is_launch_bound(tmp_path: Path) -> None:
+    ops = [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 800_000) for k in range(1, 4)]
+    for end, code in ((1_000_000, "idle_launch_bound"), (1_200_000, "idle_host_work")):
+        op = host("aten::mm", 101_000, end - 7_000)
+        assert codes(two_kernels(tmp_path / code, op, *ops, gap=(100_000, end))) == [code]

@@ -99,6 +99,19 @@ def test_a_clean_run_is_good(tmp_path: Path) -> None:
         ),
         ({"meta": {}}, "good", {"profiler_overhead": "info"}),
         (
+            {
+                "steps": [step(0, 0, 3_000_000_000)],
+                "meta": {"timings": Timings([3_000_000_000], [], "perf_counter")},
+            },
+            "usable",
+            {"step_outlives_events": "warn"},
+        ),
+        (
+            {"meta": {**PLAIN, "diagnostics": [Diagnostic(Level.INFO, "ignored_categories", "77 events")]}},
+            "usable",
+            {"ignored_categories": "warn"},
+        ),
+        (
             {"meta": {**PLAIN, "diagnostics": [Diagnostic(Level.WARN, "truncated", "cut short")]}},
             "usable",
             {"truncated": "warn"},

@@ -193,6 +193,18 @@ def test_one_block_is_serial_whether_or_not_the_device_is_known(tmp_path: Path, 
     assert ("on one SM of 10" in finding.title) is bool(meta)
 
 
+@pytest.mark.parametrize(("beside", "codes"), [(40_000, ["serial_kernel"]), (50_000, [])])
+def test_kernels_that_mostly_run_beside_others_are_not_serial(
+    tmp_path: Path, beside: int, codes: list[str]
+) -> None:
+    rows = [kernel(100_000 * row, 100_000 * row + 90_000, **grid(1)) for row in range(3)]
+    rows += [kernel(100_000 * row, 100_000 * row + beside, **grid(400)) for row in range(3)]
+    found = analyze(make_run(tmp_path, meta=META, device_intervals=rows), "launch_config").findings
+    assert [one.code for one in found if "1 block" in one.title or "one block" in one.title] == codes
+    for one in found:
+        assert one.saving_ns_per_step is None or one.saving_ns_per_step <= 3 * (90_000 - beside)
+
+
 def test_shapes_of_lists_count_and_scalars_do_not() -> None:
     assert configs.shapes_of("[[8,3],[],[[2],[4,5]]]") == [(8, 3), (2,), (4, 5)]
     assert configs.shapes_of("") == []

@@ -318,3 +318,20 @@ def test_memory_reserved_for_a_request_larger_than_what_is_unused_is_no_fragment
     )
     (finding,) = analyze(run, "memory").findings
     assert (finding.code, finding.severity) == ("unused_reserved_memory", "info")
+
+
+@pytest.mark.parametrize(("tensors", "code"), [(100, "caching_allocator_off"), (300, "allocator_churn")])
+def test_an_allocation_for_most_tensors_means_that_the_cache_is_off(
+    tmp_path: Path, tensors: int, code: str
+) -> None:
+    ops = [host("aten::empty", 1_000 * k, 1_000 * k + 900) for k in range(tensors)]
+    calls = [
+        host(name, 1_000 * k + at, 1_000 * k + at + 300, parent_row=k, depth=1, kind=HostKind.RUNTIME)
+        for k in range(tensors)
+        if k % 3 == 0 or tensors == 100
+        for name, at in (("hipMalloc", 10), ("hipFree", 400))
+    ]
+    busy = [kernel(0, 10), kernel(1_000 * tensors, 1_000 * tensors + 10)]
+    run = make_run(tmp_path, host_intervals=[*ops, *calls], device_intervals=busy)
+    found = [one.code for one in analyze(run, "memory").findings]
+    assert found == [code]

@@ -108,9 +108,9 @@ def test_steps_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
     table = tables["per_step"][tables["per_step"]["what"] != "all copies"]
     assert rows(table, C.RANK, C.DEVICE, "what", C.STEP, "union_ns", "exposed_ns") == [
         (0, 0, "H2D", 0, 100, 100),
-        (0, 0, "H2D", 1, 50, 50),
+        (0, 0, "H2D", 1, 0, 0),
         (0, 1, "H2D", 0, 20, 20),
-        (0, 1, "H2D", 1, 10, 10),
+        (0, 1, "H2D", 1, 0, 0),
         (1, 0, "P2P", 0, 10, 5),
     ]
     together = tables["profiled_steps"][tables["profiled_steps"]["what"] != "all copies"]
@@ -236,3 +236,61 @@ def test_amounts_are_said_with_three_digits() -> None:
         "3 GiB",
     ]
     assert percent(1) == "100.0%"
+
+
+def busy_step(*rows: Row) -> list[Row]:
+    """A computing kernel of 500 ns, and these."""
+    return [kernel(500, 1_000, **{C.STREAM: 1}), *rows]
+
+
+def advised(path: Path, *rows: Row) -> list[str]:
+    return [finding.code for finding in analyze(make_run(path, device_intervals=rows), "overlap").findings]
+
+
+def test_pinned_copies_on_a_stream_of_their_own_get_no_advice(tmp_path: Path) -> None:
+    pinned = {C.SRC_MEMORY: "pinned", C.DST_MEMORY: "device"}
+    assert advised(tmp_path / "own", *busy_step(copy(0, 400, "H2D", **pinned))) == []
+    same = copy(0, 400, "H2D", **{**pinned, C.STREAM: 1})
+    assert advised(tmp_path / "same", *busy_step(same)) == ["exposed_copies"]
+    pageable = copy(0, 400, "H2D", **{**pinned, C.SRC_MEMORY: "pageable"})
+    assert advised(tmp_path / "pageable", *busy_step(pageable)) == ["exposed_copies"]
+
+
+def test_migrations_of_managed_memory_get_no_advice(tmp_path: Path) -> None:
+    for memory, found in (("unified", []), ("pageable", ["exposed_copies"])):
+        moved = copy(0, 400, "D2H", **{C.DST_MEMORY: memory})
+        assert advised(tmp_path / memory, *busy_step(moved)) == found
+
+
+def test_communication_that_mostly_waits_gets_no_advice(tmp_path: Path) -> None:
+    """Two ranks: of the time of both, waiting for rank 1 is 60%, or 20%."""
+    for late, found in ((1_200_000, []), (400_000, ["exposed_communication"])):
+        rows = [
+            row
+            for k in range(4)
+            for rank in range(2)
+            for row in (
+                kernel(3_000_000 * k, 3_000_000 * k + 900_000, **{C.RANK: rank, C.STREAM: 1}),
+                talk(3_000_000 * k + 1_000_000 + late * rank, 3_000_000 * k + 2_600_000, **{C.RANK: rank}),
+            )
+        ]
+        assert advised(tmp_path / str(late), *rows) == found
+
+
+def test_a_collective_longer_than_a_larger_one_waits(tmp_path: Path) -> None:
+    """One rank: 3 of 4 collectives take 10 times as long as one of more bytes."""
+    ops = [
+        host(
+            "record_param_comms", 10 * k, 10 * k + 5, input_shapes=f"[[{100 + k}]]", input_dtypes='["float"]'
+        )
+        for k in range(4)
+    ]
+    for longest, found in ((1_000, []), (100, ["exposed_communication"])):
+        rows: list[Row] = []
+        for k in range(4):
+            start = 3_000 * k
+            took = 100 if k == 3 else longest
+            rows += [kernel(start, start + 900, **{C.STREAM: 1})]
+            rows += [talk(start + 1_000, start + 1_000 + took, op_row=k)]
+        run = make_run(tmp_path / str(longest), host_intervals=ops, device_intervals=rows)
+        assert [finding.code for finding in analyze(run, "overlap").findings] == found

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
 from tracekit.analyses.ranks.advice import by_step, combine
-from tracekit.analyses.ranks.skew import own_lengths, part
+from tracekit.analyses.ranks.skew import part
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
@@ -166,13 +166,13 @@ def test_collectives_that_do_not_end_together_do_not_count(tmp_path: Path) -> No
             for k in range(5)
             for row in (
                 talk(0, 1_000_000 * k, 1_000_000 * k + 50_000),
-                talk(1, 1_000_000 * k + 100_000 * (k == 4), 1_000_000 * k + 40_000 + 110_000 * (k == 4)),
+                talk(1, 1_000_000 * k + 300_000 * (k == 4), 1_000_000 * k + 40_000 + 310_000 * (k == 4)),
             )
         ],
     )
     result = analyze(run, "ranks")
     assert result.tables["skew"]["aligned"].tolist() == [True] * 4 + [False]
-    assert result.tables["skew"]["end_spread_ns"].tolist() == [0, 0, 0, 0, 110_000]
+    assert result.tables["skew"]["end_spread_ns"].tolist() == [0, 0, 0, 0, 310_000]
     assert set(result.tables["stragglers"]["collectives"]) == {4}
     assert result.notes == (NO_STEPS, MISALIGNED.format(count=1, all=5))
 
@@ -253,14 +253,6 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(table, two[name])
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "own"),
-    [([0, 10], [10, 30], [10, 20]), ([0, 5], [20, 15], [20, 0]), ([], [], [])],
-)
-def test_overlapping_steps_share_no_time(start: list[int], end: list[int], own: list[int]) -> None:
-    assert own_lengths(np.array(start, np.int64), np.array(end, np.int64)).tolist() == own
-
-
 def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
     """Collectives 1 ms apart that all ranks end together; each rank is late by the given time."""
     return [
@@ -275,8 +267,8 @@ def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
     [
         ([{0: 400_000}] * 6 + [{1: 100_000}] * 6, True),
         ([{0: 400_000}] * 6 + [{1: 400_000}] * 6, False),
-        ([{0: 400_000}] * 4 + [{1: 1_000}] * 4 + [{2: 1_000}] * 4, False),
-        ([{0: 400_000}] * 9, False),
+        ([{1: 1_000}] * 4 + [{0: 400_000}] * 4 + [{2: 1_000}] * 4, True),
+        ([{0: 400_000}] * 7, False),
         ([{0: 10_000}] * 12, False),
     ],
     ids=["mostly one", "two in turn", "seldom", "too few", "hardly"],
@@ -286,3 +278,26 @@ def test_a_straggler_is_often_last_and_causes_most_of_the_waiting(
 ) -> None:
     run = make_run(tmp_path, device_intervals=late_by(lateness, 3))
     assert [finding.code for finding in analyze(run, "ranks").findings] == ["straggler"] * found
+
+
+def test_captures_of_different_lengths_match_from_their_ends(tmp_path: Path) -> None:
+    """Rank 1 has two collectives more, at the start; the first of rank 0 is its third."""
+    lateness: list[dict[int, int]] = [{0: 400_000}] * 12
+    early = [talk(1, 1_000_000 * k, 1_000_000 * k + 500_000) for k in (-2, -1)]
+    run = make_run(tmp_path, device_intervals=[*early, *late_by(lateness, 2)])
+    result = analyze(run, "ranks")
+    assert len(result.tables["skew"]) == 12
+    assert result.tables["skew"]["last_rank"].tolist() == [0] * 12
+    assert [finding.code for finding in result.findings] == ["straggler"]
+
+
+def test_two_late_ranks_of_eight_share_the_blame(tmp_path: Path) -> None:
+    lateness: list[dict[int, int]] = [{2: 300_000}, {5: 300_000}] * 6
+    (finding,) = analyze(make_run(tmp_path, device_intervals=late_by(lateness, 8)), "ranks").findings
+    assert finding.title.startswith("Ranks 2 and 5 cause 100.0% of the waiting in 12 collectives")
+
+
+def test_waiting_only_at_the_start_of_a_capture_has_no_saving(tmp_path: Path) -> None:
+    lateness: list[dict[int, int]] = [{0: 400_000}] * 3 + [{0: 5_000}] * 9
+    (finding,) = analyze(make_run(tmp_path, device_intervals=late_by(lateness, 2)), "ranks").findings
+    assert (finding.code, finding.saving_ns_per_step) == ("straggler", None)

@@ -91,3 +91,16 @@ def test_steps_that_overlap_on_the_device_share_its_time(tmp_path: Path) -> None
 def test_comparing_by_an_analysis_that_cannot_says_which_can(run: Run) -> None:
     with pytest.raises(UnusableInputError, match="does not compare runs"):
         analysis.compare(run, run, "integrity")
+
+
+def test_the_same_rows_are_claimed_once(run: Run, only: Callable[..., None]) -> None:
+    rows = {"device_intervals": [3, 5]}
+    found = (
+        finding("a", 300, Severity.HIGH, evidence=rows),
+        finding("b", 200, Severity.HIGH, evidence={"device_intervals": [5]}),
+        finding("c", 100, Severity.HIGH, evidence={"device_intervals": [5, 7]}),
+    )
+    only(made("one", lambda _: Result(findings=found)))
+    ranked = {one.finding.code: one.finding for one in advise(run).findings}
+    assert [ranked[code].severity for code in "abc"] == [Severity.HIGH, Severity.INFO, Severity.HIGH]
+    assert (ranked["b"].saving_ns_per_step, ranked["b"].how) == (None, "the same time as one: a")

@@ -7,11 +7,11 @@ import pyarrow.compute as pc
 import pytest
 
 from samples.simulator.large import Shape
-from tests.builders import kernel, make_run
+from tests.builders import kernel, make_run, step
 from tests.jobs import imported
 from tracekit.errors import UnusableInputError
 from tracekit.runs import rank_view
-from tracekit.runs.rank_view import RankView
+from tracekit.runs.rank_view import RankView, step_windows
 from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
 
@@ -91,3 +91,22 @@ def test_a_rank_that_is_not_there_is_named(job: Run) -> None:
 )
 def test_ranks_are_listed_in_few_words(ranks: list[int], words: str) -> None:
     assert rank_view.listed(ranks) == words
+
+
+def test_windows_of_steps_do_not_overlap_and_leave_the_backlog_out(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 100), step(1, 100, 200), step(2, 200, 210)],
+        device_intervals=[
+            kernel(0, 60, **{C.CORRELATION_ID: 3}),
+            kernel(60, 150, **{C.STEP: 0, C.LAUNCH_ROW: 0, C.CORRELATION_ID: 10}),
+            kernel(150, 300, **{C.STEP: 1, C.LAUNCH_ROW: 1, C.CORRELATION_ID: 11}),
+            kernel(40, 50, **{C.STEP: 2, C.CORRELATION_ID: 12}),
+        ],
+    )
+    windows = step_windows(run)
+    assert windows[[C.START_NS, "end_ns", "host_start_ns"]].to_numpy().tolist() == [
+        [60, 150, 0],
+        [150, 300, 100],
+        [300, 300, 200],
+    ]

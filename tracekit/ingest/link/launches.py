@@ -165,7 +165,8 @@ class Launches(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         call: Launching call.
         op: Innermost op around the call.
-        step: Step of the launching call; without a call, the step at the row's start.
+        step: Step of the launching call; without a call, the step at the row's start, but -1 if the row has a
+            correlation id below those of all calls: it was launched before the capture.
     """
 
     call: Ints
@@ -189,6 +190,7 @@ class Launchers:
         """
         self.count = 0
         self._processes = processes
+        self._least = np.iinfo(np.int64).max
         self._calls = Lookup(directory, "calls", columns=3)
         self._ops = Lookup(directory, "ops", columns=1)
 
@@ -197,6 +199,7 @@ class Launchers:
         rows, ids = window.rows, window.rows.integers(C.CORRELATION_ID)
         calls = np.flatnonzero(window.is_call & (ids > 0))
         self.count += len(calls)
+        self._least = min(self._least, int(ids[calls].min(initial=self._least)))
         keys = self._keys(ids.take(calls), rows.integers(C.PID).take(calls))
         self._calls.add(keys, window.first + calls, window.op.take(calls), window.step.take(calls))
         external = rows.integers(C.EXTERNAL_ID)
@@ -216,6 +219,8 @@ class Launchers:
         lost, external = lost[external > 0], external[external > 0]
         if len(lost):
             op[lost] = self._ops.find(external)[0]
+        ids = rows.integers(C.CORRELATION_ID)
+        own = np.where((ids > 0) & (ids < self._least) & (self.count > 0), NONE, own)
         return Launches(call=call, op=op, step=np.where(call == NONE, own, step))
 
     def _keys(self, ids: Ints, pids: Ints) -> Ints:

@@ -1,0 +1,109 @@
+"""What surrounds an idle interval: the edges of the capture, ranges marked as warm-up, first calls of an op.
+
+Such time is explained by the recording or by its start; it does not recur, so nothing is saved per step.
+
+* Edge: the launches of the work before the gap precede the capture, or the work after it was queued while the
+  first wait of the capture blocked the host: what was waited for is not in the trace.
+* Warm-up: the gap begins in a range that the program named so.
+* First call: the op that covers the host's part took 10 times the median of its other calls, and only few of
+  them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python function only the very
+  first call counts: what an op does depends on shapes, what a function does on anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.schema import C, HostKind
+
+from ..shared.common import spans, values_at
+from ..shared.lanes import BEFORE, medians
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.runs.intervals import Ints
+
+    from ..shared.host_lines import Bools, HostLines
+
+WARM_UP = r"(?i)warm[-_ ]?up"
+FIRST_FACTOR = 10
+"""Minimum ratio of a first call's time to the median of the op's calls."""
+MOST_FIRST = 3
+"""Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
+FEWEST_CALLS = 4
+
+
+def set_aside(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints, queued: Bools) -> Bools:
+    """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up."""
+    return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _warming_up(gaps, host)
+
+
+def _after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
+    """Whether all work of the rank that ended by the start of the gap was launched before the capture."""
+    unlinked = device[C.LAUNCH_ROW].isna().to_numpy()
+    _, end = spans(device)
+    found = np.zeros(len(gaps), np.bool_)
+    place = gaps[BEFORE].to_numpy()
+    for rank in np.unique(gaps[C.RANK]):
+        own = (device[C.RANK] == rank).to_numpy(bool)
+        linked = end[own & ~unlinked]
+        if len(linked):  # else launches were not recorded at all
+            mine = (gaps[C.RANK] == rank).to_numpy(bool)
+            found[mine] = end[place[mine]] < linked.min()
+    return found
+
+
+def _in_first_wait(gaps: pd.DataFrame, host: HostLines, waits: Ints, queued: Bools) -> Bools:
+    """Whether work was queued and most of the gap lies in the first wait of its rank."""
+    found = np.zeros(len(gaps), np.bool_)
+    start, end = spans(gaps)
+    ranks = gaps[C.RANK].to_numpy()
+    for rank in np.unique(host.rank[waits]):
+        own = waits[host.rank[waits] == rank]
+        first = own[np.argmin(host.start[own])]
+        inside = np.minimum(end, host.end[first]) - np.maximum(start, host.start[first])
+        found |= queued & (ranks == rank) & (2 * inside > end - start)
+    return found
+
+
+def _warming_up(gaps: pd.DataFrame, host: HostLines) -> Bools:
+    """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
+    rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.named(WARM_UP))
+    start, end = spans(gaps)
+    found = np.zeros(len(gaps), np.bool_)
+    for rank in np.unique(host.rank[rows]):
+        own = rows[host.rank[rows] == rank]
+        marked = intervals.union(host.start[own], host.end[own])
+        inside = (covered(marked, start, start + 1) > 0) | (2 * covered(marked, start, end) > end - start)
+        found |= (gaps[C.RANK] == rank).to_numpy(bool) & inside
+    return found
+
+
+def first_calls(host: HostLines, anchor: Ints) -> tuple[Bools, Bools]:
+    """Whether each of these host rows is one of few calls of an op that took far longer than the others.
+
+    Returns:
+        That, and whether it is the only call of an op, so that it is unknown whether others would be faster.
+    """
+    is_op, is_frame = host.of_kind(HostKind.OP), host.of_kind(HostKind.PYTHON)
+    ops = np.flatnonzero(is_op | is_frame)
+    if not len(ops):
+        return np.zeros(len(anchor), np.bool_), np.zeros(len(anchor), np.bool_)
+    names, group = np.unique(host.name_codes(ops), return_inverse=True)
+    taken = (host.end - host.start)[ops]
+    typical = medians(group.astype(np.int64), len(names), taken)
+    slow = taken >= FIRST_FACTOR * np.maximum(typical[group], 1)
+    few = np.bincount(group[slow], minlength=len(names)) <= MOST_FIRST
+    enough = np.bincount(group, minlength=len(names)) >= FEWEST_CALLS
+    order = np.argsort(host.start[ops], kind="stable")
+    earliest = np.zeros(len(ops), np.bool_)
+    earliest[order[np.unique(group[order], return_index=True)[1]]] = True
+    first, rare = np.zeros(len(is_op), np.int64), np.zeros(len(is_op), np.int64)
+    first[ops] = slow & (few & enough)[group] & (is_op[ops] | earliest)
+    rare[ops] = (np.bincount(group, minlength=len(names)) == 1)[group] & is_op[ops]
+    return values_at(first, anchor, 0) > 0, values_at(rare, anchor, 0) > 0

@@ -1,0 +1,234 @@
+"""Matching of the collectives of several ranks or devices, and the time in which they wait for the last one.
+
+This needs no common clock: all ranks end a collective together, so the one with the shortest kernel arrived
+last, and each other rank waited for the time by which its kernel is longer. Clocks are used only to check the
+match: after subtracting the ranks' clock offsets (median difference of the ends of all matched kernels), the
+ends must agree within 10% of the longest duration, or 200 µs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis.kernel_names import family
+from tracekit.runs.run import busy
+from tracekit.schema import C
+
+from .common import ints
+from .groups import item_bytes, numel, parse_dtypes, parse_shapes
+from .hosts import host_rows, texts
+from .lanes import communicates
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    Flags = npt.NDArray[np.bool_]
+
+END_TOLERANCE_SHARE = 10
+"""Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
+
+
+END_TOLERANCE_NS = 200_000
+
+
+NEARLY_ALL_ALIGNED = 0.9
+"""Share of kernels that must end together where the ranks have different numbers of them."""
+
+
+_PLACE = [C.RANK, C.DEVICE]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Collectives of one family and stream: rows are collectives in order, columns devices of ranks.
+
+    Attributes:
+        places: Rank and device of each column.
+        row_id: Device rows of the kernels.
+        step: Step of the first place's kernel, -1 outside steps.
+        start: Starts, each on the clock of its rank.
+        dur: Durations.
+        exposed: Exposed time of each kernel.
+        names: Kind of collective and family.
+    """
+
+    places: list[tuple[int, int]]
+    row_id: Ints
+    step: Ints
+    start: Ints
+    dur: Ints
+    exposed: Ints
+    names: tuple[str, str]
+
+
+def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
+    """Match the kernels of a family and stream of all ranks, counted from the end.
+
+    The captures of ranks begin at different points, so the last kernels correspond. If streams do not agree
+    between ranks they are ignored, since their ids may differ. Where counts differ, the kernels match only if
+    nearly all of them end together.
+
+    Returns:
+        The matched collectives, and the families that could not be matched.
+    """
+    found, unmatched = [], []
+    for called, rows in kernels.groupby("family", sort=True):
+        streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
+        groups = streams if all(_agree(own) for own in streams) else [rows]
+        if all(_agree(own) for own in groups):
+            found += [_matched(own) for own in groups]
+        elif ending := _matched_from_the_end(rows):
+            found.append(ending)
+        elif len(rows.drop_duplicates(_PLACE)) > 1:
+            unmatched.append(str(called))
+    return found, unmatched
+
+
+def _agree(rows: pd.DataFrame) -> bool:
+    """Whether several devices have the same number of kernels, each on one stream."""
+    counts = rows.groupby(_PLACE).size()
+    streams = rows.groupby(_PLACE)[C.STREAM].nunique()
+    return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
+
+
+def _matched_from_the_end(rows: pd.DataFrame) -> Matched | None:
+    """Match the last kernels of every device; None if they do not end together."""
+    counts = rows.groupby(_PLACE).size()
+    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    if len(counts) < 2 or int(rows.groupby(_PLACE)[C.STREAM].nunique().max()) > 1:
+        return None
+    one = _matched(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
+    spread = end_spreads([one])[0]
+    together = aligned(one, spread).mean() >= NEARLY_ALL_ALIGNED
+    return one if together and 2 * np.median(spread) <= _distance(one) else None
+
+
+def _distance(one: Matched) -> float:
+    """Median time between the ends of successive collectives: one match too early or late is that far off."""
+    apart = np.diff(np.sort(one.start[:, 0] + one.dur[:, 0]))
+    return float(np.median(apart)) if len(apart) else float("inf")
+
+
+def _matched(rows: pd.DataFrame) -> Matched:
+    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    places = ordered[_PLACE].drop_duplicates()
+    shape = len(places), -1
+
+    def grid(column: str) -> Ints:
+        return ints(ordered, column).reshape(shape).T
+
+    known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
+    step = ints(known, C.STEP).reshape(shape)[0]
+    names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
+    pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
+    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
+
+
+def end_spreads(matched: list[Matched]) -> list[Ints]:
+    """Spread of the ends of each collective, after subtracting clock offsets."""
+    offsets = _offsets(matched)
+    spreads = []
+    for one in matched:
+        ends = one.start + one.dur - np.array([offsets[place] for place in one.places], np.int64)
+        spreads.append(ends.max(axis=1) - ends.min(axis=1))
+    return spreads
+
+
+def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
+    """Clock offset of each device relative to the first one, by the ends of matched kernels."""
+    differences: dict[tuple[int, int], list[Ints]] = {}
+    for one in matched:
+        ends = one.start + one.dur
+        for column, place in enumerate(one.places):
+            differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
+    return {place: _middle(np.concatenate(values)) for place, values in differences.items()}
+
+
+def _middle(values: Ints) -> int:
+    return int(np.sort(values)[(len(values) - 1) // 2])
+
+
+def aligned(one: Matched, spread: Ints) -> Flags:
+    """Whether the kernels of each collective end together."""
+    tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
+    found: Flags = spread <= tolerance
+    return found
+
+
+def families(names: pd.Series) -> pd.Series:
+    """Family of each kernel by its name."""
+    plain = names.astype(object)
+    return plain.map({name: family(str(name)) for name in plain.unique()}).astype(object)
+
+
+def calls(run: Run) -> pd.DataFrame:
+    """Communication kernels, with their family and the bytes of their op's first input, 0 if unknown."""
+    rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
+    rows = rows[communicates(rows)].reset_index(drop=True)
+    called = families(rows[C.NAME])
+    stream = rows[C.STREAM].fillna(-1).astype(np.int64)
+    known = rows.assign(**{C.STREAM: stream, "size": sizes(run, rows), "exposed_ns": rows[C.DUR_NS]})
+    return known.assign(family=called, collective=called).drop(columns=[C.KIND, C.NAME, C.OP_ROW])
+
+
+def waiting(rows: pd.DataFrame) -> pd.Series:
+    """Time in which communication kernels wait for the last rank, by row id, ns; unknown ones are left out.
+
+    Of a matched collective it is the time by which the kernel is longer than the shortest of it. Of another
+    one it is the time by which it is longer than a kernel of the same name on the same device that moved at
+    least as many bytes: the transfer cannot have taken longer than that.
+
+    Args:
+        rows: Result of `calls` of all ranks.
+    """
+    matched, _ = match(rows)
+    found = [pd.Series([], dtype=np.int64)]
+    for one, spread in zip(matched, end_spreads(matched), strict=True):
+        together = aligned(one, spread)
+        waits = one.dur - one.dur.min(axis=1, keepdims=True)
+        found.append(pd.Series(waits[together].ravel(), index=one.row_id[together].ravel()))
+    found.append(_longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(pd.concat(found).index)]))
+    every: pd.Series = pd.concat(found)
+    return every
+
+
+def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
+    """Time by which each kernel exceeds the shortest of its name and device with at least as many bytes."""
+    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
+    shortest = ordered.groupby(["family", C.RANK, C.DEVICE], sort=False)[C.DUR_NS].cummin()
+    return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
+
+
+def sizes(run: Run, rows: pd.DataFrame) -> pd.Series:
+    """Bytes of the first input of the op that launched each kernel, 0 if unknown."""
+    host = host_rows(run, rows[C.OP_ROW], [C.INPUT_SHAPES, C.INPUT_DTYPES])
+    pairs = list(zip(texts(host[C.INPUT_SHAPES], ""), texts(host[C.INPUT_DTYPES], ""), strict=True))
+    distinct = {pair: _bytes(*pair) for pair in set(pairs)}
+    return pd.Series([distinct[pair] for pair in pairs], index=rows.index, dtype=np.int64)
+
+
+def _bytes(shapes: str, dtypes: str) -> int:
+    shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
+    each = item_bytes(dtype) or 0
+    if isinstance(shape, list):
+        return each * sum(numel(one) for one in shape)
+    return each * numel(shape) if shape else 0
+
+
+def waiting_share(rows: pd.DataFrame) -> float:
+    """Share of the time of communication kernels, in steps if marked, that is waiting for the last rank.
+
+    Args:
+        rows: Result of `calls` of all ranks.
+    """
+    chosen = rows[rows[C.STEP].notna()] if rows[C.STEP].notna().any() else rows
+    total = int(ints(chosen, C.DUR_NS).sum())
+    waited = waiting(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
+    return float(waited / total) if total else 0.0

@@ -1,0 +1,107 @@
+"""Whether a trace can support findings.
+
+Two kinds of traces are complete files of something other than an execution:
+
+* A sample: only some events were written. Between them lies work that is missing from the file, so idle time,
+  overlap and host time are not what they seem. Every runtime call takes the next correlation id, so a sample
+  has ids far apart; Kineto leaves out some calls, which never removes more than 95% of them.
+* The capture of a CUDA or HIP graph: its launches are recorded into the graph and not executed.
+
+Example:
+    >>> import tracekit
+    >>> from tracekit.analysis.evidence import obstacle
+    >>> obstacle(tracekit.open("latest"))  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import matches
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+LEAST_DENSITY = 0.02
+"""Minimum share of the correlation ids in their range that occur; whole traces have over 5%."""
+FEWEST_CALLS = 100
+CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
+CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
+"""Calls of a thread between these are captured into a graph and not executed."""
+_LAUNCH = r"(?i)launch(?!hostfunc)"
+_KEPT = "obstacle"
+
+
+def obstacle(run: Run) -> str:
+    """Return why the run's trace supports no findings, empty if it does."""
+    kept = vars(run)  # as a cached property: every analysis with a finding asks
+    if _KEPT not in kept:
+        kept[_KEPT] = sampled(run) or captured(run)
+    return str(kept[_KEPT])
+
+
+def sampled(run: Run) -> str:
+    """Describe the trace as a sample, empty if it is none."""
+    columns = [C.RANK, C.CORRELATION_ID]
+    calls = run.table("host_intervals", columns=columns, where=pc.field(C.CORRELATION_ID).is_valid())
+    for _, own in calls.groupby(C.RANK, sort=True):
+        ids = np.unique(own[C.CORRELATION_ID].to_numpy(dtype=np.int64))
+        span = int(ids[-1] - ids[0]) + 1
+        if len(ids) >= FEWEST_CALLS and len(ids) < LEAST_DENSITY * span:
+            return (
+                f"the trace is a sample: {len(ids):,} runtime calls have correlation ids over a range of "
+                f"{span:,}, so most events are missing from the file, and findings are withheld"
+            )
+    return ""
+
+
+def captured(run: Run) -> str:
+    """Describe the trace as the capture of a graph, empty if most of its launches were executed."""
+    calls = runtime_calls(run)
+    launches = matches(calls[C.NAME], _LAUNCH).to_numpy(bool)
+    inside = int((calls["captured"] & launches).sum())
+    if 2 * inside <= int(launches.sum()) or not inside:
+        return ""
+    return (
+        f"the trace is the capture of a graph: {inside:,} of {int(launches.sum()):,} launches were recorded "
+        "into a graph and not executed, so findings are withheld"
+    )
+
+
+def runtime_calls(run: Run) -> pd.DataFrame:
+    """Return the runtime calls, each with whether it was captured into a graph."""
+    where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    thread = [C.RANK, C.PID, C.TID]
+    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
+    names = calls[C.NAME]
+    turns = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
+    found = np.zeros(len(calls), bool)
+    for at in calls.groupby(thread).indices.values() if turns.any() else ():
+        ordered = at[np.argsort(calls[C.START_NS].to_numpy(np.int64)[at], kind="stable")]
+        found[ordered] = _inside(turns.to_numpy(np.int64)[ordered])
+    return calls.assign(captured=found)
+
+
+def _inside(turns: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each position is between a begin (1) and its end (-1); unmatched ones are ignored.
+
+    Example:
+        >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
+        [False, True, False, False]
+    """
+    found: npt.NDArray[np.bool_] = (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
+    return found
+
+
+def _open(turns: Ints) -> Ints:
+    """Number of open begins at each position, at least 0."""
+    level = np.cumsum(turns)
+    return level - np.minimum(np.minimum.accumulate(level), 0)
