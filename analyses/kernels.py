@@ -38,6 +38,7 @@ from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
+from . import kernel_choice
 from .shared import groups
 from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
 from .shared.hosts import NO_OP, NO_SHAPES, host_texts
@@ -97,6 +98,7 @@ class Partial:
         linked: Whether the launching call of any kernel is known.
         has_ops: Whether ops were recorded.
         shaped: Whether shapes are known for any kernel.
+        choice: Kernels for which there are faster ones.
     """
 
     spent: Spent
@@ -107,6 +109,7 @@ class Partial:
     linked: bool = False
     has_ops: bool = False
     shaped: bool = False
+    choice: pd.DataFrame | None = None
 
 
 def measure(run: Run) -> Partial:
@@ -126,6 +129,7 @@ def measure(run: Run) -> Partial:
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=in_ops or _has_ops(run),
         shaped=not bool((kernels[C.INPUT_SHAPES] == NO_SHAPES).all()),
+        choice=kernel_choice.measure(run),
     )
 
 
@@ -146,7 +150,9 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
     )
     tables["first_launches"] = first
-    slow = _slow_first(first, budget_of(one.spent for one in partials))
+    steps = budget_of(one.spent for one in partials)
+    chosen = stacked([one.choice for one in parts if one.choice is not None])
+    slow = [*kernel_choice.findings(chosen, steps), *_slow_first(first, steps)]
     if not in_ops:
         return Result(tables, tuple(slow), (_no_op_note(parts),))
     shaped = any(one.shaped for one in parts)
@@ -286,6 +292,7 @@ ANALYSIS = Analysis(
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=(
+        *kernel_choice.RULES,
         Rule(
             "slow_first_launches",
             "the excess of first launches over later ones is at least 1% of the run's time; communication "

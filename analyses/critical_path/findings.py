@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.analysis.kernel_names import brief
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .whatif import Span
 
 BOUNDS_SHARE = 0.10
+OUTSIZED = 0.5
+"""Share of the time of communication on the path from which a single collective is named."""
 CONFIDENCE = 0.7
 """The path was recorded; that the rest is unchanged when a part is removed is a model."""
 
@@ -174,7 +177,22 @@ def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budg
         f"{length} {known.per}, {percent(known.share(saving))} of the time"
     )
     rows = _longest(own, "host_row")
-    return _finding(code, title, _advice(what, own), saving, known, f"all {what}", rows, own)
+    advice = _advice(what, own) + _outsized(run, own)
+    return _finding(code, title, advice, saving, known, f"all {what}", rows, own)
+
+
+def _outsized(run: Run, own: pd.DataFrame) -> str:
+    """Sentence on a single collective with most of the time on the path of its rank."""
+    on_device = own[own["device_row"].notna()]
+    total = on_device.groupby("device_row")[C.DUR_NS].sum()
+    if total.empty or total.max() <= OUTSIZED * on_device.groupby(C.RANK)[C.DUR_NS].sum().max():
+        return ""
+    row = pc.field(C.ROW_ID) == int(str(total.idxmax()))
+    name = str(run.table("device_intervals", columns=[C.NAME], where=row)[C.NAME].iloc[0])
+    return (
+        f". A single one, {brief(name)}, takes {duration(int(total.max()))}: send less in it (keep large "
+        "results such as logits sharded, or gather only the part that is used)"
+    )
 
 
 def _longest_waits(run: Run, own: pd.DataFrame) -> tuple[list[int], str]:

@@ -172,6 +172,9 @@ def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[n
 
 ALL_COPIES = "all copies"
 ADVISED = (str(CopyKind.H2D), str(CopyKind.D2H), str(CopyKind.P2P))
+MANY, SHORT_NS = 50, 1_000_000
+"""All-reduces per step, and their mean duration, from and up to which combining them is advised."""
+_ALL_REDUCE = "(?i)all_?reduce"
 MOSTLY = 0.5
 """Share of waiting in communication above which the late rank is the cause, not a lack of overlap."""
 CONFIDENCE = 0.5
@@ -230,8 +233,22 @@ def findings(
             if what == COMMUNICATION:
                 exposed = replace(exposed, hidable_ns=_transferring(calls, exposed.hidable_ns))
             if spent.matters(exposed.hidable_ns, least=WARN_SHARE):
-                advised.append(_finding(run, what, exposed, spent, ranks))
+                few = _many(calls, spent) if what == COMMUNICATION else ""
+                advised.append(_finding(run, what, exposed, spent, ranks, few))
     return tuple(advised)
+
+
+def _many(calls: pd.DataFrame, spent: Budget) -> str:
+    """Advice to combine collectives if a step has many short all-reduces."""
+    rows = calls[calls["family"].str.contains(_ALL_REDUCE)]
+    each = len(rows) // spent.steps
+    if each < MANY or ints(rows, C.DUR_NS).mean() > SHORT_NS:
+        return ""
+    mean = duration(int(ints(rows, C.DUR_NS).mean()))
+    return (
+        f"the {each:,} all-reduces {spent.per} take {mean} on average: combine them into few large ones "
+        "(DistributedDataParallel's buckets, `torch._foreach` over flattened gradients); "
+    )
 
 
 def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
@@ -243,7 +260,7 @@ def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
     return 0 if waiting > MOSTLY else int((1 - waiting) * hidable_ns)
 
 
-def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -> Finding:
+def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, combine: str = "") -> Finding:
     top = exposed.rows
     is_communication = what == COMMUNICATION
     exposed_time = spent.per_step(exposed.exposed_ns)
@@ -258,7 +275,7 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int) -
         code="exposed_communication" if is_communication else "exposed_copies",
         severity=spent.severity(exposed.hidable_ns),
         title=title if spent.marked else title.replace("of the step", "of the capture"),
-        advice=f"{_where(run, exposed.ops)}: {_advice(run, what, exposed, ranks)}.",
+        advice=f"{_where(run, exposed.ops)}: {combine}{_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how=(

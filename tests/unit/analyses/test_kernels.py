@@ -153,3 +153,51 @@ def test_families_are_stable() -> None:
     name = family("void at::f<4, float, g<2, half> >(int)")
     assert family(name) == name
     assert not uses_tensor_cores(name)
+
+
+BMM, SOFTMAX = "aten::bmm", "aten::_softmax"
+TENSOR, SINGLE = "ampere_bf16_s16816gemm_bf16_128x64_tn", "volta_scudnn_128x64_relu_small_nn_v1"
+
+
+def choices(path: Path, *kernels: tuple[str, str, int], idle: int = 0) -> list[str]:
+    """Codes of the findings on kernels one after the other: op, name and duration of each."""
+    start, hosts, rows = 0, [], []
+    for number, (op, name, taken) in enumerate(kernels):
+        hosts.append(host(op, number, number + 1))
+        rows.append(kernel(start, start + taken, name=name, op_row=number, stream=7))
+        start += taken + idle
+    found = analyze(make_run(path, host_intervals=hosts, device_intervals=rows), "kernels").findings
+    return [one.code for one in found]
+
+
+def test_single_precision_without_tensor_cores_is_found_on_a_busy_device(tmp_path: Path) -> None:
+    convolution, other = ("aten::conv2d", SINGLE, 400), ("aten::relu", "elementwise<float>", 600)
+    assert choices(tmp_path / "alone", convolution, other) == ["fp32_without_tensor_cores"]
+    assert choices(tmp_path / "idle", convolution, other, idle=1_100) == []
+    tensor = ("aten::mm", TENSOR, 500)
+    assert choices(tmp_path / "tensor", convolution, tensor, other) == []
+    assert choices(tmp_path / "named", ("aten::mm", TENSOR, 400), other) == []
+
+
+def test_double_precision_among_lower_ones_is_found(tmp_path: Path) -> None:
+    single = ("aten::relu", "vectorized_elementwise_kernel<4, relu<float>>", 900)
+    upsample = ("aten::upsample_bilinear2d", "upsample_bilinear2d_out_frame<double, double>", 100)
+    assert choices(tmp_path / "some", single, upsample) == ["double_precision"]
+    assert choices(tmp_path / "all", upsample) == []
+    scalar = ("aten::mul", "BinaryFunctor<float, float, double>", 100)
+    assert choices(tmp_path / "scalar", single, scalar) == []
+
+
+def test_softmax_between_batched_products_is_eager_attention(tmp_path: Path) -> None:
+    rest = ("aten::relu", "elementwise<float>", 600)
+    product, softmax = (BMM, TENSOR, 100), (SOFTMAX, "cunn_SoftMaxForward<float>", 200)
+    scale = ("aten::mul", "elementwise<float>", 10)
+    assert choices(tmp_path / "eager", product, scale, softmax, product, rest) == ["eager_attention"]
+    assert choices(tmp_path / "loss", product, product, softmax, rest) == []
+    assert choices(tmp_path / "far", product, *[scale] * 9, softmax, product, rest) == []
+
+
+def test_the_saving_of_a_faster_kernel_is_what_ran_alone(tmp_path: Path) -> None:
+    rows = [kernel(0, 1_000, name=SINGLE, stream=7), kernel(600, 1_000, name="relu<float>", stream=8)]
+    (finding,) = analyze(make_run(tmp_path, device_intervals=rows), "kernels").findings
+    assert finding.saving_ns_per_step == 300
