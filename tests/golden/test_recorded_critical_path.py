@@ -76,3 +76,15 @@ def test_the_path_goes_through_the_backward_thread_and_back(shared_runs: SharedR
     result = analyzed(shared_runs, NAMES[5])
     handovers = result.tables["by_kind"].set_index(C.KIND)["segments"]["thread handover"]
     assert handovers == 10  # there and back in each of five steps
+
+
+def test_the_path_of_busy_devices_is_their_work(shared_runs: SharedRuns) -> None:
+    """Ranks 3 to 7 are busy for 97% of their steps, and their hosts are steps ahead."""
+    run = shared_runs.of(TRACES / "KellerJordan__modded-nanogpt" / "h100_8rank_normuon")
+    table = analyze(run, "critical_path").tables["by_kind"]
+    work = table[table[C.KIND].isin(["compute", "communication", "memcpy", "memset"])]
+    on_device = work.groupby(C.RANK)["share"].sum()
+    busy = analyze(run, "gpu_breakdown").tables["profiled_steps"].set_index(C.RANK)
+    for rank in range(3, 8):
+        assert on_device[rank] >= 1 - busy["idle_share"][rank] - 0.01
+    assert "launch delay" not in set(table.loc[table[C.RANK] > 2, C.KIND])

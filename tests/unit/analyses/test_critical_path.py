@@ -180,6 +180,38 @@ def test_a_driver_call_within_a_sync_call_is_one_wait(tmp_path: Path) -> None:
     assert WhatIf(own, critical_path._span(own, critical_path.step_windows(run))).recorded == 150
 
 
+def test_launches_far_ahead_of_a_busy_device_leave_the_path_to_it(tmp_path: Path) -> None:
+    """No launch finds its stream empty, so no latency is known; it is taken to be small."""
+    ms = 1_000_000
+    run = make_run(
+        tmp_path,
+        host_intervals=[call(10_000 * k, 10_000 * k + 5_000) for k in range(5)],
+        device_intervals=[
+            kernel(-ms, 2 * ms, **{C.STREAM: 7}),
+            *(launched(k, (2 + k) * ms, (3 + k) * ms) for k in range(5)),
+        ],
+    )
+    assert {row[0] for row in path(analyze(run, "critical_path"))} == {"compute"}
+
+
+@pytest.mark.parametrize(("late", "kind"), [(15_000, "kernel-to-kernel delay"), (25_000, None)])
+def test_a_stream_that_resumes_when_another_ends_waited_for_it(
+    tmp_path: Path, late: int, kind: str | None
+) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[call(0, 5_000), call(6_000, 11_000), call(12_000, 17_000)],
+        device_intervals=[
+            launched(0, 20_000, 30_000),
+            launched(1, 20_000, 500_000, **{C.STREAM: 8}),
+            launched(2, 500_000 + late, 600_000),
+        ],
+    )
+    kinds = [row[0] for row in path(analyze(run, "critical_path"))]
+    assert (kinds[-3:] == ["compute", kind, "compute"]) == (kind is not None)
+    assert ("device gap, cause unknown" in kinds) == (kind is None)
+
+
 def test_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
     pause = 1_000_000
     run = make_run(
