@@ -7,15 +7,21 @@ other projects' and not part of this one; where they are absent the tests are sk
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tracekit.analysis import analyze
 from tracekit.analysis.findings import advise
+from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.shared_runs import SharedRuns
+    from tracekit.analysis.findings import Advice
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 FILE = SHARED / "traces" / "JUDGEMENTS.json"
@@ -44,10 +50,38 @@ def traces(name: str) -> tuple[Path, ...]:
     return tuple(sorted(single))
 
 
+@pytest.fixture(scope="module")
+def advised(shared_runs: SharedRuns) -> Callable[[str], Advice]:
+    """Gives the advice on a judged run, computed once."""
+    return cache(lambda name: advise(shared_runs.of(*traces(name))))
+
+
 @pytest.mark.parametrize("name", JUDGED)
-def test_findings_are_those_of_the_expert(name: str, shared_runs: SharedRuns) -> None:
-    advice = advise(shared_runs.of(*traces(name)))
+def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Advice]) -> None:
+    advice = advised(name)
     codes = {f"{one.analysis}:{one.finding.code}" for one in advice.findings}
     assert set(JUDGED[name]["must"]) - codes == set()
     assert set(JUDGED[name]["must_not"]) & codes == set()
     assert not [note for _, result in advice.results for note in result.notes if "failed" in note]
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_steps_share_no_time_and_savings_are_bounded(
+    name: str, shared_runs: SharedRuns, advised: Callable[[str], Advice]
+) -> None:
+    run, advice = shared_runs.of(*traces(name)), advised(name)
+    tables = analyze(run, "gpu_breakdown").tables
+    place = [C.RANK, C.DEVICE]
+    for measure in ("active_ns", "movement_ns", "copies_union_ns") if "per_step" in tables else ():
+        stepped = tables["per_step"].groupby(place)[measure].sum()
+        assert (stepped <= tables["whole"].set_index(place)[measure]).all()
+    savings = [(one.analysis, one.finding.saving_ns_per_step or 0) for one in advice.findings]
+    assert all(saving <= advice.budget.step_ns for _, saving in savings)
+    if not any(saving for _, saving in savings):
+        return
+    idle = sum(saving for analysis, saving in savings if analysis == "idle_gaps")
+    alone = [saving for analysis, saving in savings if analysis in ("kernels", "launch_config")]
+    table = tables.get("profiled_steps", tables["whole"])
+    worst = table.groupby(C.RANK)[["idle_ns", "active_ns"]].max().sum() // advice.budget.steps
+    assert idle <= worst["idle_ns"] + 1
+    assert max(alone, default=0) <= worst["active_ns"]
