@@ -40,12 +40,12 @@ def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, warm_
 @pytest.mark.slow
 def test_evidence_of_another_rank_is_shown_though_one_is_chosen(site: Served, warm_tab: Opening) -> None:
     watch = warm_tab(site)
-    page = watch.go(site.url("overview", "job", rank=1), "Overview")
+    page = watch.go(site.url("overview", "job", rank=0), "Overview")
     links = page.locator("#advice .tk-finding").get_by_role("link", name="Show on the timeline")
     expect(links.first).to_be_visible()
     expect(page.locator("#advice-tick")).to_have_count(0)
     addresses = links.evaluate_all("links => links.map((one) => one.getAttribute('href'))")
-    assert any("rank=1" not in address for address in addresses)
+    assert any("rank=0" not in address for address in addresses)
     for address in addresses:
         watch.go(site.address + address, "Timeline")
         expect(page.locator(".tkl-status")).to_contain_text("from")
