@@ -30,6 +30,8 @@ class C:
     BLOCK_Y: Final = "block_y"
     BLOCK_Z: Final = "block_z"
     BYTES: Final = "bytes"
+    COLLECTIVE: Final = "collective"
+    COLLECTIVE_SEQUENCE: Final = "collective_sequence"
     CONTEXT: Final = "context"
     COPY_KIND: Final = "copy_kind"
     CORRELATION_ID: Final = "correlation_id"
@@ -37,8 +39,11 @@ class C:
     DEVICE: Final = "device"
     DST_DEVICE: Final = "dst_device"
     DST_MEMORY: Final = "dst_memory"
+    DTYPE: Final = "dtype"
     DUR_NS: Final = "dur_ns"
     DYNAMIC_SHARED_BYTES: Final = "dynamic_shared_bytes"
+    ELEMENTS_IN: Final = "elements_in"
+    ELEMENTS_OUT: Final = "elements_out"
     EXTERNAL_ID: Final = "external_id"
     FLOPS: Final = "flops"
     FWD_TID: Final = "fwd_tid"
@@ -47,6 +52,10 @@ class C:
     GRID_X: Final = "grid_x"
     GRID_Y: Final = "grid_y"
     GRID_Z: Final = "grid_z"
+    GROUP_DESCRIPTION: Final = "group_description"
+    GROUP_NAME: Final = "group_name"
+    GROUP_RANKS: Final = "group_ranks"
+    GROUP_SIZE: Final = "group_size"
     IDLE_CAUSE: Final = "idle_cause"
     IDLE_OP_ROW: Final = "idle_op_row"
     INPUT_DTYPES: Final = "input_dtypes"
@@ -330,6 +339,15 @@ HOST_INTERVALS: Final = Table(
         _maybe(C.STACK, _TEXT, "call stack, innermost frame first"),
         _maybe(C.MODULE, _TEXT, "the enclosing torch.nn.Module"),
         _maybe(C.FLOPS, _INT64, "floating point operations"),
+        _maybe(C.COLLECTIVE, _TEXT, "name of the collective that the op issues"),
+        _maybe(C.COLLECTIVE_SEQUENCE, _INT64, "number of the collective within its process group"),
+        _maybe(C.DTYPE, _TEXT, "dtype of the collective's elements"),
+        _maybe(C.ELEMENTS_IN, _INT64, "elements that each rank passes to the collective"),
+        _maybe(C.ELEMENTS_OUT, _INT64, "elements that each rank receives from the collective"),
+        _maybe(C.GROUP_NAME, _TEXT, "name of the collective's process group"),
+        _maybe(C.GROUP_DESCRIPTION, _TEXT, "description of the process group"),
+        _maybe(C.GROUP_RANKS, _TEXT, "ranks of the process group, as recorded"),
+        _maybe(C.GROUP_SIZE, _INT64, "number of ranks of the process group"),
     ),
 )
 

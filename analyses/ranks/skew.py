@@ -14,9 +14,9 @@ from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
-from ..shared.collectives import Matched, aligned, end_spreads, families
+from ..shared.collectives import Matched, aligned, described, end_spreads, families, last_of
 from ..shared.common import ints, spans
-from ..shared.lanes import collective_kinds, communicates, lanes, measured_in
+from ..shared.lanes import communicates, lanes, measured_in
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,17 +35,6 @@ def skew(matched: list[Matched]) -> pd.DataFrame:
     tables = [_skew(one, spread) for one, spread in zip(matched, spreads, strict=True)]
     order = ["first_start_ns", "family", "number"]
     return pd.concat(tables).sort_values(order, ignore_index=True).drop(columns="first_start_ns")
-
-
-def last_of(dur: Ints) -> Ints:
-    """Column of the shortest kernel of each row, -1 for ties.
-
-    Example:
-        >>> last_of(np.array([[5, 3], [4, 4]]))
-        array([ 1, -1])
-    """
-    ordered = np.sort(dur, axis=1)
-    return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
 
 
 def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
@@ -113,7 +102,6 @@ def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
 
 
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
-_NO_STREAM = -1
 
 
 @dataclass(frozen=True)
@@ -211,17 +199,4 @@ def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.D
     for device, one in unions.items():
         mine = (kernels[C.DEVICE] == device).to_numpy(bool)
         exposed[mine] -= covered(one.computation, start[mine], end[mine])
-    return pd.DataFrame(
-        {
-            C.ROW_ID: kernels[C.ROW_ID],
-            C.RANK: kernels[C.RANK],
-            C.DEVICE: kernels[C.DEVICE],
-            C.STREAM: kernels[C.STREAM].fillna(_NO_STREAM).astype(np.int64),
-            C.STEP: kernels[C.STEP],
-            C.START_NS: start,
-            C.DUR_NS: end - start,
-            "exposed_ns": exposed,
-            "family": families(kernels[C.NAME]),
-            "collective": collective_kinds(run, kernels),
-        }
-    )
+    return described(run, kernels).assign(exposed_ns=exposed)

@@ -21,7 +21,17 @@ from tracekit.schema import C
 from .common import ints
 from .groups import item_bytes, numel, parse_dtypes, parse_shapes
 from .hosts import host_rows, texts
-from .lanes import communicates
+from .lanes import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BROADCAST,
+    OTHER,
+    REDUCE,
+    SEND_RECV,
+    collective_kinds,
+    communicates,
+    kinds_of,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,12 +52,25 @@ NEARLY_ALL_ALIGNED = 0.9
 """Share of kernels that must end together where the ranks have different numbers of them."""
 
 
+RECORDED = (
+    C.COLLECTIVE_SEQUENCE,
+    C.DTYPE,
+    C.ELEMENTS_IN,
+    C.ELEMENTS_OUT,
+    C.GROUP_NAME,
+    C.GROUP_DESCRIPTION,
+    C.GROUP_RANKS,
+    C.GROUP_SIZE,
+)
+"""Columns of the launching op that describe a collective."""
+_OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
+"""Kinds whose input and output are of one size."""
 _PLACE = [C.RANK, C.DEVICE]
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Collectives of one family and stream: rows are collectives in order, columns devices of ranks.
+    """Collectives of one family, process group and stream: rows are collectives in order, columns devices.
 
     Attributes:
         places: Rank and device of each column.
@@ -69,17 +92,22 @@ class Matched:
 
 
 def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
-    """Match the kernels of a family and stream of all ranks, counted from the end.
+    """Match the kernels of a family, process group and stream of all ranks, counted from the end.
 
-    The captures of ranks begin at different points, so the last kernels correspond. If streams do not agree
-    between ranks they are ignored, since their ids may differ. Where counts differ, the kernels match only if
-    nearly all of them end together.
+    The captures of ranks begin at different points, so the last kernels correspond; where sequence numbers
+    are recorded, only collectives that every rank has are counted. If streams do not agree between ranks they
+    are ignored, since their ids may differ. Where counts differ, the kernels match only if nearly all of them
+    end together.
+
+    Args:
+        kernels: Rows of `described`.
 
     Returns:
         The matched collectives, and the families that could not be matched.
     """
     found, unmatched = [], []
-    for called, rows in kernels.groupby("family", sort=True):
+    for (called, _), every in kernels.groupby(["family", "group"], sort=True):
+        rows = _of_all_ranks(every)
         streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
         groups = streams if all(_agree(own) for own in streams) else [rows]
         if all(_agree(own) for own in groups):
@@ -89,6 +117,16 @@ def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
         elif len(rows.drop_duplicates(_PLACE)) > 1:
             unmatched.append(str(called))
     return found, unmatched
+
+
+def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The collectives whose sequence number every device has; all of them where a number is unknown."""
+    if rows[C.COLLECTIVE_SEQUENCE].isna().any():
+        return rows
+    sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
+    devices = rows.groupby(_PLACE).ngroup()
+    everywhere = (devices.groupby(sequence).transform("nunique") == devices.nunique()).to_numpy(bool)
+    return rows.loc[everywhere]
 
 
 def _agree(rows: pd.DataFrame) -> bool:
@@ -126,7 +164,7 @@ def _matched(rows: pd.DataFrame) -> Matched:
 
     known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
     step = ints(known, C.STEP).reshape(shape)[0]
-    names = str(ordered["collective"].iloc[0]), str(ordered["family"].iloc[0])
+    names = str(ordered[C.KIND].iloc[0]), str(ordered["family"].iloc[0])
     pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
     return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
 
@@ -169,49 +207,61 @@ def families(names: pd.Series) -> pd.Series:
 
 
 def calls(run: Run) -> pd.DataFrame:
-    """Communication kernels, with their family and the bytes of their op's first input, 0 if unknown."""
+    """The communication kernels of a run, as `described` returns them."""
     rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
-    rows = rows[communicates(rows)].reset_index(drop=True)
-    called = families(rows[C.NAME])
-    stream = rows[C.STREAM].fillna(-1).astype(np.int64)
-    known = rows.assign(**{C.STREAM: stream, "size": sizes(run, rows), "exposed_ns": rows[C.DUR_NS]})
-    return known.assign(family=called, collective=called).drop(columns=[C.KIND, C.NAME, C.OP_ROW])
+    return described(run, rows[communicates(rows)].reset_index(drop=True))
 
 
-def waiting(rows: pd.DataFrame) -> pd.Series:
-    """Time in which communication kernels wait for the last rank, by row id, ns; unknown ones are left out.
-
-    Of a matched collective it is the time by which the kernel is longer than the shortest of it. Of another
-    one it is the time by which it is longer than a kernel of the same name on the same device that moved at
-    least as many bytes: the transfer cannot have taken longer than that.
+def described(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
+    """Communication kernels, with what is recorded of their collective.
 
     Args:
-        rows: Result of `calls` of all ranks.
+        run: The run.
+        kernels: Communication kernels with name, place, stream, times, step and launching op.
+
+    Returns:
+        Row id, rank, device, step, start, duration; stream (-1 if unknown), exposed_ns (the duration),
+        family, kind of collective, bytes as nccl-tests count them, size (the same, of the op's first input if
+        unknown, else 0), group (the process group's name and ranks; empty if unknown) and `RECORDED`.
     """
-    matched, _ = match(rows)
-    found = [pd.Series([], dtype=np.int64)]
-    for one, spread in zip(matched, end_spreads(matched), strict=True):
-        together = aligned(one, spread)
-        waits = one.dur - one.dur.min(axis=1, keepdims=True)
-        found.append(pd.Series(waits[together].ravel(), index=one.row_id[together].ravel()))
-    found.append(_longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(pd.concat(found).index)]))
-    every: pd.Series = pd.concat(found)
-    return every
+    host = host_rows(run, kernels[C.OP_ROW], [C.COLLECTIVE, C.INPUT_SHAPES, C.INPUT_DTYPES, *RECORDED])
+    recorded = host.set_axis(kernels.index)
+    named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
+    kinds = named.where(named != OTHER, collective_kinds(run, kernels))
+    first = _first_inputs(recorded)
+    sent = _recorded_bytes(recorded, kinds)
+    sent = sent.fillna(first.where(kinds.isin(_OF_ONE_SIZE) & (first > 0)))
+    columns = {
+        C.STREAM: kernels[C.STREAM].fillna(-1).astype(np.int64),
+        C.KIND: kinds,
+        "exposed_ns": kernels[C.DUR_NS],
+        "family": families(kernels[C.NAME]),
+        "group": _groups(recorded),
+        C.BYTES: sent,
+        "size": sent.fillna(first).astype(np.int64),
+    }
+    return kernels.drop(columns=[C.NAME, C.OP_ROW]).assign(**columns).join(recorded[[*RECORDED]])
 
 
-def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
-    """Time by which each kernel exceeds the shortest of its name and device with at least as many bytes."""
-    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
-    shortest = ordered.groupby(["family", C.RANK, C.DEVICE], sort=False)[C.DUR_NS].cummin()
-    return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
+def _groups(recorded: pd.DataFrame) -> pd.Series:
+    """Name and ranks of each process group: together they are the same on all of its ranks."""
+    pairs = zip(texts(recorded[C.GROUP_NAME], ""), texts(recorded[C.GROUP_RANKS], ""), strict=True)
+    return pd.Series([" ".join(pair).strip() for pair in pairs], index=recorded.index, dtype=object)
 
 
-def sizes(run: Run, rows: pd.DataFrame) -> pd.Series:
-    """Bytes of the first input of the op that launched each kernel, 0 if unknown."""
-    host = host_rows(run, rows[C.OP_ROW], [C.INPUT_SHAPES, C.INPUT_DTYPES])
-    pairs = list(zip(texts(host[C.INPUT_SHAPES], ""), texts(host[C.INPUT_DTYPES], ""), strict=True))
+def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
+    """Bytes by the recorded elements and dtype: what a rank receives in an all-gather, else what it sends."""
+    gathered = (kinds == ALL_GATHER).to_numpy(bool)
+    elements = recorded[C.ELEMENTS_IN].where(~gathered, recorded[C.ELEMENTS_OUT]).astype("Int64")
+    each = [item_bytes(dtype) for dtype in texts(recorded[C.DTYPE], "")]
+    return elements * pd.Series(pd.array(each, "Int64"), index=recorded.index)
+
+
+def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
+    """Bytes of the first input of each op, 0 if unknown."""
+    pairs = list(zip(texts(recorded[C.INPUT_SHAPES], ""), texts(recorded[C.INPUT_DTYPES], ""), strict=True))
     distinct = {pair: _bytes(*pair) for pair in set(pairs)}
-    return pd.Series([distinct[pair] for pair in pairs], index=rows.index, dtype=np.int64)
+    return pd.Series([distinct[pair] for pair in pairs], index=recorded.index, dtype=np.int64)
 
 
 def _bytes(shapes: str, dtypes: str) -> int:
@@ -220,6 +270,62 @@ def _bytes(shapes: str, dtypes: str) -> int:
     if isinstance(shape, list):
         return each * sum(numel(one) for one in shape)
     return each * numel(shape) if shape else 0
+
+
+def matched_waits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Waiting in the collectives that are matched over ranks, by row id.
+
+    Args:
+        rows: Result of `calls` of all ranks.
+
+    Returns:
+        wait_ns, the time by which the kernel is longer than the shortest one of its collective, and
+        caused_ns, the sum of the waits of the others if this kernel is the only shortest one, else 0.
+    """
+    matched, _ = match(rows)
+    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
+    for one, spread in zip(matched, end_spreads(matched), strict=True):
+        together = aligned(one, spread)
+        dur = one.dur[together]
+        waits = dur - dur.min(axis=1, keepdims=True)
+        last = last_of(dur)[:, None] == np.arange(dur.shape[1])
+        caused = np.where(last, waits.sum(axis=1, keepdims=True), 0)
+        columns = {"wait_ns": waits.ravel(), "caused_ns": caused.ravel()}
+        found.append(pd.DataFrame(columns, index=one.row_id[together].ravel()))
+    return pd.concat(found)
+
+
+def last_of(dur: Ints) -> Ints:
+    """Column of the shortest kernel of each row, -1 for ties.
+
+    Example:
+        >>> last_of(np.array([[5, 3], [4, 4]]))
+        array([ 1, -1])
+    """
+    ordered = np.sort(dur, axis=1)
+    return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
+
+
+def waiting(rows: pd.DataFrame) -> pd.Series:
+    """Time in which communication kernels wait for the last rank, by row id, ns; unknown ones are left out.
+
+    Of a matched collective it is its wait. Of another one it is the time by which it is longer than a kernel
+    of the same name and group on the same device that moved at least as many bytes: the transfer cannot have
+    taken longer than that.
+
+    Args:
+        rows: Result of `calls` of all ranks.
+    """
+    known = matched_waits(rows)["wait_ns"]
+    every: pd.Series = pd.concat([known, _longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(known.index)])])
+    return every
+
+
+def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
+    """Time by which each kernel exceeds the shortest one of its name, group and device that is as large."""
+    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
+    shortest = ordered.groupby(["family", "group", *_PLACE], sort=False)[C.DUR_NS].cummin()
+    return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
 def waiting_share(rows: pd.DataFrame) -> float:

@@ -151,6 +151,21 @@ def _unions(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
 Shape: TypeAlias = tuple[int, ...]
 Input: TypeAlias = Shape | list[Shape] | None
 
+_TORCH_NAMES = {
+    "float": "float",
+    "double": "double",
+    "half": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "byte": "unsigned char",
+    "char": "signed char",
+    "short": "short",
+    "int": "int",
+    "long": "long",
+    "bool": "bool",
+    "float8_e4m3fn": "c10::Float8_e4m3fn",
+    "float8_e5m2": "c10::Float8_e5m2",
+}
+"""C++ type of each name of a scalar type that collectives are recorded with, in lower case."""
 ITEM_BYTES: dict[str, int] = {
     "float": 4,
     "double": 8,
@@ -223,10 +238,11 @@ def item_bytes(dtype: str) -> int | None:
     """Bytes of one element, None if not a tensor dtype.
 
     Example:
-        >>> item_bytes("c10::BFloat16"), item_bytes("long int"), item_bytes("Scalar")
-        (2, 8, None)
+        >>> item_bytes("c10::BFloat16"), item_bytes("BFloat16"), item_bytes("Scalar")
+        (2, 2, None)
     """
-    return ITEM_BYTES.get(dtype.strip())
+    name = dtype.strip()
+    return ITEM_BYTES.get(name) or ITEM_BYTES.get(_TORCH_NAMES.get(name.lower(), ""))
 
 
 def parse_shapes(text: str) -> list[Input]:

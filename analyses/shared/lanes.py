@@ -33,17 +33,22 @@ if TYPE_CHECKING:
 
     Flags = npt.NDArray[np.bool_]
 
+ALL_GATHER = "all_gather"
+ALL_REDUCE = "all_reduce"
 ALL_TO_ALL = "all_to_all"
+BROADCAST = "broadcast"
+REDUCE = "reduce"
+REDUCE_SCATTER = "reduce_scatter"
 SEND_RECV = "send_recv"
 OTHER = "other"
 KINDS = {
-    "reduce_scatter": r"(?i)reduce_?scatter",
-    "all_gather": r"(?i)all_?gather",
-    "all_reduce": r"(?i)all_?reduce|cross_device_reduce",
+    REDUCE_SCATTER: r"(?i)reduce_?scatter",
+    ALL_GATHER: r"(?i)all_?gather",
+    ALL_REDUCE: r"(?i)all_?reduce|cross_device_reduce",
     ALL_TO_ALL: r"(?i)all_?to_?all|node(?:_ll)?::\w*(?:dispatch|combine)|\bEp(?:Dispatch|Combine)",
-    "broadcast": r"(?i)broadcast",
+    BROADCAST: r"(?i)broadcast",
     SEND_RECV: r"(?i)send_?recv|(?:send|recv)(?:_|\b)",
-    "reduce": r"(?i)cclkernel_reduce_|ccldevkernel_reduce_",
+    REDUCE: r"(?i)cclkernel_reduce_|ccldevkernel_reduce_|^reduce$",
 }
 """Patterns of kernel names by collective; the first match counts."""
 
@@ -107,12 +112,17 @@ def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:
         run: The run.
         rows: Communication kernels with name and launching op.
     """
-    names = rows[C.NAME].astype(object)
-    kinds = names.map({name: _kind(str(name)) for name in names.unique()}).astype(object)
+    kinds = kinds_of(rows[C.NAME])
     sends = (kinds == SEND_RECV).to_numpy(bool)
     if sends.any():
         kinds[sends & _launched_by(run, rows, sends)] = ALL_TO_ALL
     return kinds
+
+
+def kinds_of(names: pd.Series) -> pd.Series:
+    """Kind of collective of each name."""
+    plain = names.astype(object)
+    return plain.map({name: _kind(str(name)) for name in plain.unique()}).astype(object)
 
 
 def _kind(name: str) -> str:

@@ -272,14 +272,14 @@ def heatmap(
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
         "height": max(210, 90 + 26 * min(len(rows), 40)),
-        "xaxis": _named(columns, column_title),
-        "yaxis": _named(rows, row_title) | {"autorange": "reversed"},
+        "xaxis": _named(columns, column_title, most=20),
+        "yaxis": _named(rows, row_title, most=40) | {"autorange": "reversed"},
     }
     return {"data": [trace], "layout": layout}
 
 
-def _named(names: Sequence[str], title: str) -> dict[str, Any]:
-    every = max(1, len(names) // 40)
+def _named(names: Sequence[str], title: str, *, most: int) -> dict[str, Any]:
+    every = max(1, math.ceil(len(names) / most))
     return {
         "title": {"text": label(title)},
         "tickvals": list(range(0, len(names), every)),

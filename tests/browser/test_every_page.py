@@ -59,6 +59,7 @@ def test_a_page_is_sound_and_accessible(
     site: Served, tabs: dict[str, Watch], name: str, theme: str, run: str, base: str
 ) -> None:
     watch = tabs[theme]
+    watch.troubles.clear()  # those of a page before this one
     watch.resize(WIDE)
     watch.go(site.url(name, run, base=site.runs[base]), PAGES[name].title)
     assert watch.unsound() + watch.page.evaluate(INJECTED) == []

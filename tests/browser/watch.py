@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,10 @@ _UNFINISHED = ",".join(
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
-_RESTED = "() => new Promise((done) => setTimeout(() => requestIdleCallback(done, { timeout: 5000 }), 50))"
-"""Waits until the page has had nothing to do, however busy the machine is."""
+_RESTED = "() => new Promise((done) => setTimeout(() => requestIdleCallback(done, { timeout: 1000 }), 50))"
+"""Waits until the page has nothing to do, at most for less than the period of its requests for new runs."""
+_LONGEST_S = 30
+"""Longest wait for a page to rest."""
 _FITS = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 _WIDTHS = """() => {
   const limit = document.documentElement.clientWidth;
@@ -146,8 +149,8 @@ class Watch:
 
     def _rested(self) -> None:
         """Wait until every request is answered and what follows from the answers asks for nothing more."""
-        before = -1
-        while self.pending or before != self.asked:
+        before, latest = -1, time.monotonic() + _LONGEST_S
+        while (self.pending or before != self.asked) and time.monotonic() < latest:
             before = self.asked
             self.page.evaluate(_RESTED)
 

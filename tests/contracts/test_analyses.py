@@ -40,6 +40,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
             with program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
                 program.allocate(512)
                 program.kernel("void relu<4>(float*)", 2_000)
+            with program.op("record_param_comms", **{"Collective name": "allreduce", "Group size": 2}):
+                program.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 2_000)
             program.graph([("inside", 1_000), ("inside", 3_000)])
             with program.annotation("Optimizer.zero_grad#SGD.zero_grad"), program.op("aten::zero_"):
                 program.kernel("fill", 1_000)

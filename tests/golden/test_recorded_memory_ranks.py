@@ -127,3 +127,26 @@ def test_allocated_bytes_are_those_of_the_events(shared_runs: SharedRuns) -> Non
     assert row["peak_reserved"] == max(args["Total Reserved"] for args in device)
     assert row["allocations"] == sum(args["Bytes"] > 0 for args in device)
     assert (row["unfreed"], row["end_allocated"]) == (0, row["start_allocated"])
+
+
+NORMUON = "KellerJordan__modded-nanogpt/h100_8rank_normuon"
+
+
+def test_the_bandwidth_of_a_collective_is_that_of_nccl_tests(shared_runs: SharedRuns) -> None:
+    """A reduce-scatter of 23,592,960 bfloat16 elements over 8 ranks in 404.193 µs."""
+    calls = analyze(imported(shared_runs, PREFETCH), "collectives").tables["calls"]
+    (call,) = calls[calls[C.DUR_NS] == 404_193].to_dict("records")
+    assert (call["collective"], call[C.DTYPE], call[C.GROUP_SIZE]) == ("reduce_scatter", "BFloat16", 8)
+    assert call[C.BYTES] == 2 * 23_592_960
+    assert (round(call["alg_gb_per_s"], 2), round(call["bus_gb_per_s"], 2)) == (116.74, 102.15)
+
+
+def test_all_collectives_of_eight_ranks_are_matched_and_one_rank_is_late(shared_runs: SharedRuns) -> None:
+    result = analyze(imported(shared_runs, NORMUON), "collectives")
+    ranks = result.tables["by_rank"]
+    assert ranks["count"].tolist() == [76] * 8
+    assert (ranks[C.RANK][0], ranks["caused_share"][0] > 0.8) == (1, True)
+    calls = result.tables["calls"]
+    recorded = calls[calls["group"].notna()]
+    assert (len(recorded), recorded["wait_ns"].notna().all()) == (448, True)
+    assert (recorded["wait_ns"] + recorded["transfer_ns"] == recorded[C.DUR_NS]).all()

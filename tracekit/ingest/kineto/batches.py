@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 """Columns of the parts that `columns.copy_ends` returns."""
 _NOWHERE = (None, None, None)
+COLLECTIVE_NUMBERS = (C.COLLECTIVE_SEQUENCE, C.ELEMENTS_IN, C.ELEMENTS_OUT, C.GROUP_SIZE)
+COLLECTIVE_TEXTS = (C.COLLECTIVE, C.DTYPE, C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS)
+"""Columns of the metadata of a collective, named as the attributes of `Args`."""
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
 _CPU = 0  # c10::DeviceType of the host
@@ -174,7 +177,19 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.INPUT_DTYPES, json_texts([arg.dtypes for arg in args]))
     built.texts(C.STACK, texts([arg.stack or None for arg in args]))
     built.numbers(C.FLOPS, _flops(named, args))
+    _add_collectives(built, args)
     return built.batch()
+
+
+def _add_collectives(built: Building, args: Sequence[Args]) -> None:
+    """Add the metadata of ops that name a collective; few do."""
+    if all(arg.collective is None for arg in args):
+        return
+    known = [NO_ARGS if arg.collective is None else arg for arg in args]
+    for name in COLLECTIVE_NUMBERS:
+        built.numbers(name, integers([getattr(arg, name) for arg in known]))
+    for name in COLLECTIVE_TEXTS:
+        built.texts(name, texts([getattr(arg, name) for arg in known]))
 
 
 def _names(decoded: Sequence[Event]) -> list[str]:

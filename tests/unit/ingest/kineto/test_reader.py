@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
+from tests.unit.ingest.kineto.scan.events import COLLECTIVE, KERNEL, OP, text
 from tracekit.ingest.kineto import reader
 from tracekit.schema import C
 
@@ -153,3 +154,20 @@ def test_steps_come_from_the_thread_with_the_most(store: Store, tmp_path: Path) 
     events = [marker(3, 0, 500, 2), marker(3, 10, 100, 1), marker(4, 110, 100, 1)]
     rows = table(run_of(store, tmp_path, json.dumps(events)), "steps")
     assert rows[[C.STEP, C.DUR_NS]].to_numpy().tolist() == [[3, 100_000], [4, 100_000]]
+
+
+def test_a_collective_keeps_its_metadata(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, f'{{"traceEvents": [{text(OP, COLLECTIVE, KERNEL).decode()}]}}')
+    rows = table(run, "host_intervals").set_index(C.NAME)
+    one = rows.loc["record_param_comms"]
+    assert one[C.COLLECTIVE] == "_reduce_scatter_base"
+    assert one[C.DTYPE] == "BFloat16"
+    assert one[[C.COLLECTIVE_SEQUENCE, C.ELEMENTS_IN, C.ELEMENTS_OUT, C.GROUP_SIZE]].tolist() == [
+        3,
+        64,
+        32,
+        2,
+    ]
+    assert one[[C.GROUP_NAME, C.GROUP_RANKS]].tolist() == ["1", "[0, 1]"]
+    assert one[C.GROUP_DESCRIPTION] == 'data "parallel"'
+    assert rows.loc["aten::mm", [C.ELEMENTS_IN, C.GROUP_SIZE]].isna().all()

@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import columns
-from tracekit.ingest.kineto.batches import COPY_COLUMNS, Tally, counter_rows
+from tracekit.ingest.kineto.batches import (
+    COLLECTIVE_NUMBERS,
+    COLLECTIVE_TEXTS,
+    COPY_COLUMNS,
+    Tally,
+    counter_rows,
+)
 from tracekit.ingest.kineto.columns import Building, compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
@@ -258,7 +264,27 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
         built.texts(name, (index, strings.fragments.of(found)))
     built.texts(C.STACK, _stacks(codes[C.STACK], strings))
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
+    _add_collectives(built, buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES), strings)
     return built.batch()
+
+
+def _add_collectives(built: Building, metadata: Ints, strings: Strings) -> None:
+    """Add the metadata of collectives, which few host rows have; its first row says which."""
+    if not metadata.shape[1]:
+        return
+    numbers, codes = metadata[1 : 1 + len(COLLECTIVE_NUMBERS)], metadata[1 + len(COLLECTIVE_NUMBERS) :]
+    for name, values in zip(COLLECTIVE_NUMBERS, numbers, strict=True):
+        _add_nullable(built, name, _spread(values, metadata[0], built.count, NULL))
+    for name, values in zip(COLLECTIVE_TEXTS, codes, strict=True):
+        found, index = strings.distinct(_spread(values, metadata[0], built.count, NONE))
+        built.texts(name, (index, strings.encoded.of(found)))
+
+
+def _spread(values: Ints, rows: Ints, count: int, absent: int) -> Ints:
+    """Values of all rows, of which some are given."""
+    every = np.full(count, absent, np.int64)
+    every[rows] = values
+    return every
 
 
 def _refuse_escaped_ops(names_found: Ints, strings: Strings) -> None:

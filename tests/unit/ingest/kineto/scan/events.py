@@ -24,6 +24,27 @@ OP = {
         "Ev Idx": 3,
     },
 }
+COLLECTIVE = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "record_param_comms",
+    "pid": 7,
+    "tid": 8,
+    "ts": 20.5,
+    "dur": 9,
+    "args": {
+        "External id": 6,
+        "Collective name": "_reduce_scatter_base",
+        "Seq": 3,
+        "dtype": "BFloat16",
+        "In msg nelems": 64,
+        "Out msg nelems": 32,
+        "Process Group Name": "1",
+        "Process Group Description": 'data "parallel"',
+        "Process Group Ranks": "[0, 1]",
+        "Group size": 2,
+    },
+}
 KERNEL = {
     "ph": "X",
     "cat": "kernel",
@@ -83,7 +104,7 @@ META = {
     "args": {"name": "python"},
 }
 UNKNOWN = {"ph": "X", "cat": "hpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-EVENTS: list[dict[str, Any]] = [OP, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
+EVENTS: list[dict[str, Any]] = [OP, COLLECTIVE, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
 
 
 def text(*events: dict[str, Any], indent: int | None = None) -> bytes:

@@ -13,6 +13,8 @@ from tracekit.ingest.kineto.scan.layout import (
     AT_SPANS,
     CAPACITY,
     CATEGORY_ROWS,
+    COLLECTIVE_SLOTS,
+    COLLECTIVES,
     COUNTERS,
     DEVICE,
     DEVICE_COLUMNS,
@@ -34,6 +36,7 @@ from tracekit.ingest.kineto.scan.layout import (
     MEMORY_COLUMNS,
     N_BAD_DURATION,
     N_BYTES,
+    N_COLLECTIVES,
     N_COUNTED,
     N_COUNTERS,
     N_DEVICE,
@@ -45,15 +48,17 @@ from tracekit.ingest.kineto.scan.layout import (
     NO_SPACE,
     NULL,
     SLOT,
+    SLOT_KINDS,
     UNKNOWN,
     UNSUPPORTED,
     Row,
+    SlotKind,
 )
 from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _UNSUPPORTED, _NO_SPACE = (int(row) for row in Row)
 _PH, _CAT, _NAME, _PID, _TID = SLOT.ph, SLOT.cat, SLOT.name, SLOT.pid, SLOT.tid
-_TS, _DUR, _CONCRETE = SLOT.ts, SLOT.dur, SLOT.concrete
+_TS, _DUR, _CONCRETE, _COLLECTIVE = SLOT.ts, SLOT.dur, SLOT.concrete, SLOT.collective
 _ID, _OLD_ID, _DIMS, _OLD_DIMS = SLOT.external_id, SLOT.external_id_old, SLOT.dims, SLOT.dims_old
 _ON_DEVICE, _STREAM, _GRAPH, _NODE = SLOT.device, SLOT.stream, SLOT.graph_id, SLOT.graph_node_id
 _TYPE, _INDEX, _BYTES = SLOT.device_type, SLOT.device_id, SLOT.alloc_bytes
@@ -74,7 +79,11 @@ _HOST_STRING_SLOTS = np.array([*HOST_STRING_COLUMNS.values()])
 _DEVICE_SLOTS = np.array([*DEVICE_COLUMNS.values()])
 _MEMORY_SLOTS = np.array([*MEMORY_COLUMNS.values()])
 _FLOPS_COLUMN = [*HOST_STRING_COLUMNS.values()].index(_CONCRETE)
-_HOST_NEEDS = _bits(*HOST_COLUMNS.values(), *HOST_STRING_COLUMNS.values(), _OLD_ID, _OLD_DIMS)
+_COLLECTIVE_SLOTS = np.array(COLLECTIVE_SLOTS)
+_COLLECTIVE_IS_TEXT = SLOT_KINDS[_COLLECTIVE_SLOTS] == SlotKind.STRING
+_HOST_NEEDS = _bits(
+    *HOST_COLUMNS.values(), *HOST_STRING_COLUMNS.values(), *COLLECTIVE_SLOTS, _OLD_ID, _OLD_DIMS
+)
 _DEVICE_NEEDS = _bits(*DEVICE_COLUMNS.values(), *DEVICE_STRING_COLUMNS.values(), _OLD_ID)
 _MEMORY_NEEDS = _bits(*MEMORY_COLUMNS.values(), _TYPE)
 
@@ -267,12 +276,34 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
             if code == FULL:
                 return NO_SPACE
         poke(strings, column * capacity + row, code)
+    if peek(scratch, _COLLECTIVE) != NULL and not _add_collective(row, scratch, origin, interner, buffers):
+        return NO_SPACE
     _fix_duration(scratch, buffers)
     for column in range(len(_HOST_SLOTS)):
         poke(peek(buffers, HOST), column * capacity + row, peek(scratch, _HOST_SLOTS[column]))
     poke(peek(buffers, HOST), len(_HOST_SLOTS) * capacity + row, kind)
     increment(buffers, N_HOST)
     return DONE
+
+
+@compiled
+def _add_collective(host_row: int, scratch: int, origin: int, interner: int, buffers: int) -> bool:
+    """Add the metadata of a collective; return whether there was space for its strings."""
+    row, capacity, metadata = (
+        peek(buffers, N_COLLECTIVES),
+        peek(buffers, CAPACITY),
+        peek(buffers, COLLECTIVES),
+    )
+    poke(metadata, row, host_row)
+    for column in range(len(_COLLECTIVE_SLOTS)):
+        value = peek(scratch, _COLLECTIVE_SLOTS[column])
+        if _COLLECTIVE_IS_TEXT[column]:
+            value = _NO_CODE if value == NULL else _span_code(value, origin, interner)
+            if value == FULL and peek(scratch, _COLLECTIVE_SLOTS[column]) != NULL:
+                return False
+        poke(metadata, (1 + column) * capacity + row, value)
+    increment(buffers, N_COLLECTIVES)
+    return True
 
 
 @compiled

@@ -1,0 +1,241 @@
+"""Collectives: size, time, waiting and bandwidth of every call, by process group, and by rank.
+
+* bytes are counted as nccl-tests count them: what a rank receives in an all-gather, else what it sends. They
+  come from the elements and the dtype that the op recorded; without these, from its first input where input
+  and output are of one size.
+* wait = duration − the shortest duration of the collective on any rank, and transfer = the rest; both are
+  known only of collectives matched over ranks, as `ranks` matches them.
+* algorithm bandwidth = bytes / transfer. Where the transfer is unknown the duration is used, so it is the
+  least that the bandwidth can be. Bus bandwidth = algorithm bandwidth × the factor of nccl-tests for a group
+  of n ranks: 2(n − 1)/n for all-reduce, (n − 1)/n for all-gather, reduce-scatter and all-to-all, 1 for
+  broadcast, reduce and send/receive.
+
+Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "collectives")  # doctest: +SKIP
+    >>> result.tables["by_group"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
+from tracekit.schema import C
+
+from .shared import collectives as calls_of
+from .shared.common import DEVICE, RANK, STEP, absent_device_note, share
+from .shared.lanes import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE,
+    REDUCE_SCATTER,
+    SEND_RECV,
+    stacked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from tracekit.runs.run import Run
+
+WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
+ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
+NO_COLLECTIVES = Remark("no communication kernels in this capture")
+UNMATCHED = (
+    "{count:,} of {all:,} communication kernels could not be matched over ranks: their waiting is unknown, "
+    "and their bandwidth is computed from the duration, which includes it"
+)
+NOT_RECORDED = (
+    "process group, elements and dtype were not recorded for {count:,} of {all:,} communication kernels: "
+    "recent versions of PyTorch record them for NCCL"
+)
+_TWICE = {ALL_REDUCE}
+_ONCE = {ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL}
+_WHOLE = {BROADCAST, REDUCE, SEND_RECV}
+_GROUP = ["group", C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, "collective"]
+
+
+def measure(run: Run) -> pd.DataFrame:
+    """The communication kernels of some ranks."""
+    return calls_of.calls(run)
+
+
+def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
+    """Match the collectives of all ranks, and measure them."""
+    rows = stacked(parts)
+    if rows.empty:
+        return Result(
+            notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
+        )
+    measured = _measured(rows)
+    unmatched, unknown = int(measured[WAIT].isna().sum()), int((rows["group"] == "").sum())
+    notes = [UNMATCHED.format(count=unmatched, all=len(rows))] if unmatched else []
+    notes += [NOT_RECORDED.format(count=unknown, all=len(rows))] if unknown else []
+    tables = {"by_group": _by_group(measured), "by_rank": _by_rank(measured), "calls": _calls(measured)}
+    return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
+
+
+def _measured(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each call with its waiting, its transfer and its bandwidth."""
+    waits = calls_of.matched_waits(rows).reindex(rows[C.ROW_ID]).set_axis(rows.index)
+    wait = waits[WAIT].astype("Int64")
+    transfer = rows[C.DUR_NS] - wait
+    sent = rows[C.BYTES].astype("Float64")
+    timed = transfer.fillna(rows[C.DUR_NS]).astype("Float64")
+    algorithm = (sent / timed.mask(timed == 0)).astype("Float64")
+    return rows.rename(columns={C.KIND: "collective"}).assign(
+        group=rows[C.GROUP_NAME].astype(object),
+        **{
+            WAIT: wait,
+            TRANSFER: transfer,
+            CAUSED: waits[CAUSED].fillna(0).astype(np.int64),
+            ALGORITHM: algorithm,
+            BUS: algorithm * bus_factors(rows[C.KIND], rows[C.GROUP_SIZE]),
+            "timed_ns": timed,
+        },
+    )
+
+
+def bus_factors(kinds: pd.Series, group_size: pd.Series) -> pd.Series:
+    """Bus bandwidth over algorithm bandwidth; missing where the kind or the size of the group is unknown.
+
+    Example:
+        >>> import pandas as pd
+        >>> bus_factors(pd.Series(["all_reduce", "other"]), pd.Series([8, 8])).tolist()
+        [1.75, <NA>]
+    """
+    count = group_size.astype("Float64")
+    part = (count - 1) / count.mask(count < 2)
+    factors = part.mask(~kinds.isin(_ONCE | _TWICE)).mask(kinds.isin(_TWICE), 2 * part)
+    return factors.mask(kinds.isin(_WHOLE), 1.0).astype("Float64")
+
+
+def _calls(measured: pd.DataFrame) -> pd.DataFrame:
+    order = [C.RANK, C.DEVICE, C.START_NS, C.ROW_ID]
+    return measured.sort_values(order, ignore_index=True)[[column.name for column in _CALLS]]
+
+
+def _by_group(measured: pd.DataFrame) -> pd.DataFrame:
+    """Sums of the calls by group and kind of collective, most time first."""
+    grouped = measured.groupby(_GROUP, dropna=False, sort=True, observed=True)
+    table = grouped[[C.BYTES, C.DUR_NS, WAIT, TRANSFER, CAUSED]].sum(min_count=1)
+    table.insert(0, "count", grouped.size())
+    table["last_rank"], table["last_share"] = zip(*(_last(own) for _, own in grouped), strict=True)
+    known = measured[measured[C.BYTES].notna()].assign(bus_bytes=lambda rows: rows[BUS] * rows["timed_ns"])
+    sums = known.groupby(_GROUP, dropna=False, sort=True, observed=True)[[C.BYTES, "bus_bytes", "timed_ns"]]
+    total = sums.sum(min_count=1).reindex(table.index)
+    table[ALGORITHM] = (total[C.BYTES] / total["timed_ns"]).astype("Float64")
+    table[BUS] = (total["bus_bytes"] / total["timed_ns"]).astype("Float64")
+    table = table.reset_index().astype({"last_rank": "Int64", "last_share": "Float64"})
+    return table.sort_values(
+        [C.DUR_NS, *_GROUP], ascending=[False, *(True for _ in _GROUP)], ignore_index=True
+    )[[column.name for column in _BY_GROUP]]
+
+
+def _last(calls: pd.DataFrame) -> tuple[int | None, float | None]:
+    """The rank that causes most of the waiting, and its share of it."""
+    caused = calls.groupby(C.RANK)[CAUSED].sum()
+    total, rank = int(caused.sum()), caused.index.to_numpy(np.int64)[caused.to_numpy().argmax()]
+    return (int(rank), float(caused.max() / total)) if total else (None, None)
+
+
+def _by_rank(measured: pd.DataFrame) -> pd.DataFrame:
+    """Waiting of each device, and the waiting of others that it causes; empty if nothing is matched."""
+    matched = measured[measured[WAIT].notna()]
+    grouped = matched.groupby([C.RANK, C.DEVICE], sort=True)
+    table = grouped[[C.DUR_NS, WAIT, CAUSED]].sum().reset_index()
+    table.insert(2, "count", grouped.size().to_numpy(np.int64))
+    table["caused_share"] = _share(table, CAUSED)
+    return table.sort_values([CAUSED, C.RANK], ascending=[False, True], ignore_index=True)[
+        [column.name for column in _BY_RANK_COLUMNS]
+    ]
+
+
+def _share(table: pd.DataFrame, column: str) -> npt.NDArray[np.float64]:
+    values = table[column].to_numpy(np.int64)
+    return share(values, int(values.sum()))
+
+
+_BY_RANK = ByRank(map=measure, combine=combine)
+_COLLECTIVE = Column(
+    "collective", "", "kind, by the names of the collective, the kernel and its launching op"
+)
+_GROUP_SIZE = Column(C.GROUP_SIZE, "count", "ranks of the group")
+_NAME = Column("group", "", "name of the process group")
+_ALGORITHM = Column(ALGORITHM, "GB/s", "bytes over transfer, over duration where the transfer is unknown")
+_BUS = Column(BUS, "GB/s", "algorithm bandwidth × the factor of nccl-tests for the kind and the group's size")
+_CALLS = (
+    RANK,
+    DEVICE,
+    STEP,
+    _COLLECTIVE,
+    _NAME,
+    _GROUP_SIZE,
+    Column(C.DTYPE, "", "dtype of the elements"),
+    Column(C.BYTES, "bytes", "size as nccl-tests count it"),
+    Column(C.DUR_NS, "ns", "duration of the kernel"),
+    Column(WAIT, "ns", "duration minus the shortest of the collective; missing if not matched over ranks"),
+    Column(TRANSFER, "ns", "duration without the wait; missing if not matched over ranks"),
+    _ALGORITHM,
+    _BUS,
+    Column(C.START_NS, "ns", "start of the kernel"),
+    Column(C.STREAM, "", "stream, -1 if unknown"),
+)
+_BY_GROUP = (
+    _NAME,
+    Column(C.GROUP_DESCRIPTION, "", "its description"),
+    Column(C.GROUP_RANKS, "", "its ranks, as recorded"),
+    _GROUP_SIZE,
+    _COLLECTIVE,
+    Column("count", "count", "kernels on all ranks"),
+    Column(C.BYTES, "bytes", "Σ of sizes"),
+    Column(C.DUR_NS, "ns", "Σ of durations"),
+    Column(WAIT, "ns", "Σ of waits; missing if none is matched"),
+    Column(TRANSFER, "ns", "Σ of transfers; missing if none is matched"),
+    _ALGORITHM,
+    _BUS,
+    Column("last_rank", "", "rank that causes most of the waiting by arriving last"),
+    Column("last_share", "share", "its share of the waiting"),
+)
+_BY_RANK_COLUMNS = (
+    RANK,
+    DEVICE,
+    Column(CAUSED, "ns", "Σ of the waits of the others in the collectives in which it arrived last"),
+    Column("caused_share", "share", "its share of the waiting of all"),
+    Column(WAIT, "ns", "Σ of its own waits"),
+    Column(C.DUR_NS, "ns", "Σ of its kernels' durations"),
+    Column("count", "count", "matched collectives"),
+)
+
+ANALYSIS = Analysis(
+    name="collectives",
+    title="Collectives",
+    question="How much time of each collective is waiting, how fast is the transfer, and who is waited for?",
+    definition=(
+        "Communication kernels, with the process group, the elements and the dtype that their op recorded. "
+        "The k-th last kernels of one family, process group and stream are one collective, of those that "
+        "every rank has where sequence numbers are recorded; all ranks end it together, so wait = duration − "
+        "the shortest, and transfer = the rest. Algorithm bandwidth = bytes / transfer; bus bandwidth = that "
+        "× 2(n − 1)/n for all-reduce, (n − 1)/n for all-gather, reduce-scatter and all-to-all, and 1 for "
+        "broadcast, reduce and send/receive. Missing values are unknown."
+    ),
+    tables=(
+        TableSpec("by_group", "Collectives by process group", _BY_GROUP),
+        TableSpec("by_rank", "Waiting by rank", _BY_RANK_COLUMNS),
+        TableSpec("calls", "Every call", _CALLS),
+    ),
+    sources=("NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths)", "HTA communication analysis"),
+    order=85,
+    compute=_BY_RANK.whole,
+    by_rank=_BY_RANK,
+)

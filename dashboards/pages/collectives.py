@@ -1,0 +1,124 @@
+"""Collectives page: waiting over time by rank, who is waited for, and bandwidth by process group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dash import html
+
+from tracekit.render import human
+from tracekit.runs.intervals import covered, union
+from tracekit.schema import C
+
+from ..answers.pages import answer_page
+from ..answers.results import answer, nothing
+from ..figures.axis import extremes
+from ..figures.bars import bars
+from ..figures.lines import heatmap
+from ..page import Section
+from ..parts.charts import chart
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..answers.results import PageResults
+
+_BINS = 60
+_PLACE = [C.RANK, C.DEVICE]
+
+
+def _answer(results: PageResults) -> list[Component]:
+    if results.frame("by_rank").empty:
+        group = results.largest("by_group", C.DUR_NS)
+        kind = group["collective"]
+        return [answer(f"Most time is {kind}: ", group.number(C.DUR_NS), ". Waiting is unknown: no match.")]
+    rank = results.largest("by_rank", "caused_ns")
+    if not rank["caused_ns"]:
+        return [answer("No rank waits for another one in the matched collectives.")]
+    return [
+        answer(
+            f"The ranks wait for rank {rank[C.RANK]} most: it arrives last in collectives with ",
+            rank.number("caused_share"),
+            " of all waiting, ",
+            rank.number("caused_ns"),
+            " summed over the ranks that wait.",
+        )
+    ]
+
+
+def _figures(results: PageResults) -> list[Component]:
+    return [*_waiting(results), *_bandwidth(results)]
+
+
+def _waiting(results: PageResults) -> list[Component]:
+    frame = results.frame("by_rank")
+    if frame.empty:
+        return [nothing("Waiting is unknown: no collective could be matched over ranks.")]
+    shown, cut = extremes(frame, frame["caused_ns"], "waiting that it causes")
+    caused = bars(
+        _names(shown), [int(value) for value in shown["caused_ns"]], "ns", title="waiting of the others"
+    )
+    calls = results.frame("calls")
+    return [
+        chart(
+            results.context,
+            "waiting",
+            _heatmap(calls[calls["wait_ns"].notna()]),
+            caption="Share of the time in which each rank waits in a collective for the last rank.",
+        ),
+        chart(
+            results.context,
+            "caused",
+            caused,
+            caption=f"Waiting of the other ranks in collectives in which this rank arrived last.{cut}",
+        ),
+    ]
+
+
+def _names(frame: pd.DataFrame) -> list[str]:
+    pairs = frame[_PLACE].itertuples(index=False, name=None)
+    return [f"rank {rank}, device {device}" for rank, device in pairs]
+
+
+def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
+    """Share of each part of the capture in which a rank waits; a rank waits when its kernel begins."""
+    start = calls[C.START_NS].to_numpy(np.int64)
+    end = start + calls["wait_ns"].to_numpy(np.int64)
+    edges = np.linspace(start.min(), max(end.max(), start.min() + _BINS), _BINS + 1).astype(np.int64)
+    lengths = np.diff(edges)
+    rows: list[npt.NDArray[np.float64]] = []
+    places = calls[_PLACE].drop_duplicates().sort_values(_PLACE)
+    for rank, device in places.itertuples(index=False, name=None):
+        own = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
+        rows.append(covered(union(start[own], end[own]), edges[:-1], edges[1:]) / lengths)
+    return heatmap(
+        _names(places),
+        [human(int(edge - edges[0]), "ns") for edge in edges[:-1]],
+        [list(map(float, row)) for row in rows],
+        "share",
+        title="waiting",
+        column_title="time since the first collective",
+    )
+
+
+def _bandwidth(results: PageResults) -> list[Component]:
+    frame = results.frame("by_group")
+    known = frame[frame["bus_gb_per_s"].notna()].sort_values("bus_gb_per_s", ascending=False)
+    if known.empty:
+        return []
+    names = [
+        f"{kind}, group {group}"
+        for kind, group in known[["collective", "group"]].itertuples(index=False, name=None)
+    ]
+    values = [float(value) for value in known["bus_gb_per_s"]]
+    figure = bars(names, values, "GB/s", title="bus bandwidth")
+    caption = "Bus bandwidth by process group: comparable with the bandwidth of the link."
+    return [html.Div(chart(results.context, "bandwidth", figure, caption=caption))]
+
+
+PAGE = answer_page(
+    "collectives", section=Section.COMPARE, order=325, answer=_answer, figures=_figures, height=520
+)

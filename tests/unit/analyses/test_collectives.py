@@ -1,0 +1,159 @@
+"""Waiting, bandwidth and groups of collectives, from recorded metadata and matched kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from tracekit.analyses.collectives import NO_COLLECTIVES, NOT_RECORDED, UNMATCHED, bus_factors
+
+from tests.builders import Row, host, kernel, make_run
+from tracekit.analysis import analyze
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
+GATHER = "ncclDevKernel_AllGather_RING_LL"
+RECORDED = {
+    C.COLLECTIVE: "_reduce_scatter_base",
+    C.DTYPE: "BFloat16",
+    C.ELEMENTS_IN: 1_000,
+    C.ELEMENTS_OUT: 500,
+    C.GROUP_NAME: "0",
+    C.GROUP_RANKS: "[0, 1]",
+    C.GROUP_SIZE: 2,
+}
+
+
+class Job:
+    """Ranks whose collectives begin and end when they are told to."""
+
+    def __init__(self) -> None:
+        self.ops: list[Row] = []
+        self.kernels: list[Row] = []
+
+    def collective(self, rank: int, start: int, end: int, name: str = SCATTER, **recorded: Any) -> None:
+        place = {C.RANK: rank}
+        self.ops.append(host("record_param_comms", start - 5, start, **place, **recorded))
+        place |= {C.DEVICE: rank, C.STREAM: 2, C.OP_ROW: len(self.ops) - 1}
+        self.kernels.append(kernel(start, end, **{C.NAME: name, **place}))
+
+    def tables(self, path: Path) -> dict[str, list[Row]]:
+        return {name: frame.to_dict("records") for name, frame in self.result(path).tables.items()}
+
+    def result(self, path: Path) -> Any:
+        run = make_run(path, host_intervals=self.ops, device_intervals=self.kernels)
+        return analyze(run, "collectives")
+
+
+def test_waiting_is_told_from_the_transfer(tmp_path: Path) -> None:
+    job = Job()
+    job.collective(0, 10, 110, **RECORDED)
+    job.collective(1, 60, 110, **RECORDED)
+    tables = job.tables(tmp_path)
+    first, second = tables["calls"]
+    assert (first["wait_ns"], first["transfer_ns"], second["wait_ns"], second["transfer_ns"]) == (
+        50,
+        50,
+        0,
+        50,
+    )
+    assert (first["bytes"], first["alg_gb_per_s"], first["bus_gb_per_s"]) == (2_000, 40.0, 20.0)
+    (group,) = tables["by_group"]
+    assert (group["group"], group["count"], group["wait_ns"], group["last_rank"]) == ("0", 2, 50, 1)
+    assert group["bus_gb_per_s"] == 20.0
+    assert [(row["rank"], row["caused_ns"], row["caused_share"]) for row in tables["by_rank"]] == [
+        (1, 50, 1.0),
+        (0, 0, 0.0),
+    ]
+
+
+def test_two_late_ranks_share_the_waiting(tmp_path: Path) -> None:
+    job = Job()
+    for at, starts in ((0, (10, 10, 70)), (100, (110, 150, 110))):
+        for rank, start in enumerate(starts):
+            job.collective(rank, start, at + 90, **RECORDED)
+    shares = {row["rank"]: row["caused_share"] for row in job.tables(tmp_path)["by_rank"]}
+    assert shares == {2: 0.6, 1: 0.4, 0: 0.0}
+
+
+def test_interleaved_groups_are_matched_apart(tmp_path: Path) -> None:
+    job = Job()
+    pairs = ((0, 1), (2, 3))
+    for group, ranks in enumerate(pairs):
+        for number in range(3):
+            for rank in ranks:
+                at = 1_000_000 * (3 * group + number)
+                late = 400_000 if rank == ranks[0] else 0
+                name = {C.GROUP_NAME: "7", C.GROUP_RANKS: f"[{ranks[0]}, {ranks[1]}]"}
+                job.collective(rank, at + 10 + late, at + 900_000, **{**RECORDED, **name})
+    tables = job.tables(tmp_path)
+    assert {(row["group_ranks"], row["last_rank"], row["wait_ns"]) for row in tables["by_group"]} == {
+        ("[0, 1]", 0, 1_200_000),
+        ("[2, 3]", 2, 1_200_000),
+    }
+    assert all(row["wait_ns"] is not None for row in tables["calls"])
+
+
+def test_sequence_numbers_match_captures_that_begin_and_end_apart(tmp_path: Path) -> None:
+    job = Job()
+    for rank, numbers in ((0, range(5)), (1, range(2, 7))):
+        for number in numbers:
+            start = 1_000_000 * number + (300_000 if rank else 0)
+            job.collective(
+                rank, start + 10, 1_000_000 * number + 900_000, **{**RECORDED, C.COLLECTIVE_SEQUENCE: number}
+            )
+    calls = pd.DataFrame(job.tables(tmp_path)["calls"])
+    assert calls["wait_ns"].notna().tolist() == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert calls["wait_ns"].dropna().tolist() == [300_000] * 3 + [0] * 3
+
+
+def test_what_is_not_recorded_stays_unknown(tmp_path: Path) -> None:
+    job = Job()
+    job.collective(0, 10, 110, GATHER, **{C.INPUT_SHAPES: "[[500]]", C.INPUT_DTYPES: '["float"]'})
+    result = job.result(tmp_path)
+    (call,) = result.tables["calls"].to_dict("records")
+    assert all(pd.isna(call[name]) for name in ("bytes", "wait_ns", "transfer_ns", "alg_gb_per_s", "group"))
+    assert result.notes == (UNMATCHED.format(count=1, all=1), NOT_RECORDED.format(count=1, all=1))
+
+
+def test_an_unmatched_collective_has_a_bandwidth_of_its_duration(tmp_path: Path) -> None:
+    job = Job()
+    job.collective(0, 10, 110, GATHER, **{**RECORDED, C.COLLECTIVE: "_allgather_base", C.ELEMENTS_OUT: 2_000})
+    (call,) = job.tables(tmp_path)["calls"]
+    assert (call["collective"], call["bytes"], call["alg_gb_per_s"]) == ("all_gather", 4_000, 40.0)
+
+
+def test_a_run_without_communication_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path, device_intervals=[kernel(0, 5)])
+    assert analyze(run, "collectives").notes == (NO_COLLECTIVES,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "factors"),
+    [
+        ("all_reduce", [1.0, 1.75]),
+        ("reduce_scatter", [0.5, 0.875]),
+        ("all_to_all", [0.5, 0.875]),
+        ("broadcast", [1.0, 1.0]),
+        ("other", [None, None]),
+    ],
+)
+def test_bus_bandwidth_has_the_factors_of_nccl_tests(kind: str, factors: Sequence[float | None]) -> None:
+    found = bus_factors(pd.Series([kind, kind]), pd.Series([2, 8]))
+    assert [None if pd.isna(value) else value for value in found] == factors
