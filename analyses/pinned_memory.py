@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.savings import budget
 from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind, Memory
 
 from .copies import groups as copy_tables
-from .copies import rules
+from .copies import order, rules
 from .copies.groups import Hiding
 from .copies.reading import (
     BLOCKED_NS,
@@ -39,6 +40,7 @@ from .copies.reading import (
     WAIT_NS,
     ceilings,
     code_by,
+    counted,
     host_waits,
     read,
 )
@@ -75,7 +77,13 @@ def compute(run: Run) -> Result:
     tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], hiding)}
     tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], hiding)
     tables["by_name"] = copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
-    return Result(tables, rules.pinned_findings(run, copies, hiding), _notes(copies))
+    steps = budget(run)
+    recurring = counted(copies, marked=steps.marked)
+    found = (
+        *rules.pinned_findings(run, recurring, hiding, steps),
+        *order.order_findings(run, recurring, hiding, steps),
+    )
+    return Result(tables, found, _notes(copies))
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
@@ -142,5 +150,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=rules.PINNED_RULES,
+    rules=(*rules.PINNED_RULES, *order.RULES),
 )

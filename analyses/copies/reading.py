@@ -56,6 +56,7 @@ _READ = (
     C.NAME,
     C.RANK,
     C.DEVICE,
+    C.STREAM,
     C.STEP,
     C.START_NS,
     C.DUR_NS,

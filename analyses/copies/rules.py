@@ -82,10 +82,8 @@ PINNED_RULES = (
 )
 
 
-def pinned_findings(run: Run, copies: pd.DataFrame, hiding: Hiding) -> tuple[Finding, ...]:
-    """Findings on pageable copies and slow links, in profiled steps if steps are marked."""
-    steps = budget(run)
-    recurring = counted(copies, marked=steps.marked)
+def pinned_findings(run: Run, recurring: pd.DataFrame, hiding: Hiding, steps: Budget) -> tuple[Finding, ...]:
+    """Findings on pageable copies and slow links among these copies."""
     found: list[Finding | None] = []
     for way in _DIRECTION_NAMES:
         rows = recurring[(recurring[DIRECTION] == way) & (recurring[MEMORY] == str(Memory.PAGEABLE))]

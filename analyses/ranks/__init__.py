@@ -98,7 +98,7 @@ def compare(run: Run, partials: Sequence[Partial]) -> Result:
     budget = budget_of(some.spent for some in partials)
     notes: list[str] = [] if budget.marked else [NO_STEPS]
     notes += _absent(found)
-    if len(parts) < 2:
+    if sum(len(one.devices) for one in parts) < 2:
         communicates = len(parts[0].collectives) > 0
         return Result(tables, notes=(SINGLE if communicates else Remark(SINGLE), *notes))
     notes += _notes(tables, parts, unmatched)

@@ -33,9 +33,9 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """The tables of several ranks from those of each, and the families that could not be matched."""
     steps = _joined(parts, "steps")
     tables = {"per_rank": per_rank(_joined(parts, "devices"), steps)}
-    if len(parts) < 2:
+    if len(tables["per_rank"]) < 2:
         return tables, []
-    if len(steps):
+    if len(steps) and len(parts) > 1:
         tables["steps"] = by_step(steps)
     matched, unmatched = match(_joined(parts, "collectives"))
     if matched:
@@ -194,7 +194,9 @@ _CAUSES = {
 
 
 def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
-    """Findings on a straggler with its cause, and on the rank with the longest kernels."""
+    """Findings on a straggler with its cause, and on the rank with the longest kernels; none on one rank."""
+    if len(parts) < 2:
+        return ()
     late = _straggler(tables, spent, len(parts))
     found = [] if late is None else [_late(parts, late, spent)]
     uneven = _imbalanced(parts, spent)

@@ -37,14 +37,16 @@ def _answer(results: PageResults) -> list[Component]:
         return [answer(f"Most time is {kind}: ", group.number(C.DUR_NS), ". Waiting is unknown: no match.")]
     rank = results.largest("by_rank", "caused_ns")
     if not rank["caused_ns"]:
-        return [answer("No rank waits for another one in the matched collectives.")]
+        return [answer("Nothing waits in the matched collectives.")]
+    several = results.frame("by_rank")[C.RANK].nunique() > 1
+    who = f"rank {rank[C.RANK]}" if several else f"device {rank[C.DEVICE]}"
     return [
         answer(
-            f"The ranks wait for rank {rank[C.RANK]} most: it arrives last in collectives with ",
+            f"The others wait for {who} most: it arrives last in collectives with ",
             rank.number("caused_share"),
             " of all waiting, ",
             rank.number("caused_ns"),
-            " summed over the ranks that wait.",
+            " summed over those that wait.",
         )
     ]
 

@@ -52,8 +52,10 @@ def _last(results: PageResults) -> list[object]:
     if results.frame("stragglers").empty:
         return ["No collective was recorded on all ranks."]
     top = results.largest("stragglers", "caused_ns")
+    several = results.frame("per_rank")[C.RANK].nunique() > 1
+    who = f"Rank {top[C.RANK]}" if several else f"Device {top[C.DEVICE]}"
     return [
-        f"Rank {top[C.RANK]} causes the longest waits: it arrived last in ",
+        f"{who} causes the longest waits: it arrived last in ",
         top.number("last_count"),
         " of ",
         top.number("collectives"),

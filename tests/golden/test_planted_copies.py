@@ -410,3 +410,18 @@ def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) 
     assert "80% of the PCIe link's rate" in finding.how
     rules = (rule for name in ("h2d_copies", "pinned_memory") for rule in get(name).rules)
     assert not any(" %" in text for rule in rules for text in (rule.states, rule.why))
+
+
+def test_copies_in_both_directions_one_after_the_other_could_overlap(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    run = simulate(copies.in_turn())
+    (finding,) = found(run, "pinned_memory")
+    took = (8 << 20) // 10
+    assert finding.code == "copies_in_turn"
+    assert finding.saving_ns_per_step == 3 * took  # of four copies down, three are followed by one up
+    engines = {count: {"gpus": [{"index": 0, "copy_engines": count}]} for count in (1, 2)}
+    known = {n: copy_of(run, tmp_path / str(n), environment=gpus) for n, gpus in engines.items()}
+    assert codes(known[1], "pinned_memory") == []
+    assert found(known[2], "pinned_memory")[0].confidence >= CONFIDENT > finding.confidence
+    assert codes(simulate(copies.in_turn(breadth_first=True)), "pinned_memory") == []

@@ -94,6 +94,7 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
         "registers_per_sm": device.registers_per_sm,
         "shared_bytes_per_sm": device.shared_bytes_per_sm,
         "warp_size": device.warp_size,
+        **({"copy_engines": device.copy_engines} if device.copy_engines else {}),
         **({"uuid": device.uuid} if device.uuid else {}),
     }
 

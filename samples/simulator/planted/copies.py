@@ -258,6 +258,21 @@ def pinned_reference(program: Program, *, gb_per_s: float = 24) -> None:
     program.copy("H2D", 64 << 20, host_memory="pinned", gb_per_s=gb_per_s, wait=True)
 
 
+def in_turn(*, breadth_first: bool = False) -> Program:
+    """Four streams that copy up, compute and copy down; each begins after the one before, or none waits."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            for stream in range(20, 24):
+                if stream > 20 and not breadth_first:
+                    program.wait_event(stream=stream, on_stream=stream - 1)
+                program.copy("H2D", 8 << 20, host_memory="pinned", stream=stream)
+                program.kernel("scale", 20_000, stream=stream)
+                program.copy("D2H", 8 << 20, host_memory="pinned", stream=stream)
+            program.synchronize()
+    return program
+
+
 def pageable(*, host_memory: str = "pinned", gb_per_s: float = 24, reference: bool = True) -> Program:
     """A large batch per step from pinned memory, or from pageable memory at a lower rate."""
     program, shape = Program(), [32, 3, 64, 64]

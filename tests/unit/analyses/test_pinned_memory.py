@@ -148,3 +148,28 @@ def test_copies_outside_of_steps_do_not_recur(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rows", "note"), [([], NO_DEVICE), ([kernel(0, 5)], NO_COPIES)])
 def test_what_is_missing_is_said(tmp_path: Path, rows: list[Row], note: str) -> None:
     assert analyze(make_run(tmp_path, device_intervals=rows), "pinned_memory").notes == (note,)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "found"),
+    [
+        ([(500, 900)], True),  # written by the host after it was moved to the device
+        ([(150, 160), (500, 900)], False),  # a kernel ran in between
+        ([(50, 900)], False),  # a kernel asked for the pages
+    ],
+)
+def test_managed_memory_that_comes_back_unused_was_moved_in_vain(
+    tmp_path: Path, kernels: list[tuple[int, int]], found: bool
+) -> None:
+    run = make_run(
+        tmp_path,
+        device_intervals=[
+            copy("H2D", "unified", "unified", 100, 140, MIB),
+            copy("D2H", "unified", "unified", 200, 260, MIB),
+            *(kernel(start, end) for start, end in kernels),
+            copy("H2D", "unified", "unified", 510, 550, MIB),
+            copy("D2H", "unified", "unified", 900, 950, MIB),
+        ],
+    )
+    findings = analyze(run, "pinned_memory").findings
+    assert [(one.code, one.saving_ns_per_step) for one in findings] == [("managed_memory_back", 100)] * found

@@ -301,3 +301,18 @@ def test_waiting_only_at_the_start_of_a_capture_has_no_saving(tmp_path: Path) ->
     lateness: list[dict[int, int]] = [{0: 400_000}] * 3 + [{0: 5_000}] * 9
     (finding,) = analyze(make_run(tmp_path, device_intervals=late_by(lateness, 2)), "ranks").findings
     assert (finding.code, finding.saving_ns_per_step) == ("straggler", None)
+
+
+def test_devices_of_one_process_are_matched_as_ranks_are(tmp_path: Path) -> None:
+    rows = [
+        row
+        for number in range(3)
+        for row in (
+            kernel(100 * number, 100 * number + 80, **{C.DEVICE: 0, C.NAME: NCCL, C.STREAM: 2}),
+            kernel(100 * number + 50, 100 * number + 80, **{C.DEVICE: 1, C.NAME: NCCL, C.STREAM: 2}),
+        )
+    ]
+    result = analyze(make_run(tmp_path, device_intervals=rows), "ranks")
+    late = result.tables["stragglers"].iloc[0]
+    assert (late[C.DEVICE], late["last_count"], late["caused_ns"]) == (1, 3, 150)
+    assert not any(SINGLE in str(note) for note in result.notes)

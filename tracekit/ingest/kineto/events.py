@@ -248,6 +248,7 @@ class DeviceProperties(msgspec.Struct):
     registers_per_sm: int | None = msgspec.field(default=None, name="regsPerMultiprocessor")
     shared_bytes_per_sm: int | None = msgspec.field(default=None, name="sharedMemPerMultiprocessor")
     warp_size: int | None = msgspec.field(default=None, name="warpSize")
+    copy_engines: int | None = None
     uuid: str | None = None
 
 

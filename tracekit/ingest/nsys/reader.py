@@ -93,6 +93,7 @@ _GPU = (
     "threadsPerWarp",
     "maxRegistersPerSm",
     "maxShmemPerSm",
+    "asyncEngines",
 )
 _ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
 _MINOR = re.compile(r"(?i)unified memory cannot be traced")
@@ -158,6 +159,7 @@ def _gpu(row: dict[str, Any]) -> DeviceProperties:
         registers_per_sm=row["maxRegistersPerSm"] or None,
         shared_bytes_per_sm=row["maxShmemPerSm"] or None,
         warp_size=warp or None,
+        copy_engines=row["asyncEngines"] or None,
         uuid=as_text(row["uuid"]) or None,
     )
 
