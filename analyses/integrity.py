@@ -3,7 +3,7 @@
 Each check has a level: ok, info, warn or error. The definition lists the thresholds; the reasons:
 
 * Device work without its launch: its time is right, but cannot be attributed to ops. Unified memory is
-  ignored: the driver migrates it without a call.
+  ignored: the driver migrates it without a call. Work launched before the capture is counted apart.
 * Kernel launches without device work: GPU time is missing. Copy and memset calls without it are only
   information: libraries make calls of zero bytes. Calls during stream capture are ignored, because they run
   nothing, and so are host functions launched into a stream. If no launch is linked, the number is unknown.
@@ -38,6 +38,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec, evidence
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.meta import together
+from tracekit.runs.rank_view import backlog
 from tracekit.runs.run import busy
 from tracekit.schema import C, HostKind, Memory
 
@@ -125,7 +126,7 @@ def device_checks(run: Run) -> list[Check]:
         return [_without_device(run, int((~calls["captured"]).sum()))]
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
-        _unlinked(device),
+        *_unlinked(device),
         *_without_interval(calls, device),
         _before_launch(calls, device),
         _coarse(device),
@@ -159,14 +160,19 @@ def _without_device(run: Run, launches: int) -> Check:
     return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
 
 
-def _unlinked(device: pd.DataFrame) -> Check:
+def _unlinked(device: pd.DataFrame) -> list[Check]:
     migrated = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[
         C.CORRELATION_ID
     ].isna()  # by the driver itself
     launched = device[~migrated]
-    missing = int(launched[C.LAUNCH_ROW].isna().sum())
+    earlier = len(backlog(launched))
+    missing = int(launched[C.LAUNCH_ROW].isna().sum()) - earlier
     what = "device intervals have no launching call; their time can't be attributed to ops"
-    return counted("device_without_launch", missing, len(launched), what, warn=0.05)
+    before = "device intervals were launched before the capture; they belong to no step"
+    return [
+        counted("device_without_launch", missing, len(launched), what, warn=0.05),
+        counted("launched_before_capture", earlier, len(launched), before, warn=1.0),
+    ]
 
 
 def _without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:

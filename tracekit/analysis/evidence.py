@@ -48,10 +48,15 @@ def obstacle(run: Run) -> str:
     return str(kept[_KEPT])
 
 
+_COUNTED_UP = r"^(?:cu|hip)"
+"""Calls of CUDA and HIP, whose correlation ids count up; those of other runtimes are composed."""
+
+
 def sampled(run: Run) -> str:
     """Describe the trace as a sample, empty if it is none."""
-    columns = [C.RANK, C.CORRELATION_ID]
+    columns = [C.RANK, C.CORRELATION_ID, C.NAME]
     calls = run.table("host_intervals", columns=columns, where=pc.field(C.CORRELATION_ID).is_valid())
+    calls = calls[matches(calls[C.NAME], _COUNTED_UP)]
     for _, own in calls.groupby(C.RANK, sort=True):
         ids = np.unique(own[C.CORRELATION_ID].to_numpy(dtype=np.int64))
         span = int(ids[-1] - ids[0]) + 1

@@ -33,6 +33,7 @@ from tracekit.schema import (
     C,
     DeviceKind,
     HostKind,
+    Memory,
 )
 
 if TYPE_CHECKING:
@@ -102,12 +103,13 @@ def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
     for (phase, category), members in _by_category(decoded).items():
         if phase == "X" and category in columns.DEVICE_CATEGORIES:
             groups.device[columns.DEVICE_CATEGORIES[category]] += members
+        elif phase == "X" and category == columns.MTIA_DEVICE:
+            for event in members:
+                groups.device[columns.mtia_kind(event.name)].append(event)
         elif phase == "X" and category in columns.HOST_CATEGORIES:
             groups.host[columns.HOST_CATEGORIES[category]] += members
-        elif phase == "X" and category is None:  # torch's legacy autograd profiler
-            for event in members:
-                legacy = event.pid == columns.LEGACY_DEVICE
-                (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
+        elif phase == "X" and category is None:
+            _add_legacy(groups, members)
         elif phase in ("i", "I"):
             groups.memory[None] += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
@@ -115,6 +117,13 @@ def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
         elif phase not in columns.KNOWN_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
     return groups
+
+
+def _add_legacy(groups: _Groups, members: list[Event]) -> None:
+    """Add events of torch's legacy autograd profiler."""
+    for event in members:
+        legacy = event.pid == columns.LEGACY_DEVICE
+        (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
 
 
 def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
@@ -239,8 +248,9 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.numbers(C.OCCUPANCY_PCT, floats([arg.occupancy for arg in args]))
     built.numbers(C.GRAPH_ID, integers([arg.graph_id or None for arg in args]))
     built.numbers(C.GRAPH_NODE_ID, integers([arg.graph_node_id or None for arg in args]))
-    built.numbers(C.BYTES, integers([arg.bytes for arg in args]))
-    _add_ends(built, named, kinds)
+    sizes = [arg.size if event.cat == columns.MTIA_DEVICE else arg.bytes for arg, event in both]
+    built.numbers(C.BYTES, integers(sizes))
+    _add_ends(built, named, kinds, both)
     return built.batch()
 
 
@@ -248,12 +258,15 @@ def _first(value: Any, fallback: Any) -> Any:
     return fallback if value is None else value
 
 
-def _add_ends(built: Building, named: list[str], kinds: list[Any]) -> None:
-    """Add the direction and the memory kinds that the names of copies contain."""
+def _add_ends(built: Building, named: list[str], kinds: list[Any], both: list[tuple[Args, Event]]) -> None:
+    """Add the direction and the memory kinds that the names of copies contain, or MTIA's argument."""
     ends = [
         columns.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
         for name, kind in zip(named, kinds, strict=True)
     ]
+    for row, (arg, event) in enumerate(both):
+        if event.cat == columns.MTIA_DEVICE and kinds[row] is DeviceKind.MEMCPY:
+            ends[row] = (columns.mtia_direction(arg.direction), Memory.UNKNOWN, Memory.UNKNOWN)
     for place, column in enumerate(COPY_COLUMNS):
         built.texts(column, texts([each[place] for each in ends]))
 

@@ -188,12 +188,23 @@ HOST_CATEGORIES = {
     "cuda_runtime": HostKind.RUNTIME,
     "cuda_driver": HostKind.RUNTIME,
     "Runtime": HostKind.RUNTIME,
+    "glow_runtime": HostKind.RUNTIME,
+    "hpu_op": HostKind.RUNTIME,
+    "mtia_runtime": HostKind.RUNTIME,
     "xpu_runtime": HostKind.RUNTIME,
+    "xpu_driver": HostKind.RUNTIME,
     "privateuse1_runtime": HostKind.RUNTIME,
     "privateuse1_driver": HostKind.RUNTIME,
     "user_annotation": HostKind.ANNOTATION,
     "python_function": HostKind.PYTHON,
     "overhead": HostKind.OVERHEAD,
+}
+MTIA_DEVICE = "mtia_ccp_events"
+"""Category of the work of an MTIA device, whose kind is in the name and whose direction is an argument."""
+_MTIA_KINDS = {
+    "dma_request": DeviceKind.MEMCPY,
+    "event_record": DeviceKind.SYNC,
+    "event_wait": DeviceKind.SYNC,
 }
 NAMED_KINDS = (HostKind.OP, HostKind.RUNTIME)
 """Kinds of host events that `host_kind` may change."""
@@ -210,9 +221,12 @@ LEGACY_DEVICE = "CUDA functions"
 MEMORY_EVENT = "[memory]"
 
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
-_BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
+_BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|synchronize(Stream)?$")
 _COPY = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH)")
 _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
+_COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
+"""Intel's names: memory of the program, host (pinned), device or shared memory."""
+_PTI_MEMORIES = {"M": Memory.PAGEABLE, "H": Memory.PINNED, "D": Memory.DEVICE, "S": Memory.UNIFIED}
 _MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")
 _COPY_KINDS = {
     "HtoD": CopyKind.H2D,
@@ -224,6 +238,18 @@ _COPY_KINDS = {
     "DeviceToHost": CopyKind.D2H,
     "DeviceToDevice": CopyKind.D2D,
     "HostToHost": CopyKind.H2H,
+    "HOST_TO_DEVICE": CopyKind.H2D,
+    "DEVICE_TO_HOST": CopyKind.D2H,
+    "DEVICE_TO_DEVICE": CopyKind.D2D,
+    "MH": CopyKind.H2H,
+    "HM": CopyKind.H2H,
+    "MM": CopyKind.H2H,
+    "HH": CopyKind.H2H,
+    "MD": CopyKind.H2D,
+    "HD": CopyKind.H2D,
+    "DM": CopyKind.D2H,
+    "DH": CopyKind.D2H,
+    "DD": CopyKind.D2D,
 }
 _MEMORIES = {
     "Pageable": Memory.PAGEABLE,
@@ -257,7 +283,13 @@ def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
     Example:
         >>> [str(part) for part in copy_ends("Memcpy HtoD (Pageable -> Device)")]
         ['H2D', 'pageable', 'device']
+        >>> [str(part) for part in copy_ends("zeCommandListAppendMemoryCopy(D2H)")]
+        ['D2H', 'device', 'pinned']
     """
+    if letters := _COPY_PTI.search(name):
+        source, target = letters.groups()
+        kind = CopyKind.P2P if "P2P" in name else _COPY_KINDS.get(source + target, CopyKind.UNKNOWN)
+        return kind, _PTI_MEMORIES[source], _PTI_MEMORIES[target]
     match = _COPY.search(name) or _COPY_HIP.search(name)
     word = match.group().removeprefix("Copy") if match else ""
     ends = _MEMORY.search(name)
@@ -267,6 +299,16 @@ def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
         _MEMORIES.get(source, Memory.UNKNOWN),
         _MEMORIES.get(target, Memory.UNKNOWN),
     )
+
+
+def mtia_kind(name: object) -> DeviceKind:
+    """Return the kind of an interval of an MTIA device: a copy, a wait, else an execution."""
+    return _MTIA_KINDS.get(str(name), DeviceKind.KERNEL)
+
+
+def mtia_direction(direction: object) -> CopyKind:
+    """Return the direction of a copy of an MTIA device, such as `DEVICE_TO_HOST`."""
+    return _COPY_KINDS.get(str(direction), CopyKind.UNKNOWN)
 
 
 class Building:

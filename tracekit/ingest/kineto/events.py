@@ -34,6 +34,8 @@ class Args(msgspec.Struct, gc=False):
     graph_id: Any = msgspec.field(default=None, name="graph id")
     graph_node_id: Any = msgspec.field(default=None, name="graph node id")
     bytes: Any = None
+    size: Any = None
+    direction: Any = None
     dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
     dims_old: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
     dtypes: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")

@@ -105,11 +105,48 @@ def test_counter_events_become_counters(store: Store, tmp_path: Path) -> None:
 
 
 def test_ignored_categories_are_listed(store: Store, tmp_path: Path) -> None:
-    events = [kernel_event(0), kernel_event(1, cat="mtia_ccp_events"), kernel_event(2, cat="Trace")]
+    events = [kernel_event(0), kernel_event(1, cat="mtia_insight"), kernel_event(2, cat="Trace")]
     run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
     (noted,) = [d for d in run.meta.diagnostics if d.code == "ignored_categories"]
-    assert "mtia_ccp_events (1)" in noted.message
+    assert "mtia_insight (1)" in noted.message
     assert "Trace" not in noted.message
+
+
+def test_work_of_mtia_devices_is_device_work(store: Store, tmp_path: Path) -> None:
+    device = {"cat": "mtia_ccp_events", "pid": 17}
+    events = [
+        kernel_event(0, **device, name="dma_request", args={"direction": "DEVICE_TO_HOST", "size": 64}),
+        kernel_event(1, **device, name="pe_exe", args={"stream": 5, "correlation": 9}),
+        kernel_event(2, **device, name="event_wait", args={"stream": 5}),
+        kernel_event(3, cat="mtia_runtime", name="runFunction - f", args={"correlation": 9}),
+    ]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    rows = table(run, "device_intervals")
+    assert rows[C.KIND].tolist()[:1] + rows[rows[C.STREAM] == 5][C.KIND].tolist() == [
+        "memcpy",
+        "kernel",
+        "sync",
+    ]
+    assert rows.loc[0, [C.DEVICE, C.COPY_KIND, C.BYTES]].tolist() == [17, "D2H", 64]
+    (launched,) = rows.loc[rows[C.LAUNCH_ROW].notna(), C.NAME]
+    assert launched == "pe_exe"
+
+
+@pytest.mark.parametrize(
+    ("letters", "ends"),
+    [
+        ("M2D", ["H2D", "pageable", "device"]),
+        ("D2H", ["D2H", "device", "pinned"]),
+        ("S2D", ["unknown", "unified", "device"]),
+        ("D2D - P2P", ["P2P", "device", "device"]),
+    ],
+)
+def test_copies_of_intel_devices_have_a_direction(
+    letters: str, ends: list[str], store: Store, tmp_path: Path
+) -> None:
+    events = [kernel_event(0, cat="gpu_memcpy", name=f"zeCommandListAppendMemoryCopy({letters})[64 bytes]")]
+    run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
+    assert table(run, "device_intervals").loc[0, [C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY]].tolist() == ends
 
 
 def test_devices_and_steps_out_of_range_are_accepted(store: Store, tmp_path: Path) -> None:

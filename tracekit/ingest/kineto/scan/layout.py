@@ -43,7 +43,7 @@ class SlotKind(IntEnum):
 
 
 _SLOT_KINDS = {
-    **dict.fromkeys(("ph", "cat", "name", "stack", *COLLECTIVE_TEXTS), SlotKind.STRING),
+    **dict.fromkeys(("ph", "cat", "name", "stack", "direction", *COLLECTIVE_TEXTS), SlotKind.STRING),
     **dict.fromkeys(("ts", "dur"), SlotKind.TIME),
     **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), SlotKind.JSON),
     **dict.fromkeys(("grid", "block"), SlotKind.TRIPLE),
@@ -147,6 +147,7 @@ _CATEGORIES = {
         for name, kind in columns.DEVICE_CATEGORIES.items()
     },
     **dict.fromkeys(sorted(columns.DERIVED_CATEGORIES), Row.NONE << KIND_BITS),
+    columns.MTIA_DEVICE: Row.UNSUPPORTED << KIND_BITS,
 }
 PRESET_STRINGS = [name.encode() for name in (*sorted(flops.COUNTED), *_CATEGORIES)]
 """Strings with fixed codes: ops whose work is counted, then categories."""

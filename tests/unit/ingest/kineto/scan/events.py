@@ -103,7 +103,7 @@ META = {
     "ts": 0,
     "args": {"name": "python"},
 }
-UNKNOWN = {"ph": "X", "cat": "hpu_op", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+UNKNOWN = {"ph": "X", "cat": "mtia_insight", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
 EVENTS: list[dict[str, Any]] = [OP, COLLECTIVE, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
 
 
