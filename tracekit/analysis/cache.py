@@ -32,6 +32,7 @@ import pyarrow as pa
 import tracekit
 from tracekit import analysis, storage
 from tracekit.analysis import Finding, Remark, Result
+from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.errors import UnusableInputError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.rank_view import RankView
@@ -70,10 +71,11 @@ def code_version(analysis: Analysis) -> str | None:
 
 
 def _surroundings() -> list[str]:
-    """Return the schema version, and the versions of the libraries."""
+    """Return the schema version, the versions of the libraries, and what the user configured."""
     libraries = [library.__version__ for library in (np, pd, pa)]
     schema = f"schema {SCHEMA_VERSION}"
-    return [schema, tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
+    versions = [tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
+    return [schema, *versions, COMMUNICATION]
 
 
 def _core() -> Path:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tracekit.errors import UnusableInputError
 from tracekit.runs.text import shorten
 
 if TYPE_CHECKING:
@@ -38,7 +41,42 @@ LIBRARIES = {
     "Transformer Engine: user buffers": r"userbuffers_",
 }
 """Patterns of communication kernels by library, as its sources name them."""
-COMMUNICATION = rf"(?i)^(?!triton_(?:poi|per|red|for|tem)_).*?(?:{'|'.join(LIBRARIES.values())})"
+CONFIGURATION = "pyproject.toml"
+
+
+def configured(folder: Path) -> list[str]:
+    """Return the patterns that `[tool.tracekit] communication` adds, from the nearest `pyproject.toml`.
+
+    Args:
+        folder: Where to begin; its parents are searched too.
+
+    Raises:
+        UnusableInputError: They are not a list of regular expressions.
+    """
+    for file in (place / CONFIGURATION for place in (folder, *folder.parents)):
+        if file.is_file():
+            return _patterns(file)
+    return []
+
+
+def _patterns(file: Path) -> list[str]:
+    try:
+        settings: Any = tomllib.loads(file.read_text("utf-8"))
+        for key in ("tool", "tracekit", "communication"):
+            settings = settings[key]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []  # not a project of ours
+    try:
+        return [re.compile(pattern).pattern for pattern in settings if pattern]
+    except (re.error, TypeError) as error:
+        raise UnusableInputError(
+            f"{file}: `communication` in [tool.tracekit] is not a list of regular expressions: {error}",
+            hint='write, for example, communication = ["my_allreduce_kernel"]',
+        ) from error
+
+
+_ADDED = [f"(?:{pattern})" for pattern in configured(Path.cwd())]
+COMMUNICATION = rf"(?i)^(?!triton_(?:poi|per|red|for|tem)_).*?(?:{'|'.join([*LIBRARIES.values(), *_ADDED])})"
 """Names of communication kernels; a kernel of Inductor is named after the ops that it replaced."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")
 _TENSOR = re.compile(

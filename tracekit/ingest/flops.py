@@ -10,11 +10,15 @@ shape without its first dimension) = (input channels per group)·Π(kernel size)
 * backward convolution: as much as the forward one for each of the gradients of input and weight asked for;
   the gradient of the output has the forward's output size.
 * attention: 2·b·h·s_q·s_k·(d + d_v) forward (QKᵀ and PV), and 2·b·h·s_q·s_k·(3·d + 2·d_v) backward (QKᵀ
-  again, dV, dP, dQ, dK; 2.5 times the forward when d = d_v). A causal mask halves what is needed; it is not
-  subtracted.
+  again, dV, dP, dQ, dK; 2.5 times the forward when d = d_v). h is the number of query heads, also where
+  several of them share a head of keys and values. A causal mask over as many keys as queries halves it.
+  Sequences of variable length are counted where the shapes tell the lengths: one sequence, or all of the
+  longest length. With a sliding window the work is unknown, and so it is for a paged cache, whose lengths are
+  values.
 
-These are the definitions of `torch.utils.flop_counter`, but for the weight gradient of a grouped convolution:
-there torch counts the channels of all groups, which is too much by the number of groups.
+These are the definitions of `torch.utils.flop_counter`, but for causal attention, which torch does not halve,
+and for the weight gradient of a grouped convolution: there torch counts the channels of all groups, which is
+too much by the number of groups.
 
 Missing data is unknown, never guessed: without `Concrete Inputs` (which PyTorch 2 records with
 `record_shapes=True`) strides are unknown, and so is the work of a convolution.
@@ -164,39 +168,79 @@ def _convolution_backward(shapes: Shapes, values: Values) -> int:
     return forward * (int(of_input) + int(of_weight))
 
 
-def _attention(first: int, *, matmuls: tuple[int, int], heads: int = 1) -> Callable[[Shapes, Values], int]:
+def _attention(
+    first: int, *, matmuls: tuple[int, int], causal: int, heads: int = 1, window: int | None = None
+) -> Callable[[Shapes, Values], int]:
     """Return the formula of fused attention.
 
     Args:
         first: Index of the input with the queries.
         matmuls: Number of products over d and over d_v.
+        causal: Index of the flag of a causal mask.
         heads: Dimension of the heads, 1 or 2; the other one is that of the positions.
+        window: Index of the size of a sliding window; negative for none.
     """
 
-    def formula(shapes: Shapes, _values: Values) -> int:
+    def formula(shapes: Shapes, values: Values) -> int:
         query, key, value = shapes[first : first + 3]
         batch, wide = query[0], query[heads]
         if any(len(shape) != 4 or shape[0] != batch for shape in (query, key, value)):
             raise ValueError
         if query[3] != key[3] or key[1:3] != value[1:3]:
             raise ValueError
+        if window is not None and window < len(values) and values[window] >= 0:
+            raise ValueError
         depth = matmuls[0] * query[3] + matmuls[1] * value[3]
-        return 2 * batch * wide * query[3 - heads] * key[3 - heads] * depth
+        pairs = _pairs(query[3 - heads], key[3 - heads], is_causal=causal < len(values) and values[causal])
+        return 2 * batch * wide * pairs * depth
+
+    return formula
+
+
+def _pairs(queries: int, keys: int, *, is_causal: bool) -> int:
+    """Count the pairs of queries and keys, half of them under a causal mask over equally many."""
+    return queries * keys // 2 if is_causal and queries == keys else queries * keys
+
+
+def _packed_attention(causal: int) -> Callable[[Shapes, Values], int]:
+    """Return the formula of attention over packed sequences, whose bounds are inputs 3 and 4."""
+
+    def formula(shapes: Shapes, values: Values) -> int:
+        query, key, value, bounds, key_bounds = shapes[:5]
+        sequences, longest, longest_key = bounds[0] - 1, values[5], values[6]
+        if any(len(shape) != 3 for shape in (query, key, value)) or bounds != key_bounds or sequences < 1:
+            raise ValueError
+        if query[0] != sequences * longest or key[0] != sequences * longest_key or query[2] != key[2]:
+            raise ValueError  # of different lengths, which are values of the bounds
+        pairs = _pairs(longest, longest_key, is_causal=values[causal])
+        return 2 * sequences * query[1] * pairs * (query[2] + value[2])
 
     return formula
 
 
 _FORWARD, _BACKWARD = (1, 1), (3, 2)
-_FUSED = ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
+_FUSED = {
+    "flash_attention": (4, 11),
+    "efficient_attention": (6, 11),
+    "cudnn_attention": (6, 14),
+    "flash_attention_for_cpu": (4, 7),
+}
+"""Index of `is_causal` among the inputs of the forward op and of the backward one."""
 
 
 def _fused_attention() -> dict[str, Callable[[Shapes, Values], int]]:
     names = {}
-    for kind in _FUSED:
-        names[f"aten::_scaled_dot_product_{kind}"] = _attention(0, matmuls=_FORWARD)
-        names[f"aten::_scaled_dot_product_{kind}_backward"] = _attention(1, matmuls=_BACKWARD)
-    names["flash_attn::_flash_attn_forward"] = _attention(0, matmuls=_FORWARD, heads=2)
-    names["flash_attn::_flash_attn_backward"] = _attention(1, matmuls=_BACKWARD, heads=2)
+    for kind, (forward, backward) in _FUSED.items():
+        names[f"aten::_scaled_dot_product_{kind}"] = _attention(0, matmuls=_FORWARD, causal=forward)
+        names[f"aten::_scaled_dot_product_{kind}_backward"] = _attention(
+            1, matmuls=_BACKWARD, causal=backward
+        )
+    names["flash_attn::_flash_attn_forward"] = _attention(0, matmuls=_FORWARD, causal=5, window=6, heads=2)
+    names["flash_attn::_flash_attn_backward"] = _attention(
+        1, matmuls=_BACKWARD, causal=11, window=12, heads=2
+    )
+    names["aten::_flash_attention_forward"] = _packed_attention(causal=8)
+    names["flash_attn::_flash_attn_varlen_forward"] = _packed_attention(causal=9)
     return names
 
 

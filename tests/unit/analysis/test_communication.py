@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.analyses.shared.lanes import _kind
 
-from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES
+from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES, configured
+from tracekit.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = [
     ("NCCL, RCCL, oneCCL", "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
@@ -53,3 +60,31 @@ def test_kernels_that_only_sound_alike_are_not(name: str) -> None:
 def test_expert_parallel_kernels_are_all_to_all() -> None:
     assert _kind("void deep_ep::intranode::dispatch<8>(int4*)") == "all_to_all"
     assert _kind("void mori::moe::EpCombineIntraNodeKernel<float>(EpArgs)") == "all_to_all"
+
+
+def test_a_project_adds_patterns(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.tracekit]\ncommunication = ["my_sum", "b|c"]\n')
+    inside = tmp_path / "src" / "deep"
+    inside.mkdir(parents=True)
+    assert configured(inside) == ["my_sum", "b|c"]
+    code = "import re; from tracekit.analysis.kernel_names import COMMUNICATION as pattern;"
+    code += "print([bool(re.search(pattern, name)) for name in ('void my_sum<4>()', 'ncclX', 'gemm')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=inside, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[True, True, False]"
+
+
+@pytest.mark.parametrize(
+    "text", ["[tool]\nx = 1", "[tool.tracekit]\n", "tool = 3", "[[", "[tool.tracekit]\ncommunication = []"]
+)
+def test_other_projects_add_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert configured(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", ['["("]', "[3]", "5"])
+def test_patterns_that_are_none_are_refused(value: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.tracekit]\ncommunication = {value}\n")
+    with pytest.raises(UnusableInputError, match="communication"):
+        configured(tmp_path)

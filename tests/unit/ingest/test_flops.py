@@ -52,6 +52,53 @@ def test_formulas_of_shapes(name: str, shapes: list[Any], expected: int) -> None
     assert counted(name, shapes) == expected
 
 
+HEADS, SHARED = [2, 6, 16, 8], [2, 3, 16, 8]
+FULL = 2 * 2 * 6 * 16 * 16 * (8 + 8)
+FLASH = "aten::_scaled_dot_product_flash_attention"
+PACKED = "aten::_flash_attention_forward"
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "values", "expected"),
+    [
+        (FLASH, [HEADS, SHARED, SHARED], ["", "", "", "0.", "False"], FULL),
+        (FLASH, [HEADS, SHARED, SHARED], ["", "", "", "0.", "True"], FULL // 2),
+        (FLASH, [[2, 6, 1, 8], SHARED, SHARED], ["", "", "", "0.", "True"], FULL // 16),  # a decode step
+        (f"{FLASH}_backward", [HEADS, HEADS, SHARED, SHARED], [*[""] * 11, "True"], FULL * 5 // 4),
+        (
+            "flash_attn::_flash_attn_forward",
+            [[2, 16, 6, 8], [2, 16, 3, 8], [2, 16, 3, 8]],
+            [*[""] * 5, "True", "-1"],
+            FULL // 2,
+        ),
+        (
+            "flash_attn::_flash_attn_forward",
+            [[2, 16, 6, 8], [2, 16, 3, 8], [2, 16, 3, 8]],
+            [*[""] * 5, "True", "4"],
+            None,  # a sliding window
+        ),
+        (
+            PACKED,
+            [[32, 6, 8], [32, 3, 8], [32, 3, 8], [3], [3]],
+            [*[""] * 5, "16", "16", "0.", "False"],
+            FULL,
+        ),
+        (
+            PACKED,
+            [[32, 6, 8], [32, 3, 8], [32, 3, 8], [3], [3]],
+            [*[""] * 5, "16", "16", "0.", "True"],
+            FULL // 2,
+        ),
+        (PACKED, [[30, 6, 8], [30, 3, 8], [30, 3, 8], [3], [3]], [*[""] * 5, "16", "16", "0.", "True"], None),
+        (PACKED, [[2, 16, 6, 8]] * 3, [*[""] * 5, "16", "16", "0.", "True"], None),  # inside `FLASH`
+    ],
+)
+def test_attention_counts_the_pairs_that_a_mask_leaves(
+    name: str, shapes: list[Any], values: list[str], expected: int | None
+) -> None:
+    assert counted(name, shapes, values) == expected
+
+
 @pytest.mark.parametrize(
     ("values", "outputs"),
     [
