@@ -71,7 +71,7 @@ _KEYS = {
     "names": [C.NAME, _FAMILY, _TENSOR],
     "by_op": [_OP],
     "by_shape": [_OP, C.INPUT_SHAPES, _FAMILY],
-    "by_tensor_cores": [_TENSOR],
+    "tensor_cores": [_TENSOR],
 }
 _OF_OPS = ("by_op", "by_shape")
 
@@ -273,7 +273,7 @@ ANALYSIS = Analysis(
         TableSpec(
             "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *groups.COLUMNS)
         ),
-        TableSpec("by_tensor_cores", "By use of tensor cores", (_TENSOR_COLUMN, *groups.COLUMNS)),
+        TableSpec("tensor_cores", "By use of tensor cores", (_TENSOR_COLUMN, *groups.COLUMNS)),
         TableSpec(
             "first_launches",
             "First launches that took far longer than later ones",

@@ -28,9 +28,18 @@ _LIBRARIES = {
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
 @click.option("--label", help="Label of the new runs; commands accept it as a run reference.")
+@click.option(
+    "--steps",
+    metavar="NAME",
+    default="",
+    help="Name of the ranges (record_function, NVTX) that are the steps; default: the profiler's steps, and "
+    "ranges named like 'step 3'.",
+)
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")
 @store_option
-def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None, store: str | None) -> None:
+def command(
+    paths: tuple[str, ...], *, label: str | None, steps: str, scheduler: str | None, store: str | None
+) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
@@ -41,6 +50,9 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     The traces of one job's ranks become one run. Prints only run ids on stdout, one per line. If a PATH or a
     rank of a job cannot be imported, the others still are, and the exit code is 2.
 
+    With --steps, all analyses treat the ranges of that name as steps: one range, such as the measured part of
+    a program, or a range per iteration.
+
     With --scheduler, each trace is a task of a Dask cluster, retried on another worker if its worker dies.
     Workers need the same version of tracekit (pip install 'tracekit-torch[scale]') and access to the traces
     and the store under the same paths.
@@ -48,6 +60,7 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
     \b
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
+    tracekit import trace.json --steps forward
     tracekit import run.sqlite
     tracekit import "s3://bucket/job/*.json.gz" --store s3://bucket/runs
     zcat trace.json.gz | tracekit import -
@@ -64,7 +77,10 @@ def command(paths: tuple[str, ...], *, label: str | None, scheduler: str | None,
         cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
         progress = stack.enter_context(analysis_progress() if cluster else byte_progress("reading"))
         found = _expanded(paths, errors)
-        for outcome in import_each(open_store(store), found, label=named, progress=progress, workers=cluster):
+        every = import_each(
+            open_store(store), found, label=named, steps=steps, progress=progress, workers=cluster
+        )
+        for outcome in every:
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue

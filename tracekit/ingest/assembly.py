@@ -210,6 +210,7 @@ def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
             host_row=host_row,
             device_row=device_row,
             zero_ns=zero,
+            steps=one.source.steps,
         )
         for number, (one, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
     ]

@@ -60,7 +60,7 @@ class _Writer:
 
     def write(self) -> Linked:
         host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
-        steps = find_steps(host)
+        steps = find_steps(host, self._place.steps)
         scoped = C.PID in device.spooled.names
         launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
         self._write_steps(steps)

@@ -27,6 +27,7 @@ class Destination(msgspec.Struct, frozen=True):
         host_row: Row id of its first host row.
         device_row: Row id of its first device row.
         zero_ns: The run's zero, ns since the epoch.
+        steps: Name of the ranges that are the steps; empty for the usual markers.
     """
 
     directory: Path
@@ -35,6 +36,7 @@ class Destination(msgspec.Struct, frozen=True):
     host_row: int
     device_row: int
     zero_ns: int
+    steps: str = ""
 
     def path(self, table: Table) -> Path:
         """Return the path of the trace's file of a table."""

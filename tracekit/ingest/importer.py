@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from tracekit import __version__, storage
 from tracekit.errors import TracekitError, UnusableInputError
@@ -22,6 +23,7 @@ from tracekit.ingest.ranks import Peeked, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import new_run_id, timestamp
+from tracekit.schema import C, HostKind
 from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ def import_each(
     paths: Sequence[storage.Place],
     *,
     label: str | None = None,
+    steps: str = "",
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
@@ -157,6 +160,7 @@ def import_each(
         store: Store of the new runs.
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
+        steps: Name of the ranges that are the steps, numbered in order; the usual markers by default.
         progress: Called with the progress: bytes of a trace, or traces of a job on workers.
         workers: Workers that decode and write the traces of jobs of several; this process by default. They
             must have the traces and the store under the same paths.
@@ -164,11 +168,13 @@ def import_each(
     plan = survey(paths)
     for job in plan.jobs:
         try:
-            run = import_job(store, job, label=label, progress=progress, workers=workers)
+            run = import_job(store, job, label=label, steps=steps, progress=progress, workers=workers)
         except TracekitError as error:
             plan.errors.append(error)
             continue
         plan.errors.extend(_incomplete(run, job))
+        if steps and not run.rows("steps"):
+            plan.errors.append(_without_range(run, steps))
         yield run
     yield from plan.errors
 
@@ -186,11 +192,25 @@ def _incomplete(run: Run, job: Job) -> list[TracekitError]:
     ]
 
 
+def _without_range(run: Run, name: str) -> TracekitError:
+    """Return the error of a run without ranges of the name that was asked for."""
+    import pyarrow.compute as pc
+
+    where = pc.field(C.KIND) == str(HostKind.ANNOTATION)
+    names = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME].astype(str)
+    most = ", ".join(repr(str(each)) for each in names.value_counts().index[:3])
+    return UnusableInputError(
+        f"run {run.id} has no range named {name!r}, so no steps are marked",
+        hint=f"its most frequent ranges are {most}" if most else "no ranges were recorded",
+    )
+
+
 def import_job(
     store: Store,
     job: Job,
     *,
     label: str | None = None,
+    steps: str = "",
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Run:
@@ -199,6 +219,7 @@ def import_job(
     Raises:
         UnusableInputError: No trace of the job can be used.
     """
+    named = tuple(structs.replace(source, steps=steps) for source in job.sources)
     now = datetime.now(UTC)
     meta = RunMeta(
         run_id=new_run_id(job.name, now=now),
@@ -208,12 +229,12 @@ def import_job(
         collector=Collector("import", __version__),
         diagnostics=[*job.notes],
     )
-    if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in job.sources):
+    if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in named):
         from tracekit.ingest.cluster import on_workers  # loads what only clusters need
 
         with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
-            return assemble(draft, executor, executor.decode(job.sources), meta, with_sources=True)
-    return _normalize(store, job.sources, meta, progress=progress, with_sources=True)
+            return assemble(draft, executor, executor.decode(named), meta, with_sources=True)
+    return _normalize(store, named, meta, progress=progress, with_sources=True)
 
 
 def import_recording(

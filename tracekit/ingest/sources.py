@@ -104,11 +104,13 @@ class Source(msgspec.Struct, frozen=True):
         rank: Its rank: declared in the trace, from its name, or assumed from the order of files; None for a
             single trace that does not declare one before its events.
         assumed: Whether the rank is assumed.
+        steps: Name of the ranges that are the steps; empty for the usual markers.
     """
 
     path: Place
     rank: int | None = None
     assumed: bool = False
+    steps: str = ""
 
     @property
     def size(self) -> int:

@@ -10,7 +10,8 @@ import pytest
 from samples.simulator import Program, write
 from tests.traces import kernels_text
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.importer import plan, survey
+from tracekit.ingest.importer import import_each, plan, survey
+from tracekit.runs.store import Store
 
 
 def rank_file(path: Path, *, rank: int = 0, world_size: int = 1) -> Path:
@@ -167,3 +168,31 @@ def test_unusable_paths_do_not_block_others(tmp_path: Path) -> None:
     found = survey([tmp_path / "gone", good, Path("x" * 5_000)])
     assert [job.name for job in found.jobs] == ["a"]
     assert ["gone" in found.errors[0].message, "too long" in found.errors[1].message] == [True, True]
+
+
+def test_ranges_of_a_name_become_steps(tmp_path: Path) -> None:
+    program = Program()
+    for name in ("warm up", "measured|x", "measured|x"):
+        with program.annotation(name), program.op("aten::relu"):
+            program.kernel("relu", 1000)
+            with program.annotation("measured|x"):  # inside another one, or alone in the warm-up
+                program.wait(10)
+    traces = [write(program, tmp_path / "trace.json")]
+    run, *none = import_each(Store(tmp_path / "store"), traces, steps="measured|x")
+    assert none == []
+    steps = run.table("steps")
+    assert (steps["step"].tolist(), set(steps["name"])) == ([0, 1, 2], {"measured|x"})
+    kernels = run.table("device_intervals").query("kind == 'kernel'")
+    assert kernels["step"].astype(object).where(kernels["step"].notna(), None).tolist() == [None, 1, 2]
+
+
+def test_a_range_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    program = Program()
+    with program.annotation("forward"), program.op("aten::relu"):
+        program.kernel("relu", 1000)
+    run, error = import_each(
+        Store(tmp_path / "store"), [write(program, tmp_path / "t.json")], steps="forwards"
+    )
+    assert isinstance(error, UnusableInputError)
+    assert str(error).startswith(f"run {run.id} has no range named 'forwards'")
+    assert error.hint == "its most frequent ranges are 'forward'"

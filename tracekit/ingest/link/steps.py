@@ -50,22 +50,47 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(inside, self.number[index], NONE)
 
 
-def find_steps(host: Outline) -> Steps:
-    """Find the steps that host rows mark; if several threads do, those of the thread with the most."""
+def find_steps(host: Outline, named: str = "") -> Steps:
+    """Find the steps that host rows mark; if several threads do, those of the thread with the most.
+
+    Args:
+        host: The host rows.
+        named: Name of the ranges that are the steps, numbered in order; empty for the markers of `schema`.
+    """
     names = host.texts.get(C.NAME, NO_STRINGS)
+    if named:
+        rows = _marked(host, names.matching(named.__eq__), [HostKind.ANNOTATION, HostKind.OP])
+        return _no_steps() if rows is None else _numbered(rows, named)
     for marker in schema.MARKERS:
-        rows = _marked(host, names.matching(marker.match))
+        rows = _marked(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
             found = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
             return _steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
+    return _no_steps()
+
+
+def _no_steps() -> Steps:
     none = np.empty(0, np.int64)
     return Steps(number=none, name=[], start=none, end=none)
 
 
-def _marked(host: Outline, matches: Bools) -> Rows | None:
-    """Return the annotations with one of these names, in their final order; None if there are none."""
+def _numbered(rows: Rows, name: str) -> Steps:
+    """Return the outermost ranges of the thread with the most of them as steps, numbered from 0."""
+    _, lane, count = np.unique(
+        Threads().of(rows.integers(C.PID), rows.integers(C.TID)), return_inverse=True, return_counts=True
+    )
+    mine = np.flatnonzero(lane == count.argmax())
+    start = rows.integers(C.START_NS)[mine]
+    end = start + rows.integers(C.DUR_NS)[mine]
+    outer = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
+    total = int(outer.sum())
+    return Steps(number=np.arange(total), name=[name] * total, start=start[outer], end=end[outer])
+
+
+def _marked(host: Outline, matches: Bools, wanted: list[HostKind]) -> Rows | None:
+    """Return the rows of some kinds with one of these names, in final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
-    annotation = kinds.among([HostKind.ANNOTATION])
+    annotation = kinds.among(wanted)
     found = []
     for part in host.spooled.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
