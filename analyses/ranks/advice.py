@@ -44,12 +44,14 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     return tables, unmatched
 
 
-def evidence(parts: Sequence[Part], rank: int, *, marked: bool) -> pd.DataFrame:
-    """Kernels in which a rank was last, sorted by the wait of the others, longest first."""
+def evidence(parts: Sequence[Part], places: Sequence[tuple[int, int]], *, marked: bool) -> pd.DataFrame:
+    """Kernels in which one of these devices was last, sorted by the wait of the others, longest first."""
     matched: list[Matched] = match(_joined(parts, "collectives"))[0]
     rows = waits(matched, marked=marked)
-    rows = rows[(rows[C.RANK] == rank) & rows["last"]]
-    return rows.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
+    blamed = pd.MultiIndex.from_frame(rows[_PLACE]).isin(list(places))
+    return rows.loc[blamed & rows["last"].to_numpy(bool)].sort_values(
+        ["caused_ns", C.ROW_ID], ascending=[False, True]
+    )
 
 
 def _joined(parts: Sequence[Part], name: str) -> pd.DataFrame:
@@ -194,12 +196,10 @@ _CAUSES = {
 
 
 def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
-    """Findings on a straggler with its cause, and on the rank with the longest kernels; none on one rank."""
-    if len(parts) < 2:
-        return ()
+    """Findings on a straggler with its cause, and on the rank with the longest kernels."""
     late = _straggler(tables, spent, len(parts))
     found = [] if late is None else [_late(parts, late, spent)]
-    uneven = _imbalanced(parts, spent)
+    uneven = _imbalanced(parts, spent) if len(parts) > 1 else None
     if uneven is not None and not (late and late["cause"] == 0 and late[C.RANK] == uneven[C.RANK]):
         communicates = any(len(one.collectives) for one in parts)
         found.append(_uneven(parts, uneven, spent, communicates=communicates))
@@ -223,7 +223,7 @@ def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> di
     return {
         **row,
         "cause": int(np.argmax(explained)) if any(explained) else -1,
-        "blamed": [int(rank) for rank in blamed[C.RANK].drop_duplicates()],
+        "blamed": [(int(rank), int(device)) for rank, device in blamed[_PLACE].to_numpy().tolist()],
         "total_ns": total,
         "total_gain_ns": int(ints(blamed, "gain_ns").sum()) * ranks,
         "share": float(caused[:count].sum() / caused.sum()),
@@ -231,10 +231,11 @@ def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> di
 
 
 def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
-    rank, gain, blamed = int(row[C.RANK]), int(row["total_gain_ns"]), row["blamed"]
-    every = pd.concat([evidence(parts, one, marked=spent.marked) for one in blamed])
-    every = every.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
-    who = f"Rank {rank} causes" if len(blamed) == 1 else f"{listed(sorted(blamed)).capitalize()} cause"
+    gain, blamed = int(row["total_gain_ns"]), row["blamed"]
+    every = evidence(parts, blamed, marked=spent.marked)
+    ranks = sorted({rank for rank, _ in blamed})
+    one = f"{_called(parts, row).capitalize()} causes"
+    who = f"{listed(ranks).capitalize()} cause" if len(ranks) > 1 else one
     found = Finding(
         code="straggler",
         severity=spent.severity(gain),
@@ -278,26 +279,34 @@ def _few(last: pd.DataFrame) -> str:
 
 
 def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
-    rank = int(row[C.RANK])
+    who = _called(parts, row)
     if row["cause"] < 0:
         return (
-            f"Neither longer kernels nor copies nor idle time of rank {rank} explain half of the wait. "
-            "Compare its kernels with those of another rank, and its clocks and temperature."
+            f"Neither longer kernels nor copies nor idle time of {who} explain half of the wait. "
+            f"Compare its kernels with those of another {who.split()[0]}, and its clocks and temperature."
         )
     excess = int(row[list(_CAUSES)[row["cause"]]])
     more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"
     reason = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
     if row["cause"] == 0:
+        most = _family_note(parts, int(row[C.RANK])) if len(parts) > 1 else ""
         return (
-            f"Rank {rank} is late because {reason}{_family_note(parts, rank)}. Balance the work between the "
-            "ranks (batch, sequence lengths, layers, shards); with equal work compare the devices' clocks."
+            f"{who.capitalize()} is late because {reason}{most}. Balance the work between the "
+            f"{who.split()[0]}s (batch, sequence lengths, layers, shards); with equal work compare the "
+            "devices' clocks."
         )
     if row["cause"] == 1:
         return (
-            f"Rank {rank} is late because {reason}: its host launches late. `idle_gaps` shows what its host "
-            "did; possible causes: data loading, logging or checkpoints on one rank only, and CPU binding."
+            f"{who.capitalize()} is late because {reason}: its host launches late. `idle_gaps` shows what "
+            f"its host did; possible causes: data loading, logging or checkpoints on one {who.split()[0]} "
+            "only, and CPU binding."
         )
-    return f"Rank {rank} is late because {reason}: see `overlap` and `h2d_copies` for its copies."
+    return f"{who.capitalize()} is late because {reason}: see `overlap` and `h2d_copies` for its copies."
+
+
+def _called(parts: list[Part], row: dict[str, Any]) -> str:
+    """Name of a device: its rank, or its index where one process has all devices."""
+    return f"rank {int(row[C.RANK])}" if len(parts) > 1 else f"device {int(row[C.DEVICE])}"
 
 
 def _family_note(parts: list[Part], rank: int) -> str:

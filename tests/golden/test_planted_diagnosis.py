@@ -1,0 +1,84 @@
+"""Planted runs on which advice is easily wrong: what is true of them is found, and nothing else is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator.planted import diagnosis as planted
+from samples.simulator.planted.diagnosis import LATE_NS, STEPS, TRANSFER_NS
+from tracekit.analysis import analyze
+from tracekit.analysis.findings import advise
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from tests.shared_runs import SharedRuns
+    from tracekit.runs.run import Run
+
+
+@pytest.fixture
+def load(shared_runs: SharedRuns) -> Any:
+    """Imports the traces of programs as one run."""
+    return shared_runs.simulated
+
+
+def advice(run: Run) -> set[str]:
+    return {one.finding.code for one in advise(run).findings}
+
+
+def test_work_of_a_host_that_is_steps_ahead_belongs_to_the_step_that_launched_it(load: Any) -> None:
+    run = load(planted.ahead())
+    tables = analyze(run, "gpu_breakdown").tables
+    stepped, whole = tables["per_step"], tables["whole"].iloc[0]
+    assert len(stepped) == STEPS
+    assert stepped["active_ns"].sum() <= whole["active_ns"]
+    assert stepped["active_ns"].tolist() == [stepped["active_ns"][0]] * STEPS
+    path = analyze(run, "critical_path").tables["by_kind"].set_index(C.KIND)["share"]
+    assert path["compute"] > 0.95
+    assert advice(run) == set()
+
+
+def test_work_from_before_the_capture_belongs_to_no_step(load: Any) -> None:
+    run = load(planted.backlog())
+    checks = analyze(run, "integrity").tables["checks"].set_index("check")["count"]
+    assert (checks["launched_before_capture"], checks["device_without_launch"]) == (planted.BACKLOG, 0)
+    steps = analyze(run, "gpu_breakdown").tables["per_step"]
+    assert steps["kernels"].tolist() == [4] * STEPS
+    assert steps["idle_share"].max() < 0.05
+    assert advice(run) == set()
+
+
+def test_hidden_communication_on_few_multiprocessors_is_left_alone(load: Any) -> None:
+    run = load(planted.few_sms())
+    table = analyze(run, "overlap").tables["profiled_steps"].set_index("what")
+    assert table.loc["communication", "exposed_ns"] < 0.05 * table.loc["communication", "union_ns"]
+    assert advice(run) == set()
+
+
+@pytest.mark.parametrize("missing", [(), (0, 3, 5, 1, 0, 2, 0, 0)])
+def test_two_late_ranks_share_the_blame_whenever_their_captures_began(
+    load: Any, missing: tuple[int, ...]
+) -> None:
+    turns = [2, 5] * 12
+    run = load(*planted.late(8, turns, missing=missing))
+    matched = len(turns) - max(missing, default=0)
+    result = analyze(run, "collectives")
+    ranks = result.tables["by_rank"]
+    assert ranks["count"].tolist() == [matched] * 8
+    assert ranks[C.RANK].tolist()[:2] == ([2, 5] if matched % 2 == 0 else [5, 2])
+    assert ranks["caused_share"][:2].sum() == 1
+    (finding,) = [one.finding for one in advise(run).findings if one.analysis == "ranks"]
+    assert finding.code == "straggler"
+    assert finding.title.startswith("Ranks 2 and 5 cause 100.0% of the waiting")
+
+
+def test_collectives_of_interleaved_groups_are_matched_within_their_group(load: Any) -> None:
+    run = load(*planted.grid_of_groups(rounds=8))
+    calls = analyze(run, "collectives").tables["calls"]
+    assert calls["transfer_ns"].tolist() == [TRANSFER_NS] * len(calls)
+    waits = calls.groupby([C.RANK, "group"])["wait_ns"].sum().to_dict()
+    assert {place: wait for place, wait in waits.items() if wait} == {
+        (1, "0-1"): 8 * LATE_NS,
+        (1, "1-3"): 8 * LATE_NS,
+    }
