@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
+from ..shared.hosts import NO_OP, host_texts
 from ..shared.lanes import AFTER
 from .causes import (
     ANCHOR_ROW,
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
-    import pandas as pd
 
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
@@ -192,7 +195,11 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     known = own[NAMED].to_numpy(bool)
     replays = own[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
     rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
-        (late & ~calling & ~first & ~computing, _launches, LEAST_SHARE),
+        (
+            late & ~calling & ~first & ~computing,
+            partial(_launches, waits=_waits(run, allowed)),
+            LEAST_SHARE,
+        ),
         (late & ~calling & ~first & computing & known, _computes, WARN_SHARE),
         (late & ~calling & ~first & computing & ~known, _unexplained, WARN_SHARE),
         (late & calling & ~replays, _calls, LEAST_SHARE),
@@ -226,7 +233,31 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
     return gaps[of_places(gaps, idle)]
 
 
-def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
+def _waits(run: Run, allowed: Budget) -> pd.DataFrame:
+    """Waits of the hosts for a device, in steps if they are marked: rank, duration, and the op around."""
+    where = pc.field(C.KIND) == str(HostKind.SYNC)
+    rows = run.table("host_intervals", columns=[C.RANK, C.STEP, C.DUR_NS, C.PARENT_ROW], where=where)
+    rows = rows[rows[C.STEP].notna()] if allowed.marked else rows
+    around = host_texts(run, rows[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    return rows.assign(op=pd.Series(around, index=rows.index).astype(object))
+
+
+def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, allowed: Budget) -> str:
+    """Sentence on waits that take longer than these gaps: without them the host could run ahead."""
+    own = waits[waits[C.RANK].isin(rows[C.RANK])]
+    waited = int(own[C.DUR_NS].sum())
+    if waited < total(rows):
+        return ""
+    sums = own.groupby("op")[C.DUR_NS].sum()
+    where = str(sums.idxmax())
+    most = "" if where == NO_OP else f", most in {brief(where)}"
+    return (
+        f". The host also waits for the device, {duration(allowed.per_step(waited))} {allowed.per}{most}, "
+        "and launches into an empty queue afterwards: avoid these waits first"
+    )
+
+
+def _launches(rows: pd.DataFrame, allowed: Budget, *, waits: pd.DataFrame) -> Finding:
     return _finding(
         LAUNCHES,
         rows,
@@ -235,7 +266,7 @@ def _launches(rows: pd.DataFrame, allowed: Budget) -> Finding:
         advice=(
             f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
             "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
-            "batch)"
+            f"batch){_after_waits(waits, rows, allowed)}"
         ),
     )
 

@@ -49,9 +49,8 @@ def evidence(parts: Sequence[Part], places: Sequence[tuple[int, int]], *, marked
     matched: list[Matched] = match(_joined(parts, "collectives"))[0]
     rows = waits(matched, marked=marked)
     blamed = pd.MultiIndex.from_frame(rows[_PLACE]).isin(list(places))
-    return rows.loc[blamed & rows["last"].to_numpy(bool)].sort_values(
-        ["caused_ns", C.ROW_ID], ascending=[False, True]
-    )
+    found: pd.DataFrame = rows.loc[blamed & rows["last"].to_numpy(bool)]
+    return found.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
 
 
 def _joined(parts: Sequence[Part], name: str) -> pd.DataFrame:

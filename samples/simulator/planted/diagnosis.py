@@ -5,7 +5,7 @@ Times are round, so that what is true of a run follows from its arguments.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samples.simulator.program import Program
 
@@ -104,7 +104,7 @@ def grid_of_groups(rounds: int = 8) -> list[Program]:
 def _reduce(program: Program, arrives_ns: int, latest_ns: int, group: Iterable[int]) -> None:
     """All-reduce over a group that ends when the transfer after the latest arrival does."""
     ranks = [*group]
-    recorded = {
+    recorded: dict[str, Any] = {
         "Collective name": "allreduce",
         "In msg nelems": 1 << 20,
         "Out msg nelems": 1 << 20,
