@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief, family, matches, uses_tensor_cores
 from tracekit.analysis.savings import WARN_SHARE
 from tracekit.runs import intervals
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 FP32, DOUBLE, EAGER = "fp32_without_tensor_cores", "double_precision", "eager_attention"
-MOSTLY_BUSY = 0.5
+MOSTLY_BUSY, DEVICE_BOUND = 0.5, 0.8
+"""Share of the steps in which kernels run, from which the rule applies, and from which it has a saving."""
 FACTOR = 2
 """Tensor cores, and single instead of double precision, are at least this much faster."""
 NEAR = 8
@@ -58,7 +59,8 @@ RULES = (
     Rule(
         FP32,
         "matrix products and convolutions in FP32 without tensor cores take at least 10% of the steps, more "
-        "than kernels with tensor cores, on a device that is busy for at least half of the steps",
+        "than kernels with tensor cores, on a device that is busy for at least half of the steps; without a "
+        "saving below 80%",
         "tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
         "idle, faster kernels save little",
     ),
@@ -80,8 +82,8 @@ def measure(run: Run) -> pd.DataFrame:
     """Kernels of some ranks with a rule each, the time in which no other kernel runs, and their op.
 
     Returns:
-        Rule, rank, device, op, family, `alone_ns`, `row_id`; rows without a rule (empty text) have the sums
-        of the kernels with tensor cores and of all kernels, as op "tensor cores" and "all".
+        Rule, rank, device, op, family, `alone_ns`, `row_id`; rows without a rule (empty text) have the sum of
+        the kernels with tensor cores, as op "tensor cores", and the time in which any kernel runs, as "all".
     """
     rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
     rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
@@ -104,10 +106,17 @@ def measure(run: Run) -> pd.DataFrame:
     listed = {str(name): family(str(name)) for name in names.cat.categories}
     table = rows[[*_PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=names.map(listed))
     parts = [table[flags].assign(rule=rule) for rule, flags in chosen.items()]
-    for label, flags in (("tensor cores", tensor), ("all", np.ones(len(rows), np.bool_))):
-        sums = table[flags].groupby(_PLACE, as_index=False)[[ALONE_NS]].sum()
-        parts.append(sums.assign(rule="", op=label, family="", row_id=-1))
+    sums = table[tensor].groupby(_PLACE, as_index=False)[[ALONE_NS]].sum()
+    parts.append(sums.assign(rule="", op="tensor cores", family="", row_id=-1))
+    parts.append(_busy(rows).assign(rule="", op="all", family="", row_id=-1))
     return pd.concat(parts, ignore_index=True)
+
+
+def _busy(rows: pd.DataFrame) -> pd.DataFrame:
+    """Time in which any kernel runs on each device."""
+    unions = {place: intervals.union(*spans(own)) for place, own in rows.groupby(_PLACE)}
+    table = pd.DataFrame([*unions], columns=_PLACE)
+    return table.assign(**{ALONE_NS: [intervals.length(union) for union in unions.values()]})
 
 
 _PLACE = [C.RANK, C.DEVICE]
@@ -153,18 +162,19 @@ def findings(every: pd.DataFrame, spent: Budget) -> list[Finding]:
             continue
         saved = rows[rows["op"].str.contains("softmax")] if rule == EAGER else rows
         saving = _total(saved) if rule == EAGER else total - total // FACTOR
+        paced = rule == FP32 and spent.share(whole["all"]) < DEVICE_BOUND
         taken = f"{duration(spent.per_step(total))} {spent.per}, {percent(spent.share(total))} of the time"
         title, advice = describe(rows, taken)
         longest = rows.sort_values([ALONE_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
         found.append(
             Finding(
                 rule,
-                spent.severity(saving),
+                Severity.INFO if paced else spent.severity(saving),
                 title,
-                advice,
-                spent.per_step(saving),
-                Basis.ESTIMATED,
-                _HOW[rule],
+                advice + (_PACED if paced else ""),
+                None if paced else spent.per_step(saving),
+                None if paced else Basis.ESTIMATED,
+                "saving not estimated: the host paces the steps" if paced else _HOW[rule],
                 confidence=CONFIDENCE,
                 evidence={"device_intervals": [int(row) for row in longest.head(EVIDENCE_ROWS)]},
             )
@@ -172,6 +182,7 @@ def findings(every: pd.DataFrame, spent: Budget) -> list[Finding]:
     return found
 
 
+_PACED = " The device is idle for a part of the steps: shorten the idle time first."
 _HALF = "half of the time in which these kernels are the only ones of the device"
 _HOW = {
     FP32: _HALF,

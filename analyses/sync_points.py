@@ -54,7 +54,7 @@ from .idle import causes
 from .idle.causes import CALL, OP, OUTSIDE, SOURCE
 from .shared import host_lines, lanes
 from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
-from .shared.hosts import host_rows, source_lines
+from .shared.hosts import host_rows, of_wait, source_lines
 
 if TYPE_CHECKING:
     from tracekit.analysis.savings import Budget
@@ -264,7 +264,7 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
         title=(
             f"{where}: GPU idle after {waits}, {duration(allowed.per_step(saving))} {allowed.per} avoidable"
         ),
-        advice=_advice(call, op),
+        advice=of_wait(call, op),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.MEASURED,
         how=_HOW.format(per=allowed.per),
@@ -274,26 +274,6 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
             "host_intervals": [int(row) for row in weighty["host_row"]],
         },
     )
-
-
-def _advice(call: str, op: str) -> str:
-    """Advice by the op around the wait."""
-    if op in ("aten::_local_scalar_dense", "aten::item"):
-        return (
-            "A value is read back with .item() (or float(), int(), if, print of a tensor): keep it on the "
-            "device, or read it only every N steps"
-        )
-    if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
-        return (
-            "The size of the result depends on values on the device, so the host must wait: use ops with a "
-            "fixed output size (torch.where, multiplication by a mask)"
-        )
-    if "memcpy" in call.lower() or "copy" in op:
-        return (
-            "The copy blocks the host: copy from or to pinned memory with non_blocking=True, and wait only "
-            "where the values are used"
-        )
-    return "Launch the following work before waiting, wait for one event or stream, or remove the wait"
 
 
 ANALYSIS = Analysis(

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import WARN_SHARE, budget
 from tracekit.runs import intervals
-from tracekit.schema import C, DeviceKind, Memory
+from tracekit.schema import C, DeviceKind, HostKind, Memory
 
 from ..idle.causes import CLOCKS_NS, due_to_launches
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.hosts import NO_OP, host_rows
+from ..shared.hosts import NO_OP, host_texts, of_wait
 from .host import SYNC
 from .tables import TOTAL
 from .walk import ALL_KINDS, COMMUNICATE
 from .whatif import CLASS, COMMUNICATION, WAITS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
 
@@ -87,10 +87,6 @@ _TITLES = {
     COMMUNICATION: "Communication is on the critical path",
 }
 _ADVICE = {
-    WAITS: (
-        "Avoid synchronization: read results (`.item()`, `.cpu()`, printing) less often or one step later; "
-        "`sync_points` lists the calls"
-    ),
     COMMUNICATION: (
         "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare "
         "the ranks first"
@@ -168,9 +164,9 @@ def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budg
     code, kinds = _CODES[what]
     own = paths[paths[C.KIND].isin(kinds)]
     if what == WAITS:
-        rows, longest = _longest_waits(run, own)
+        rows, longest = _longest_waits(run, marked=known.marked)
         title = f"{_TITLES[what]}: {_saving_text(saving, known, 'them')}"
-        return _finding(code, title, _ADVICE[what] + longest, saving, known, f"all {what}", rows, own)
+        return _finding(code, title, longest, saving, known, f"all {what}", rows, own)
     amount, length = (duration(known.per_step(total)) for total in (saving, int(own[C.DUR_NS].sum())))
     title = (
         f"{_TITLES[what]}: removing {'it' if what == COMMUNICATION else 'them'} saves at most {amount} of "
@@ -195,19 +191,30 @@ def _outsized(run: Run, own: pd.DataFrame) -> str:
     )
 
 
-def _longest_waits(run: Run, own: pd.DataFrame) -> tuple[list[int], str]:
-    """Rows of the waits on the path, longest first, and the call and op with the largest total wait."""
-    waits = own.dropna(subset=["host_row"]).drop_duplicates("host_row")
+def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
+    """Rows of the calls that wait for a device, longest first, and advice on those with the longest waits.
+
+    A copy to pageable memory waits too, and its call is the one that takes the time.
+    """
+    copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
+    copies = run.table("device_intervals", columns=[C.LAUNCH_ROW], where=copied)[C.LAUNCH_ROW]
+    launched = pc.field(C.ROW_ID).isin(pa.array(copies.dropna().to_numpy(np.int64)))
+    columns = [C.ROW_ID, C.NAME, C.STEP, C.DUR_NS, C.PARENT_ROW]
+    waits = run.table(
+        "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
+    )
+    waits = waits[waits[C.STEP].notna()] if marked else waits
     if waits.empty:
-        return [], ""
-    waits = waits.assign(**host_rows(run, waits["host_row"], [C.NAME, C.DUR_NS]))
-    waits = waits.astype({"op": object})  # sort ties by name, not by category order
-    total = waits.groupby([C.NAME, "op"])[C.DUR_NS].sum().reset_index()
-    most = total.sort_values([C.DUR_NS, C.NAME, "op"], ascending=[False, True, True]).iloc[0]
-    place = "outside ops" if most["op"] == NO_OP else f"in {brief(str(most['op']))}"
-    ordered = waits.sort_values([C.DUR_NS, "host_row"], ascending=[False, True])["host_row"]
-    where = f"{brief(str(most[C.NAME]))} {place}"
-    return [int(row) for row in ordered[:EVIDENCE_ROWS]], f". The longest waits on the path are in {where}"
+        return [], "`sync_points` lists the waits"
+    names = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    waits = waits.assign(call=waits[C.NAME].astype(object), op=pd.Series(names, waits.index).astype(object))
+    total = waits.groupby(["call", "op"])[C.DUR_NS].sum().reset_index()
+    most = total.sort_values([C.DUR_NS, "call", "op"], ascending=[False, True, True]).iloc[0]
+    call, op, took = str(most["call"]), str(most["op"]), int(most[C.DUR_NS])
+    place = "outside ops" if op == NO_OP else f"in {brief(op)}"
+    ordered = waits.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
+    advice = f"The longest waits are in {brief(call)} {place}, {duration(took)} in all. {of_wait(call, op)}; "
+    return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
 
 
 def _advice(what: str, own: pd.DataFrame) -> str:

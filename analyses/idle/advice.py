@@ -23,6 +23,7 @@ from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
 from ..shared.hosts import NO_OP, host_texts
 from ..shared.lanes import AFTER
 from .causes import (
+    ALLOCATING,
     ANCHOR_ROW,
     ASIDE,
     BETWEEN,
@@ -165,7 +166,7 @@ if TYPE_CHECKING:
 
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
-    *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, WAIT_ROW, ANCHOR_ROW),
+    *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, DISPATCH, FIRST, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
@@ -325,6 +326,11 @@ def _on_host(rows: pd.DataFrame) -> str:
         return (
             "The host waits there for a request, a lock or another process: fine if there is no work, else "
             "prepare the next work earlier"
+        )
+    if _mostly(rows, rows[ALLOCATING]):
+        return (
+            "Most of it is in calls that allocate or free memory of the host or the device, which also "
+            "initialize it: allocate buffers once and reuse them"
         )
     if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
         return (

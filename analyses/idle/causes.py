@@ -88,6 +88,7 @@ HOST_WAITS = (
 """Python frames in which a thread only waits."""
 _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
 """Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
+_MEMORY_CALLS = r"(?i)malloc|free|host_?(?:alloc|register)"
 _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 """Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
 _MODULE = r"^nn\.Module: "
@@ -115,6 +116,7 @@ class Explained:
         covering_row: Host position of the innermost row that covers most of the host's part, or -1.
         wait: Host position of the wait that had begun before the gap and ended in it, or -1.
         queued: Whether the work was queued.
+        allocating: Whether calls that allocate or free memory cover most of the host's part.
         waiting_elsewhere: Whether the responsible thread waited for something other than the device for most
             of the host's part.
         call: Host position of the longest of the runtime calls that together cover most of the host's part,
@@ -129,6 +131,7 @@ class Explained:
     covering_row: Ints
     wait: Ints
     queued: Bools
+    allocating: Bools
     waiting_elsewhere: Bools
     call: Ints
     aside: Bools
@@ -178,6 +181,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
         covering_row,
         wait_rows,
         queued,
+        part.mostly(np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.named(_MEMORY_CALLS))),
         waiting_elsewhere,
         _longest_call(host, part),
         aside,
@@ -306,7 +310,7 @@ def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines)
 
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
-WAIT_ROW, ANCHOR_ROW, RESTING = "wait_row", "host_row", "resting"
+WAIT_ROW, ANCHOR_ROW, RESTING, ALLOCATING = "wait_row", "host_row", "resting", "allocating"
 ASIDE, DISPATCH, FIRST, NAMED = "aside", "dispatch", "first_call", "named"
 """Whether a gap is set aside, is the dispatch of an op or module, has a first call, and a known activity."""
 NOT_LAUNCHED = "(launch not recorded)"
@@ -384,7 +388,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
-    shown[RESTING] = why.waiting_elsewhere
+    shown[RESTING], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
     shown[ASIDE] = why.aside
     shown[FIRST], rare = context.first_calls(host, anchor)
     shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.named(_BACKWARD_NODE), anchor)

@@ -242,7 +242,7 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
             f"{who} {percent(row['share'])} of the waiting in {int(row['collectives']):,} collectives: the "
             f"others wait {duration(spent.per_step(row['total_ns']))} {spent.per}"
         ),
-        advice=_late_advice(parts, row, spent) + _few(every),
+        advice=_late_advice(parts, row, spent, every),
         saving_ns_per_step=spent.per_step(gain),
         basis=Basis.ESTIMATED,
         how=(
@@ -277,7 +277,27 @@ def _few(last: pd.DataFrame) -> str:
     )
 
 
-def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
+def _at_first(last: pd.DataFrame) -> str:
+    """Sentence if most of the wait is in the first of these collectives."""
+    caused = int(last["caused_ns"].sum())
+    part = int(last.sort_values(C.START_NS)["caused_ns"].iloc[0])
+    if 2 * part <= caused:
+        return ""
+    return (
+        f"{percent(part / caused)} of the wait is in the first collective in which it was last. Ranks whose "
+        "captures begin at different times reach the first one apart: check more steps before changing "
+        "anything"
+    )
+
+
+def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget, every: pd.DataFrame) -> str:
+    first = _at_first(every)
+    if row["cause"] < 0 and first:
+        return f"{first}."
+    return f"{_reason(parts, row, spent)}{_few(every) or (f' {first}.' if first else '')}"
+
+
+def _reason(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
     who = _called(parts, row)
     if row["cause"] < 0:
         return (

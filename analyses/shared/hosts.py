@@ -272,3 +272,28 @@ def by_op(run: Run) -> pd.DataFrame:
         }
     )
     return table.sort_values(["self_ns", C.NAME], ascending=[False, True], ignore_index=True)
+
+
+def of_wait(call: str, op: str) -> str:
+    """Advice on a call that waits for the device, by the op around it.
+
+    Example:
+        >>> of_wait("cudaMemcpyAsync", "aten::item").partition(" with ")[0]
+        'A value is read back'
+    """
+    if op in ("aten::_local_scalar_dense", "aten::item"):
+        return (
+            "A value is read back with .item() (or float(), int(), if, print of a tensor): keep it on the "
+            "device, or read it only every N steps"
+        )
+    if op in ("aten::nonzero", "aten::masked_select", "aten::index", "aten::unique_consecutive"):
+        return (
+            "The size of the result depends on values on the device, so the host must wait: use ops with a "
+            "fixed output size (torch.where, multiplication by a mask)"
+        )
+    if "memcpy" in call.lower() or "copy" in op:
+        return (
+            "The copy blocks the host: copy from or to pinned memory with non_blocking=True, and wait only "
+            "where the values are used"
+        )
+    return "Launch the following work before waiting, wait for one event or stream, or remove the wait"
