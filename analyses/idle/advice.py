@@ -234,17 +234,19 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
 
 
 def _waits(run: Run, allowed: Budget) -> pd.DataFrame:
-    """Waits of the hosts for a device, in steps if they are marked: rank, duration, and the op around."""
+    """Waits of the hosts for a device, in steps if they are marked: rank, times, and the op around."""
     where = pc.field(C.KIND) == str(HostKind.SYNC)
-    rows = run.table("host_intervals", columns=[C.RANK, C.STEP, C.DUR_NS, C.PARENT_ROW], where=where)
+    columns = [C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
+    rows = run.table("host_intervals", columns=columns, where=where)
     rows = rows[rows[C.STEP].notna()] if allowed.marked else rows
     around = host_texts(run, rows[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
     return rows.assign(op=pd.Series(around, index=rows.index).astype(object))
 
 
 def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, allowed: Budget) -> str:
-    """Sentence on waits that take longer than these gaps: without them the host could run ahead."""
-    own = waits[waits[C.RANK].isin(rows[C.RANK])]
+    """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
+    last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
+    own = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
     waited = int(own[C.DUR_NS].sum())
     if waited < total(rows):
         return ""
