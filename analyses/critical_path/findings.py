@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import WARN_SHARE, budget
 from tracekit.runs import intervals
-from tracekit.schema import C, DeviceKind, HostKind, Memory
+from tracekit.schema import C, DeviceKind, Memory
 
 from ..idle.causes import CLOCKS_NS, due_to_launches
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.hosts import NO_OP, host_texts, of_wait
+from ..shared.hosts import NO_OP, blocking_calls, of_wait
 from .host import SYNC
 from .tables import TOTAL
 from .walk import ALL_KINDS, COMMUNICATE
 from .whatif import CLASS, COMMUNICATION, WAITS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
 
@@ -192,22 +192,10 @@ def _outsized(run: Run, own: pd.DataFrame) -> str:
 
 
 def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
-    """Rows of the calls that wait for a device, longest first, and advice on those with the longest waits.
-
-    A copy to pageable memory waits too, and its call is the one that takes the time.
-    """
-    copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
-    copies = run.table("device_intervals", columns=[C.LAUNCH_ROW], where=copied)[C.LAUNCH_ROW]
-    launched = pc.field(C.ROW_ID).isin(pa.array(copies.dropna().to_numpy(np.int64)))
-    columns = [C.ROW_ID, C.NAME, C.STEP, C.DUR_NS, C.PARENT_ROW]
-    waits = run.table(
-        "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
-    )
-    waits = waits[waits[C.STEP].notna()] if marked else waits
+    """Rows of the calls that wait for a device, longest first, and advice on those with the longest waits."""
+    waits = blocking_calls(run, marked=marked)
     if waits.empty:
         return [], "`sync_points` lists the waits"
-    names = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
-    waits = waits.assign(call=waits[C.NAME].astype(object), op=pd.Series(names, waits.index).astype(object))
     total = waits.groupby(["call", "op"])[C.DUR_NS].sum().reset_index()
     most = total.sort_values([C.DUR_NS, "call", "op"], ascending=[False, True, True]).iloc[0]
     call, op, took = str(most["call"]), str(most["op"]), int(most[C.DUR_NS])

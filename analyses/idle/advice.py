@@ -8,19 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.schema import C, HostKind
+from tracekit.schema import C
 
 from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
-from ..shared.hosts import NO_OP, host_texts
+from ..shared.hosts import NO_OP, blocking_calls
 from ..shared.lanes import AFTER
 from .causes import (
     ALLOCATING,
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
+    import pandas as pd
 
     from tracekit.analysis.savings import Budget
     from tracekit.runs.run import Run
@@ -197,7 +196,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
         (
             late & ~calling & ~first & ~computing,
-            partial(_launches, waits=_waits(run, allowed)),
+            partial(_launches, waits=blocking_calls(run, marked=allowed.marked)),
             LEAST_SHARE,
         ),
         (late & ~calling & ~first & computing & known, _computes, WARN_SHARE),
@@ -233,29 +232,19 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
     return gaps[of_places(gaps, idle)]
 
 
-def _waits(run: Run, allowed: Budget) -> pd.DataFrame:
-    """Waits of the hosts for a device, in steps if they are marked: rank, times, and the op around."""
-    where = pc.field(C.KIND) == str(HostKind.SYNC)
-    columns = [C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
-    rows = run.table("host_intervals", columns=columns, where=where)
-    rows = rows[rows[C.STEP].notna()] if allowed.marked else rows
-    around = host_texts(run, rows[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
-    return rows.assign(op=pd.Series(around, index=rows.index).astype(object))
-
-
 def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, allowed: Budget) -> str:
     """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
     last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
     own = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
-    waited = int(own[C.DUR_NS].sum())
-    if waited < total(rows):
+    by_thread = own.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
+    if by_thread.empty or by_thread.max() < total(rows):
         return ""
-    sums = own.groupby("op")[C.DUR_NS].sum()
-    where = str(sums.idxmax())
+    where = str(own.groupby("op")[C.DUR_NS].sum().idxmax())
     most = "" if where == NO_OP else f", most in {brief(where)}"
+    waited = duration(allowed.per_step(int(by_thread.max())))
     return (
-        f". The host also waits for the device, {duration(allowed.per_step(waited))} {allowed.per}{most}, "
-        "and launches into an empty queue afterwards: avoid these waits first"
+        f". The host also waits for the device, {waited} {allowed.per}{most}, and launches into an empty "
+        "queue afterwards: avoid these waits first"
     )
 
 
@@ -359,7 +348,8 @@ def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
         title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
         advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
-    if len(rows) < RECURS and re.search(_MEMORY, _main_call(rows)):
+    once = len(rows) == 1 and allowed.marked and allowed.steps > 1
+    if once or (len(rows) < RECURS and re.search(_MEMORY, _main_call(rows))):
         return _without_saving(found, "saving not estimated: the call does not recur")
     return found
 
@@ -408,8 +398,8 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         advice=(
             f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
             "else: an event of another device or stream, a host function in the stream, another process "
-            "on the device, or work that is missing from the trace. Record a system trace (nsys) of all "
-            "ranks to find out which"
+            "on the device, work that is missing from the trace, or on Windows (WDDM) the driver, which "
+            "submits launches in batches. Record a system trace (nsys) of all ranks to find out which"
         ),
         basis=Basis.ESTIMATED,
         confidence=0.6,

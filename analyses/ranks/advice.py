@@ -176,7 +176,7 @@ RULES = (
         "straggler",
         "one rank, or several that are at most a quarter of all, causes two thirds of the wait time in at "
         "least 8 matched collectives; the others wait for it for at least 3% of a step; without a saving if "
-        "no steps are marked and nearly all of it is in the first third of the collectives",
+        "most of it is in the first collective, or without marked steps nearly all in the first third",
         "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
         "of the time, but neither causes two thirds of the wait time",
     ),
@@ -252,9 +252,12 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
         confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
         evidence={"device_intervals": [int(one) for one in every[C.ROW_ID].head(EVIDENCE_ROWS)]},
     )
-    if spent.marked or not _at_the_start(every, int(row["collectives"])):
+    if spent.marked and _at_first(every):
+        reason = "saving not estimated: most of the waiting is in the first collective"
+    elif not spent.marked and _at_the_start(every, int(row["collectives"])):
+        reason = "saving not estimated: nearly all of the waiting is at the start of the capture"
+    else:
         return found
-    reason = "saving not estimated: nearly all of the waiting is at the start of the capture"
     return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
 
 
@@ -301,8 +304,9 @@ def _reason(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
     who = _called(parts, row)
     if row["cause"] < 0:
         return (
-            f"Neither longer kernels nor copies nor idle time of {who} explain half of the wait. "
-            f"Compare its kernels with those of another {who.split()[0]}, and its clocks and temperature."
+            f"Over the whole capture neither the kernels nor the copies nor the idle time of {who} differ by "
+            "half of the wait: look in the timeline at what it did before the collectives with the longest "
+            "waits."
         )
     excess = int(row[list(_CAUSES)[row["cause"]]])
     more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"

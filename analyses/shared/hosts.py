@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, HostKind, Memory
 
 from .common import NO_PARENT, Places, coded, ints, known, op_parents, positions, share
 from .host_lines import LazyColumns
@@ -272,6 +272,28 @@ def by_op(run: Run) -> pd.DataFrame:
         }
     )
     return table.sort_values(["self_ns", C.NAME], ascending=[False, True], ignore_index=True)
+
+
+def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
+    """Return the calls that wait for a device: synchronizations, and copies to pageable memory.
+
+    Args:
+        run: The run.
+        marked: Whether only calls in steps count.
+
+    Returns:
+        Row id, rank, process, thread, start, duration, call (its name) and op (that of the op around it).
+    """
+    copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
+    copies = run.table("device_intervals", columns=[C.LAUNCH_ROW], where=copied)[C.LAUNCH_ROW].dropna()
+    launched = pc.field(C.ROW_ID).isin(pa.array(copies.to_numpy(np.int64)))
+    columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
+    waits = run.table(
+        "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
+    )
+    waits = waits[waits[C.STEP].notna()] if marked else waits
+    ops = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    return waits.assign(call=waits[C.NAME].astype(object), op=pd.Series(ops, waits.index).astype(object))
 
 
 def of_wait(call: str, op: str) -> str:

@@ -7,13 +7,15 @@ other projects' and not part of this one; where they are absent the tests are sk
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tracekit.analysis import analyze
+from tests.golden.precision import VERDICTS, by_rule, judged
+from tracekit.analysis import Severity, analyze
 from tracekit.analysis.findings import advise
 from tracekit.schema import C
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
     from tracekit.analysis.findings import Advice
 
+LEAST_RIGHT = 0.8
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 FILE = SHARED / "traces" / "JUDGEMENTS.json"
 _ALL: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
@@ -63,6 +66,20 @@ def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Ad
     assert set(JUDGED[name]["must"]) - codes == set()
     assert set(JUDGED[name]["must_not"]) & codes == set()
     assert not [note for _, result in advice.results for note in result.notes if "failed" in note]
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Advice]) -> None:
+    """A new one is judged from the raw events first; see `precision`."""
+    found = [one for one in advised(name).findings if one.finding.severity in (Severity.HIGH, Severity.WARN)]
+    known = {one["code"] for one in judged().get(name, {"findings": []})["findings"]}
+    assert {f"{one.analysis}:{one.finding.code}" for one in found} <= known
+
+
+def test_most_advice_is_right() -> None:
+    every = sum(by_rule().values(), Counter[str]())
+    assert set(every) <= set(VERDICTS)
+    assert every["right"] >= LEAST_RIGHT * every.total()
 
 
 @pytest.mark.parametrize("name", JUDGED)
