@@ -21,7 +21,7 @@ from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
 from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
-from tracekit.workloads.options import Scope, check, declared, flag, values
+from tracekit.workloads.options import Scope, check, flag, values
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -134,12 +134,9 @@ def command(request: Request) -> list[str]:
         ['tracekit', 'collect', '--workload', 'resnet50']
     """
     words = ["tracekit", "collect"]
-    is_on = {one.name for one in declared(Request) if one.negatable and one.default is True}
     for name, value in values(request).items():
         if value is True:
             words.append(flag(name))
-        elif value is False and name in is_on:
-            words.append(flag(f"no_{name}"))
         elif value is not None and value is not False:
             words += [flag(name), str(value)]
     return words
