@@ -368,7 +368,7 @@ ANALYSIS = Analysis(
             "exposed_communication",
             "the shorter of exposed communication and of other kernels' time without communication, without "
             "the waiting for other ranks, is at least 3% of a step; not if most of the communication is "
-            "waiting",
+            "waiting; never high on one rank, which does not tell waiting from transfer",
             "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
             "communication, and only transfer can be overlapped",
         ),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Severity
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import WARN_SHARE
 from tracekit.runs import intervals, rank_view
@@ -271,9 +271,12 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
         f"{'its' if is_communication else 'their'} time, {percent(spent.share(exposed.exposed_ns))} of "
         "the step"
     )
+    severity = spent.severity(exposed.hidable_ns)
+    if is_communication and ranks == 1 and severity is Severity.HIGH:
+        severity = Severity.WARN  # one rank does not tell its waiting from the transfer
     return Finding(
         code="exposed_communication" if is_communication else "exposed_copies",
-        severity=spent.severity(exposed.hidable_ns),
+        severity=severity,
         title=title if spent.marked else title.replace("of the step", "of the capture"),
         advice=f"{_where(run, exposed.ops)}: {combine}{_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
