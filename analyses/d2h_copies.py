@@ -1,9 +1,7 @@
 """Copies from a device to the host: number, size, launching op, and time the host was blocked.
 
-A copy belongs to the step in which it was launched. blocked is the duration of the launching call plus that
-of the synchronize call directly after it inside the same op (`aten::copy_` of `.cpu()`,
-`aten::_local_scalar_dense` of `.item()`). It includes the wait for kernels queued before, so it may be much
-longer than the copy. Outside an op it is the launching call alone. Missing if the launch was not recorded.
+blocked (see `copies.reading`; of `.cpu()` the op is `aten::copy_`, of `.item()` `aten::_local_scalar_dense`)
+may be much longer than the copy, because the host also waits for kernels queued before.
 
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 

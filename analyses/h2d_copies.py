@@ -1,12 +1,7 @@
 """Copies from the host to a device: number, size, duration, launching op, and whether all bytes are needed.
 
-A copy belongs to the step in which it was launched. Needed bytes are missing if the shapes or dtypes of one
-copy are unknown, or if another op reads the tensor as copied (see `copies.tensors`).
-
-`compare` explains the difference of two runs, tensor by tensor, by the first cause that applies: elements
-(shape or batch), item size (dtype), copies per step (duplicate), pageable against pinned (memory kind), rate
-at equal bytes and memory (link). If shapes are not recorded it names no cause unless the runs' batch size,
-resolution or dtype explain the ratio exactly.
+Needed bytes are missing if the shapes or dtypes of one copy are unknown, or if another op reads the tensor as
+copied (see `copies.tensors`). `copies.compare` explains the difference of two runs, tensor by tensor.
 
 Sources: Levental & Orlova (25.166 MB against 12.583 MB); TorchBench (Hao et al., 2023), 4.1.2.
 

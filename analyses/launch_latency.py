@@ -5,10 +5,7 @@ graph replay is one launch.
 
 * A long delay is not a fault: the host runs ahead of a busy device. reach is negative if the clocks of host
   and device disagree.
-* `queue`: the mean depth is over time, from the device's first start to its last end.
-* `slowest`: the 50 longest calls, with a reason if the trace shows one: a full queue (1,000 pending launches
-  or more: the driver then blocks the caller), profiler overhead or code loading during the call, a blocking
-  copy, an allocation on another thread, the kernel's first launch in the capture.
+* `slowest`: `reasons` lists the reasons that a trace can show.
 * `histogram`: calls and delays by length, in powers of two of 1 µs.
 
 Medians are lower medians; p95 is the smallest value that 95% do not exceed.
@@ -55,13 +52,8 @@ if TYPE_CHECKING:
 
 PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
-CALLED_NS, STARTED_NS, AT, DEPTH, IDLE_IN_CALL = (
-    "called_ns",
-    "begun_ns",
-    "at",
-    "queued",
-    "idle_in_call_ns",
-)
+CALLED_NS, STARTED_NS, AT = "called_ns", "begun_ns", "at"
+DEPTH, IDLE_IN_CALL = "queued", "idle_in_call_ns"
 GRAPH_CALL = r"(?i)graphlaunch"
 
 

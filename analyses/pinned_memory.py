@@ -1,8 +1,7 @@
 """Cost of copies by memory of their host side, against the rate of the link.
 
-direction = the copy kind. memory = that of the host side (source of H2D, destination of D2H; `device` for D2D
-and P2P): pageable, pinned, unified, or unknown if the profiler does not record it (AMD's `Host`). A rate is
-missing if a size is unknown. The ceiling is missing for copies inside the device (see `copies.reading`).
+`copies.reading` defines direction, memory and ceiling. A rate is missing if a size is unknown, the ceiling
+for copies inside the device.
 
 The driver stages a copy from pageable memory through a pinned buffer: it is slower and blocks the host. From
 pinned memory it would take bytes over the reachable rate (best pinned rate seen, else 80% of the link); the

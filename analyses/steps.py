@@ -1,16 +1,10 @@
 """Findings on step times, for `steps`.
 
-If the host runs ahead of the device, windows overlap because they include the queue of earlier steps; own
-then is the period between successive ends on the device, elsewhere it is the window. own is missing if a step
-ends no later than an earlier one. Device times are missing, not zero, if nothing was launched.
-
-A warm-up outlier is one of the first steps without a gap; it needs at least 4 steps, each with a known own
-time.
+If the host runs ahead of the device, windows overlap because they include the queue of earlier steps. Device
+times are missing, not zero, if nothing was launched. Warm-up outliers need steps with a known own time.
 
 `cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
-compared with own; the first of several steps is ignored if it launched device work, because its window may
-include work queued before the capture. `perf_counter` clocks measure host time only and are compared with
-host.
+compared with own; the window of the first step may include work queued before the capture.
 
 Source: TorchBench (Hao et al., 2023), 2.2.
 
@@ -197,7 +191,9 @@ def compute(run: Run) -> Result:
     if steps.empty:
         return Result(notes=(str(NO_STEPS),))  # no `Remark`: the rules could not be checked
     tables = {"summary": _summary(steps), "steps": steps}
-    notes = [_device_note(run)] if steps["device_busy_ns"].isna().all() else []
+    notes: list[str] = []
+    if steps["device_busy_ns"].isna().all():
+        notes.append(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else ELSEWHERE)
     timings = run.meta.timings
     compared = overhead(run, steps)
     if not compared.empty:
@@ -217,10 +213,6 @@ def _unprofiled(run: Run) -> Result:
     times = _distribution(np.array(timings.step_ns, np.int64))
     row = {C.RANK: 0, "measure": f"un-profiled ({timings.clock})", **times}
     return Result({"summary": pd.DataFrame([row])}, notes=(NOT_PROFILED,))
-
-
-def _device_note(run: Run) -> str:
-    return absent_device_note(run) if busy(run, [C.DUR_NS]).empty else ELSEWHERE
 
 
 def profiled_steps(run: Run) -> pd.DataFrame:

@@ -1,16 +1,12 @@
 """Waits of the host for a device, and the idle time of the device after them.
 
-A wait is a call in which a host thread blocks until a device is done: cudaStreamSynchronize,
-cudaDeviceSynchronize, cudaEventSynchronize and their HIP counterparts (rows of kind `sync`), and copies that
-return no earlier than they are done on the device, if they are synchronous by name (`cudaMemcpy`) or one end
-is pageable memory. `.item()` is the op `aten::_local_scalar_dense` around such calls.
+Synchronize calls are cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize and their HIP
+counterparts (rows of kind `sync`). `.item()` is the op `aten::_local_scalar_dense` around such calls.
 
-A wait costs the device nothing while it works. The cost follows: the queue is empty, so the device idles
-until the host has launched again. Per wait:
+The cost of a wait follows it: the queue is empty, so the device idles until the host has launched again.
 
-* idle after: the idle intervals must end with work launched after the queue was empty, by the thread that
-  waited. The tolerance of 5 µs covers clock differences of host and device. A wait that no launch follows has
-  no idle time.
+* idle after: the launch must come from the thread that waited. The tolerance covers clock differences of host
+  and device. A wait that no launch follows has no idle time.
 * idle caused: without the wait the launch could have been earlier by at most the wait's length. The rest of
   the idle time is other work of the host.
 

@@ -37,7 +37,7 @@ from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .copies.reading import WORST, per
+from .copies.reading import WORST
 from .shared import lanes
 from .shared.common import (
     NO_PARENT,
@@ -107,20 +107,8 @@ def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFram
 
 def device_rows(run: Run) -> pd.DataFrame:
     """Intervals that occupy the devices, with their launches."""
-    return busy(
-        run,
-        [
-            C.ROW_ID,
-            C.KIND,
-            C.NAME,
-            C.RANK,
-            C.DEVICE,
-            C.START_NS,
-            C.DUR_NS,
-            C.LAUNCH_ROW,
-            C.OP_ROW,
-        ],
-    )
+    columns = [C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.OP_ROW]
+    return busy(run, columns)
 
 
 def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
@@ -281,7 +269,7 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         severity=spent.severity(saving),
         title=(
             f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
-            f"is idle {human(spent.per_step(idle), 'ns')} {per(spent)} between them"
+            f"is idle {human(spent.per_step(idle), 'ns')} {spent.per} between them"
         ),
         advice=(
             f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "

@@ -25,7 +25,7 @@ from tracekit.schema import C, CopyKind, Memory
 
 from ..shared.common import ints, spans, worst_devices
 from ..shared.hosts import host_rows
-from .reading import DIRECTION, KEYS, LARGE_BYTES, MEMORY, WORST, evidence, per
+from .reading import DIRECTION, KEYS, LARGE_BYTES, MEMORY, WORST, evidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +84,7 @@ def _in_turn(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> F
         IN_TURN,
         steps.severity(saving),
         f"Copies in both directions run one after the other: {human(steps.per_step(up), 'ns')} to the device "
-        f"and {human(steps.per_step(down), 'ns')} from it {per(steps)}, though separate streams issue them",
+        f"and {human(steps.per_step(down), 'ns')} from it {steps.per}, though separate streams issue them",
         "Issue the copies so that both copy engines have work: on each stream, enqueue the next copy to the "
         "device before the copy from the device that another stream waits with, or use a stream for each "
         "direction, with events where one needs the result of the other.",
@@ -130,7 +130,7 @@ def _there_and_back(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Find
         BACK,
         steps.severity(saving),
         f"Managed memory moves to the device and back before a kernel uses it: {human(size, 'bytes')} "
-        f"{per(steps)}, {human(steps.per_step(saving), 'ns')} of copies",
+        f"{steps.per}, {human(steps.per_step(saving), 'ns')} of copies",
         "Call `cudaMemPrefetchAsync` to the device after the host has written the memory, not before, and "
         "prefetch results back to the host before it reads them.",
         steps.per_step(saving),

@@ -35,7 +35,6 @@ from ..shared.hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.analysis.savings import Budget
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
@@ -171,11 +170,6 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
 def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """Copies in profiled steps, or all if no steps are marked."""
     return copies[copies[C.STEP].notna()] if marked else copies
-
-
-def per(steps: Budget) -> str:
-    """Short unit of amounts in titles; `Budget.per` is longer."""
-    return "per step" if steps.marked else "per capture"
 
 
 def exact_sum(values: pd.Series) -> int | None:

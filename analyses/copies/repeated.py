@@ -22,7 +22,6 @@ from .reading import (
     WORST,
     code_by,
     evidence,
-    per,
     places,
 )
 from .tensors import SHAPE
@@ -159,7 +158,7 @@ def ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Findi
         Finding(
             PING_PONG,
             steps.severity(saving),
-            f"{human(size // steps.steps, 'bytes')} {per(steps)} copied from the device to the host and back "
+            f"{human(size // steps.steps, 'bytes')} {steps.per} copied from the device to the host and back "
             f"in copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
             f"{human(steps.per_step(saving), 'ns')} exposed",
             "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or "
@@ -190,7 +189,7 @@ def scalars(
     blocked = int(rows[BLOCKED_NS].sum())
     words = {
         "count": human(len(rows) / steps.steps, "").removesuffix(".00"),
-        "per": per(steps),
+        "per": steps.per,
         "blocked": f"for {human(steps.per_step(blocked), 'ns')}; kernels could start up to "
         f"{human(steps.per_step(saving), 'ns')} earlier",
         "places": places(rows, BLOCKED_NS),

@@ -32,7 +32,6 @@ from .reading import (
     evidence,
     exact_sum,
     faster_ns,
-    per,
     places,
     with_origins,
 )
@@ -112,7 +111,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
         PAGEABLE,
         steps.severity(exposed if saving is None else saving),
         f"{_DIRECTION_NAMES[way]} copies {_SOURCE[way]} pageable memory: "
-        f"{human(size // steps.steps, 'bytes')} {per(steps)} at {size / took:.1f} GB/s, {exposed_time} "
+        f"{human(size // steps.steps, 'bytes')} {steps.per} at {size / took:.1f} GB/s, {exposed_time} "
         f"exposed{waited}",
         f"{_ADVICE[way]}: {places(located, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
@@ -277,7 +276,7 @@ def wider(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Iterator[Findi
             WIDER,
             steps.severity(saving),
             f"{_shapes(rows)} copied to the device as {wide}, {factor} times the bytes of {narrow} "
-            f"({size} {per(steps)})",
+            f"({size} {steps.per})",
             _WIDER_ADVICE[one[WHERE]].format(wide=wide, narrow=narrow) + f": {places(rows, C.DUR_NS)}.",
             steps.per_step(saving),
             Basis.ESTIMATED,

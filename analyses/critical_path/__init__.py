@@ -1,12 +1,8 @@
 """Critical path: the chain of host and device time that bounds each step, and the saving of removing a part.
 
-The path is followed backwards from the end of a window (see the definition). `device` states how the
-launch and the stream wait of a device interval are known, `host` how waits of host threads are. The
-segments are exact, do not overlap, and sum to the window.
-
-Windows are the profiled steps (start on the host to the later of the end on the host and the end of the last
-interval launched in it), or the capture on the devices of a rank if no steps are marked. The denominator of a
-share is the sum of the windows of the row's rank, in `per_step` that step's window.
+`device` states how the launch and the stream wait of a device interval are known, `host` how waits of host
+threads are. A step's window is from its start on the host to the later of its end on the host and the end of
+the last interval launched in it.
 
 Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
 time in a call that launches device work; *launch delay* runs from its return to the start on the device;
@@ -16,14 +12,9 @@ it waits for) and *profiler overhead* are time of a host thread by its innermost
 runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
 dependence.
 
-`what_if` recomputes the longest path with one thing taking no time (`whatif` states the limits), from
-the first step's start to the last step's end; time between steps is kept, and amounts are per step. The
-saving is an upper bound. It can be less than the time on the path if another chain is nearly as long.
-
-Rules require a saving of 10% of the time of all steps; below that the model's simplifications matter.
-Findings of `idle_gaps` and `sync_points` are not repeated: an op is named only if for half of its host time
-or more the devices worked or had not started, and waits only if removing them shortens a step by more than
-twice the idle time right after them, because the host would then run ahead.
+`what_if` recomputes the longest path from the first step's start to the last step's end (`whatif` states the
+limits); time between steps is kept. The saving can be less than the time on the path if another chain is
+nearly as long.
 
 Sources: HTA critical path analysis, which does not recompute the path.
 

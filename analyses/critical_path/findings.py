@@ -86,12 +86,10 @@ _TITLES = {
     WAITS: "The host's waits for the device prevent asynchronous launches",
     COMMUNICATION: "Communication is on the critical path",
 }
-_ADVICE = {
-    COMMUNICATION: (
-        "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare "
-        "the ranks first"
-    ),
-}
+_OVERLAP = (
+    "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare the "
+    "ranks first"
+)
 
 
 def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Finding, ...]:
@@ -165,16 +163,28 @@ def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budg
     own = paths[paths[C.KIND].isin(kinds)]
     if what == WAITS:
         rows, longest = _longest_waits(run, marked=known.marked)
-        title = f"{_TITLES[what]}: {_saving_text(saving, known, 'them')}"
+        title = (
+            f"{_TITLES[what]}: removing them saves at most {duration(known.per_step(saving))} {known.per}, "
+            f"{percent(known.share(saving))} of the time"
+        )
         return _finding(code, title, longest, saving, known, f"all {what}", rows, own)
     amount, length = (duration(known.per_step(total)) for total in (saving, int(own[C.DUR_NS].sum())))
     title = (
-        f"{_TITLES[what]}: removing {'it' if what == COMMUNICATION else 'them'} saves at most {amount} of "
+        f"{_TITLES[what]}: removing it saves at most {amount} of "
         f"{length} {known.per}, {percent(known.share(saving))} of the time"
     )
     rows = _longest(own, "host_row")
-    advice = _advice(what, own) + _outsized(run, own)
-    return _finding(code, title, advice, saving, known, f"all {what}", rows, own)
+    return _finding(code, title, _advice(run, own), saving, known, f"all {what}", rows, own)
+
+
+def _advice(run: Run, own: pd.DataFrame) -> str:
+    """Advice on communication: the op with most of the time on the path, and a collective that dominates."""
+    by_op = own.astype({"op": object}).groupby("op")[C.DUR_NS].sum()
+    named = by_op[by_op.index != NO_OP]
+    most = ""
+    if not named.empty:
+        most = f"; most of the time on the path belongs to {brief(str(named.idxmax()))}"
+    return _OVERLAP + most + _outsized(run, own)
 
 
 def _outsized(run: Run, own: pd.DataFrame) -> str:
@@ -203,20 +213,6 @@ def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
     ordered = waits.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
     advice = f"The longest waits are in {brief(call)} {place}, {duration(took)} in all. {of_wait(call, op)}; "
     return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
-
-
-def _advice(what: str, own: pd.DataFrame) -> str:
-    """Advice, with the op to change first."""
-    by_op = own.astype({"op": object}).groupby("op")[C.DUR_NS].sum()
-    named = by_op[by_op.index != NO_OP]
-    if named.empty:
-        return _ADVICE[what]
-    return f"{_ADVICE[what]}; most of the time on the path belongs to {brief(str(named.idxmax()))}"
-
-
-def _saving_text(saving: int, known: Budget, it: str = "it") -> str:
-    amount = duration(known.per_step(saving))
-    return f"removing {it} saves at most {amount} {known.per}, {percent(known.share(saving))} of the time"
 
 
 def _longest(own: pd.DataFrame, column: str) -> list[int]:

@@ -13,7 +13,7 @@ from tracekit.schema import C
 
 from ..shared.common import ints, share
 from .host import LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
-from .walk import ALL_KINDS, COMMUNICATE, COMPUTE, GRAPH, LAUNCH_DELAY, MEMCPY, MEMSET, WINDOW
+from .walk import ALL_KINDS, COMMUNICATE, DEVICE_KINDS, LAUNCH_DELAY, MEMCPY, WINDOW
 from .whatif import CLASS, CLASSES, COMMUNICATION, COPIES, DEVICE_OP, HOST_OP, LAUNCHES, WAITS
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ LISTED = 50
 OPS_TRIED = 3
 """Ops of the host and of the device removed in turn; with the four classes at most ten passes."""
 
-DEVICE_KINDS = (COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH)
 HOST_KINDS = (OP, OUTSIDE, RUNTIME)
 """Kinds of an op's own host time."""
 _CLASS_KINDS = {
@@ -140,20 +139,11 @@ def what_if(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     """What-if savings of one rank, largest first; amounts are per step."""
     candidates = _candidates(path, waits=model.waits)
     savings = model.savings([(where, what) for where, what, _ in candidates])
-    rows = []
-    for (where, what, on_path), saving in zip(candidates, savings, strict=True):
-        remaining = model.span_ns - saving
-        rows.append(
-            (
-                what,
-                where,
-                saving // steps,
-                saving / model.span_ns,
-                remaining // steps,
-                on_path // steps,
-                saving,
-            )
-        )
+    span = model.span_ns
+    rows = [
+        (what, where, saved // steps, saved / span, (span - saved) // steps, on_path // steps, saved)
+        for (where, what, on_path), saved in zip(candidates, savings, strict=True)
+    ]
     amounts = dict.fromkeys(("saving_ns", "new_step_ns", "path_ns", TOTAL), np.int64)
     table = pd.DataFrame(rows, columns=[*WHAT_IF[1:], TOTAL]).astype(amounts)
     order = ["saving_ns", "path_ns", "where", "removed"]

@@ -23,7 +23,7 @@ from . import host as path_host
 from .host import FAR, KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .host import Bools, Host, Small
 
 COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH = "compute", "communication", "memcpy", "memset", "graph"
+DEVICE_KINDS = (COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH)
 LAUNCH_DELAY, QUEUE_DELAY, DEVICE_GAP, HANDOVER, UNKNOWN = (
     "launch delay",
     "kernel-to-kernel delay",
@@ -39,19 +40,7 @@ LAUNCH_DELAY, QUEUE_DELAY, DEVICE_GAP, HANDOVER, UNKNOWN = (
     "thread handover",
     "unknown",
 )
-ALL_KINDS = (
-    *KINDS,
-    COMPUTE,
-    COMMUNICATE,
-    MEMCPY,
-    MEMSET,
-    GRAPH,
-    LAUNCH_DELAY,
-    QUEUE_DELAY,
-    DEVICE_GAP,
-    HANDOVER,
-    UNKNOWN,
-)
+ALL_KINDS = (*KINDS, *DEVICE_KINDS, LAUNCH_DELAY, QUEUE_DELAY, DEVICE_GAP, HANDOVER, UNKNOWN)
 SHORT_GAP_NS = 30_000
 """Maximum length of a gap before queued work that is a device delay, as in `idle_gaps`."""
 
@@ -156,7 +145,8 @@ class Walker:
         """Segments as columns, unsorted."""
         walked = [self._walk(window) for window in windows]
         number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
-        steps = np.fromiter(_flat(walked), np.int64, 4 * len(number)).reshape(-1, 4).T
+        flat = (value for own in walked for step in own for value in step)
+        steps = np.fromiter(flat, np.int64, 4 * len(number)).reshape(-1, 4).T
         steps = _expanded(self._graph.device, np.vstack((steps, number)))
         low = np.array([window.start for window in windows], np.int64)
         high = np.array([window.end for window in windows], np.int64)
@@ -244,10 +234,6 @@ def _expanded(device: Device, steps: Ints) -> Ints:
 def _columns(*parts: Small) -> tuple[memoryview, ...]:
     """Columns as memory views, whose items are Python integers: the walk reads few rows, individually."""
     return tuple(np.ascontiguousarray(part).data for part in parts)
-
-
-def _flat(walked: list[list[_Step]]) -> Iterator[int]:
-    return (number for own in walked for step in own for number in step)
 
 
 def _segments(graph: Graph, steps: Ints) -> dict[str, Small]:

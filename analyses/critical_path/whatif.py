@@ -193,9 +193,8 @@ class WhatIf:
 
     def savings(self, candidates: Sequence[tuple[str, str]]) -> list[int]:
         """Reduction of the span without each of these, ns."""
-        removed_parts = self._removed_host_time(
-            [(where, what) for where, what in candidates if _is_of_host(where, what)]
-        )
+        of_host = [one for one in candidates if one[0] == HOST_OP or one == (CLASS, LAUNCHES)]
+        removed_parts = self._removed_host_time(of_host)
         ends = [self.end(where, what, removed_parts.get((where, what))) for where, what in candidates]
         return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
 
@@ -353,10 +352,6 @@ class WhatIf:
             for one in range(0, len(ends), 2)
         ]
         return _Ranges(queried, *ranges)
-
-
-def _is_of_host(where: str, what: str) -> bool:
-    return where == HOST_OP or (where, what) == (CLASS, LAUNCHES)
 
 
 def _cut(gone: Removed | None) -> Cut:

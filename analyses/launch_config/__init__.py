@@ -3,20 +3,11 @@
 One row per op, kernel family, grid, block, elements, registers and shared memory on one device. The
 denominator of the share is Σ of the durations of all kernels with a grid, over all ranks and devices.
 
-* resident blocks: the minimum of the limits by threads, registers, shared memory and the architecture
-  (`configs`). tail is the share of empty block slots if all blocks take equally long.
-* elements = those of the largest tensor among the op's inputs.
-* occupancy is the profiler's estimate, missing if it is 0.
-* A value is missing if the trace lacks its inputs: registers and shared memory of AMD GPUs, shapes without
-  `record_shapes=True`.
-
-`relu` lists kernels with relu, threshold or clamp_min in their name and kernels of ReLU ops, by their actual
-kind: a convolution with relu in its name is not a ReLU (see `configs`).
+`configs` defines resident blocks and the kinds of ReLU kernels. An occupancy of 0 is missing. So is a value
+whose inputs the trace lacks: registers and shared memory of AMD GPUs, shapes without `record_shapes=True`.
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
-ranks and devices together. `different work`: the grids differ by exactly the ratio of an input's elements or
-of the workloads' batch sizes. `same work`: same shapes, different grid or block. Else `unknown`. Only
-differences are listed.
+ranks and devices together. Only differences are listed.
 
 Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
 compute capability; `cuda_occupancy.h`.
@@ -39,7 +30,7 @@ from tracekit.schema import C
 from ..shared.common import DEVICE, RANK, absent_device_note
 from ..shared.hosts import NO_OP
 from . import configs, findings, rules
-from .configs import FAMILY, NUMEL, OP, UNKNOWN, configurations, kernels
+from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, configurations, kernels
 from .findings import Launches
 
 if TYPE_CHECKING:
@@ -65,7 +56,12 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run) if nothing else NO_KERNELS,))
     rows = every[every[C.GRID_X] != UNKNOWN].reset_index(drop=True)
     without = len(every) - len(rows)
-    notes = [_without_grid(without, len(every))] if without else []
+    notes: list[str] = []
+    if without:
+        notes.append(
+            f"{without:,} of {len(every):,} kernels have no grid and are ignored: older ROCm profilers and "
+            "some graph replays do not record it"
+        )
     relu = configs.table(every)
     tables = {"relu": relu[[column.name for column in _RELU]]} if len(relu) else {}
     if rows.empty:
@@ -78,27 +74,11 @@ def compute(run: Run) -> Result:
     return Result(tables, rules.findings(launches), tuple(notes))
 
 
-def _without_grid(count: int, total: int) -> str:
-    return (
-        f"{count:,} of {total:,} kernels have no grid and are ignored: older ROCm profilers and some graph "
-        "replays do not record it"
-    )
-
-
-def compare(base: Run, head: Run) -> Result:
-    """Explain changed configurations: different work, or the same work launched differently."""
-    return findings.compare(base, head)
-
-
 _OP = Column(OP, "", "innermost op that launched it")
 _FAMILY = Column(FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed")
 _SHAPE = (
-    Column(C.GRID_X, "count", "blocks in x"),
-    Column(C.GRID_Y, "count", "blocks in y"),
-    Column(C.GRID_Z, "count", "blocks in z"),
-    Column(C.BLOCK_X, "count", "threads of a block in x"),
-    Column(C.BLOCK_Y, "count", "threads of a block in y"),
-    Column(C.BLOCK_Z, "count", "threads of a block in z"),
+    *(Column(name, "count", f"blocks in {name[-1]}") for name in GRID),
+    *(Column(name, "count", f"threads of a block in {name[-1]}") for name in BLOCK),
 )
 _TIMES = (
     Column("launches", "count", "number of launches"),
@@ -164,6 +144,6 @@ ANALYSIS = Analysis(
     order=55,
     compute=compute,
     rules=(*rules.RULES, *findings.RULES),
-    compare=compare,
+    compare=findings.compare,
     comparison=(findings.CHANGES,),
 )

@@ -55,27 +55,12 @@ if TYPE_CHECKING:
     from ..shared.hosts import Objects
 
 
-MAX_BLOCKS: dict[str, int] = {
-    "5.0": 32,
-    "5.2": 32,
-    "5.3": 32,
-    "6.0": 32,
-    "6.1": 32,
-    "6.2": 32,
-    "7.0": 32,
-    "7.2": 32,
-    "7.5": 16,
-    "8.0": 32,
-    "8.6": 16,
-    "8.7": 16,
-    "8.9": 24,
-    "9.0": 32,
-    "10.0": 32,
-    "10.3": 32,
-    "11.0": 24,
-    "12.0": 24,
-    "12.1": 24,
+_CAPABILITIES = {
+    16: "7.5 8.6 8.7",
+    24: "8.9 11.0 12.0 12.1",
+    32: "5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 8.0 9.0 10.0 10.3",
 }
+MAX_BLOCKS = {capability: most for most, listed in _CAPABILITIES.items() for capability in listed.split()}
 """Maximum resident blocks per SM, by compute capability."""
 
 _REGISTERS_OF_A_WARP = 256
@@ -167,28 +152,15 @@ OP, FAMILY, NUMEL, SHARED = "op", "family", "numel", "shared_bytes"
 GRID = [C.GRID_X, C.GRID_Y, C.GRID_Z]
 BLOCK = [C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z]
 KEYS = [OP, FAMILY, *GRID, *BLOCK, NUMEL, C.REGISTERS, SHARED, C.RANK, C.DEVICE]
-_READ = (
-    C.ROW_ID,
-    C.NAME,
-    C.RANK,
-    C.DEVICE,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.OP_ROW,
-    *GRID,
-    *BLOCK,
-    C.REGISTERS,
-    C.STATIC_SHARED_BYTES,
-    C.DYNAMIC_SHARED_BYTES,
-    C.OCCUPANCY_PCT,
-)
+_RESOURCES = (C.REGISTERS, C.STATIC_SHARED_BYTES, C.DYNAMIC_SHARED_BYTES, C.OCCUPANCY_PCT)
+_PLACED = (C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP)
 
 
 def kernels(run: Run) -> pd.DataFrame:
     """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
-    frame = run.table("device_intervals", columns=_READ, where=where)
+    columns = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
+    frame = run.table("device_intervals", columns=columns, where=where)
     names = frame[C.NAME].astype(object)
     host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
     shapes = texts(host[C.INPUT_SHAPES], "")
@@ -198,7 +170,7 @@ def kernels(run: Run) -> pd.DataFrame:
     plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
     shared = static.fillna(0) + dynamic.fillna(0)
     plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
-    base = frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]].assign(**_alone(run, frame))
+    base = frame[[*_PLACED]].assign(**_alone(run, frame))
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
     return base.assign(**plain).join(
         pd.DataFrame(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from tracekit.analysis.savings import LEAST_SHARE, budget
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..copies.reading import per
 from ..copies.rules import setting
 from ..shared.common import absent_device_note, worst_devices
 from ..shared.groups import numel, parse_shapes
@@ -144,15 +144,19 @@ def kernel(row: pd.Series) -> str:
     return brief(name if "<" in name else name.rpartition("::")[2])
 
 
-def configuration(row: dict[Any, Any]) -> str:
-    """Describe the grid and the block of a launch."""
-    sides = [",".join(str(row[name]) for name in names) for names in (GRID, BLOCK)]
-    return f"grid ({sides[0]}) block ({sides[1]})"
+def configuration(row: dict[Any, Any], side: str = "") -> str:
+    """Describe the grid and the block of a launch, of one side of a comparison if it is given."""
+    return f"grid {grid_of(row, side)} block {grid_of(row, side, BLOCK)}"
+
+
+def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str:
+    """Format the grid of a launch, or its block."""
+    return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
 
 
 def time_of(launches: Launches, total: int) -> str:
     """Format a time per step or of the whole capture."""
-    return f"{human(launches.spent.per_step(total), 'ns')} {per(launches.spent)}"
+    return f"{human(launches.spent.per_step(total), 'ns')} {launches.spent.per}"
 
 
 def op_of(launches: Launches, rows: pd.DataFrame) -> str:
@@ -165,6 +169,7 @@ def op_of(launches: Launches, rows: pd.DataFrame) -> str:
 
 
 DIFFERENT_WORK, ANOTHER, UNDECIDED = "different work", "same work", "unknown"
+SAME_RATIO = "the grid changed by the same ratio as the {}"
 
 RULES = (
     Rule(
@@ -245,7 +250,7 @@ def _work_finding(pair: dict[Any, Any]) -> Finding:
         severity=Severity.INFO,
         title=(
             f"{brief(pair[OP])} did different work: {pair['work_ratio']:.3g}× the elements, grid "
-            f"{grid_of(pair, 'base')} against {grid_of(pair, 'head')}, {_times(pair)} a launch"
+            f"{grid_of(pair, 'base_')} against {grid_of(pair, 'head_')}, {_times(pair)} a launch"
         ),
         advice=(
             f"Compare runs with the same shapes and batch size to compare the speed of {brief(pair[OP])}"
@@ -270,8 +275,8 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
         code="launch_config_changed",
         severity=spent.severity(slower),
         title=(
-            f"{brief(pair[OP])} runs the same shapes with another configuration: {_full(pair, 'base')} "
-            f"against {_full(pair, 'head')}, {_times(pair)} a launch"
+            f"{brief(pair[OP])} runs the same shapes with another configuration: "
+            f"{configuration(pair, 'base_')} against {configuration(pair, 'head_')}, {_times(pair)} a launch"
         ),
         advice=(
             f"{brief(pair[OP])} is launched with another configuration for the same shapes: "
@@ -292,17 +297,8 @@ def _what(pair: dict[Any, Any]) -> str:
     return "; the kernel is a convolution or matrix product, not a ReLU" if fused else ""
 
 
-def _full(pair: dict[Any, Any], which: str) -> str:
-    return f"grid {grid_of(pair, which)} block {grid_of(pair, which, BLOCK)}"
-
-
 def _times(pair: dict[Any, Any]) -> str:
     return " against ".join(human(int(pair[f"{which}_median_ns"]), "ns") for which in ("base", "head"))
-
-
-def grid_of(pair: dict[Any, Any], which: str, names: list[str] = GRID) -> str:
-    """The grid of a run, or its block, as text."""
-    return f"({','.join(str(pair[f'{which}_{name}']) for name in names)})"
 
 
 _CONFIG = [*GRID, *BLOCK]
@@ -325,15 +321,10 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
     pairs = _with_verdicts(pairs, _ratio(*(_batch(run) for run in (head, base))))
     differ = _other_devices(base, head)
+    if differ:
+        notes = (f"the runs used different devices ({differ}), which may explain different configurations",)
     found = tuple(findings(base, head, pairs, differ))
-    return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, _notes(differ))
-
-
-def _notes(differ: str) -> tuple[str, ...]:
-    """Note on runs of different devices."""
-    return (
-        f"the runs used different devices ({differ}), which may explain different configurations",
-    ) * bool(differ)
+    return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, notes)
 
 
 def _other_devices(base: Run, head: Run) -> str:
@@ -432,26 +423,16 @@ def _verdict(pair: dict[Any, Any], batches: Fraction | None) -> tuple[str, float
     if pd.isna(pair["base_first"]) or pd.isna(pair["head_first"]):
         only = "head" if pd.isna(pair["base_first"]) else "base"
         return UNDECIDED, None, None, f"only {only} has this configuration"
-    grid = Fraction(_product(pair, "head", GRID), _product(pair, "base", GRID))
+    grid = Fraction(_blocks(pair, "head"), _blocks(pair, "base"))
     shapes = pair["base_shapes"], pair["head_shapes"]
     if shapes[0] and shapes[0] == shapes[1]:
         return ANOTHER, 1.0, float(grid), "same input shapes, another grid or block"
     works = _work_ratios(*shapes)
     if grid in works and grid != 1:
-        return (
-            DIFFERENT_WORK,
-            float(grid),
-            float(grid),
-            "the grid changed by the same ratio as the elements of an input",
-        )
+        return DIFFERENT_WORK, float(grid), float(grid), SAME_RATIO.format("elements of an input")
     if not all(shapes):
         if batches is not None and batches != 1 and grid == batches:
-            return (
-                DIFFERENT_WORK,
-                float(grid),
-                float(grid),
-                "the grid changed by the same ratio as the batch size",
-            )
+            return DIFFERENT_WORK, float(grid), float(grid), SAME_RATIO.format("batch size")
         return UNDECIDED, None, float(grid), "no input shapes were recorded"
     work = float(works[0]) if works else None
     return UNDECIDED, work, float(grid), "the input shapes differ, but the grid does not by the same ratio"
@@ -465,15 +446,12 @@ def _work_ratios(base: str, head: str) -> list[Fraction]:
     return [ratio for ratio in found if ratio is not None and ratio != 1]
 
 
-def _product(pair: dict[Any, Any], which: str, names: list[str]) -> int:
-    result = 1
-    for name in names:
-        result *= max(int(pair[f"{which}_{name}"]), 1)
-    return result
+def _blocks(pair: dict[Any, Any], which: str) -> int:
+    return prod(max(int(pair[f"{which}_{name}"]), 1) for name in GRID)
 
 
 def _shown(pair: dict[Any, Any], which: str) -> str:
     """Grid and block as text, empty if the run has none."""
     if pd.isna(pair[f"{which}_first"]):
         return ""
-    return f"{grid_of(pair, which)} {grid_of(pair, which, BLOCK)}"
+    return f"{grid_of(pair, f'{which}_')} {grid_of(pair, f'{which}_', BLOCK)}"

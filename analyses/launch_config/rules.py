@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -268,11 +269,7 @@ def _idle_threads(launches: Launches) -> Iterator[Finding]:
 
 def _broadcast(text: str) -> int:
     """Number of elements of the broadcast input shapes."""
-    sides = zip_longest(*(shape[::-1] for shape in shapes_of(text)), fillvalue=1)
-    elements = 1
-    for side in sides:
-        elements *= max(side)
-    return elements
+    return prod(max(side) for side in zip_longest(*(shape[::-1] for shape in shapes_of(text)), fillvalue=1))
 
 
 def _varying(launches: Launches) -> Iterator[Finding]:

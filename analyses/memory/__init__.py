@@ -6,17 +6,10 @@ total ignores earlier allocations, and may be negative.
 
 * summary: unused (fragmentation) is memory that the allocator keeps and no tensor uses: split blocks that fit
   no request, or a cache left by an earlier peak; allocator events cannot distinguish them.
-* An allocation is unfreed if no free of its address, nor another allocation at it, follows within the
-  capture.
-* by_op: in use at the peak = allocated no later than the peak, and freed later or never.
-* steps: net = allocated at the end of the step's marker on the host minus at its start. The caching
-  allocator's events are the host's, so its time counts.
-* leak: from 4 steps after the first on (see `tables.leak`).
-* timeline: at most 2,000 points per device; every group of consecutive events keeps its maximum and minimum
-  of allocated and its maximum of reserved bytes.
-* driver_calls: calls that take memory from the driver or return it. The first step, or the first half of the
-  capture if no steps are marked, counts as warm-up.
-* peaks: measured by the process without a profiler.
+* An allocation at an address that is allocated again counts as freed by then.
+* steps: net is between start and end of the step's marker on the host, since the caching allocator's events
+  are the host's.
+* driver_calls: the first step, or the first half of the capture if no steps are marked, counts as warm-up.
 
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
 

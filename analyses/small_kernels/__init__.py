@@ -36,7 +36,7 @@ from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
-from ..copies.reading import WORST, per
+from ..copies.reading import WORST
 from ..shared.common import (
     DEVICE,
     RANK,
@@ -205,9 +205,9 @@ def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
     count, runs = len(rows) // spent.steps, rows["run"].nunique()
     idle = spent.per_step(worst_devices(rows, rows["gap_ns"]))
     return (
-        f"{count:,} kernels {per(spent)}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
+        f"{count:,} kernels {spent.per}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
         f"{runs:,} {'runs' if runs > 1 else 'run'} in total; the device is idle {human(idle, 'ns')} "
-        f"{per(spent)} between them"
+        f"{spent.per} between them"
     )
 
 

@@ -1,17 +1,11 @@
 """Samples of NVML, of the process, and of other samplers during the run.
 
-Each sample represents a period of time (see `series`): a state (clock, power, memory) the time
-from half-way to the previous sample to half-way to the next, a rate (utilization, share of CPU) the time
-since the previous sample. Means and percentiles are weighted by that time inside the window: the union of the
-profiled steps of all ranks, or the capture if none are marked.
+Each sample represents a period of time (see `series`). Means and percentiles are weighted by that time inside
+the window: the union of the profiled steps of all ranks, or the capture if none are marked.
 
 * NVML's GPU utilization has a sample period of 1/6 s to 1 s, by product. A device can be 100% utilized by one
   small kernel at a time, and steps shorter than the period share one value.
-* power: on Ampere (except GA100) and newer, the mean of the past second. Energy is missing if samples
-  represent less than half of the window.
-* SM clock: weighted by the time in which anything of the trace ran on the device.
-* link: the highest generation and lanes sampled while the device worked (an idle link falls back); throughput
-  is NVML's, over 20 ms at each sample.
+* power: on Ampere (except GA100) and newer, the mean of the past second.
 
 Sources: NVML API reference; Levental & Orlova, fig. 6 to 11; PCI Express Base Specification.
 
