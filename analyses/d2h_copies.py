@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Analysis, Remark, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind
@@ -23,7 +23,7 @@ from tracekit.schema import C, CopyKind
 from .copies import groups as copy_tables
 from .copies.groups import Hiding
 from .copies.reading import BLOCKED_NS, counted, described, read
-from .copies.repeated import SCALARS_WHY, scalars
+from .copies.repeated import scalars, scalars_rule
 from .shared.common import absent_device_note
 
 if TYPE_CHECKING:
@@ -35,15 +35,6 @@ _TITLE = "{count} scalar reads from the device {per} block the host {blocked}"
 _ADVICE = (
     "Keep the value on the device, or read it less often (every N steps, or all values in one copy): "
     "{places}."
-)
-
-RULES = (
-    Rule(
-        SCALARS,
-        "device-to-host copies of at most 8 bytes in profiled steps; the gaps between kernels in which they "
-        "end, each capped at the time the host was blocked in them, are at least 1% of the step",
-        SCALARS_WHY,
-    ),
 )
 
 
@@ -86,5 +77,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.2",),
     order=51,
     compute=compute,
-    rules=RULES,
+    rules=(scalars_rule(SCALARS, "device-to-host"),),
 )

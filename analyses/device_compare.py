@@ -8,8 +8,7 @@ host may differ, all other comparability fields must be equal.
   the compared steps.
 * An op that uses both devices equally well gains at least `allowed`. Peaks do not apply to short kernels,
   launch costs, or copies to and from the host.
-* Notes report devices that mostly wait for the host, and ops that gain much more than allowed: there the base
-  uses its device poorly, so the gain is not due to the head's device.
+* An op that gains much more than allowed uses the base's device poorly, so the gain is not due to the head's.
 
 Source: TorchBench (Hao et al., 2023), section 3.3, Fig. 5 and Table 3.
 
@@ -56,7 +55,8 @@ if TYPE_CHECKING:
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
 LINK = "copy over the link"
-PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+_PEAKS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+PRECISIONS = (*_PEAKS, "int8")
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _common(run: Run) -> dict[str, float]:
     return {name: gpus[0][name] for name in names if len({gpu.get(name) for gpu in gpus} - {None}) == 1}
 
 
-def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> tuple[str, ...]:
+def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> list[str]:
     """Notes on idle devices, different warp sizes, and ops that use the base's device inefficiently."""
     idle = next((one for one in lines if one.quantity == IDLE_TIME), None)
     found = []
@@ -199,7 +199,7 @@ def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, fl
     for _, row in large.iterrows():
         kernels = (brief(row["base_kernel"]), brief(row["head_kernel"]))
         found.append(BASE_SHORT.format(brief(row["op"]), row["gain"], row["allowed"], *kernels))
-    return tuple(found)
+    return found
 
 
 VARYING = ("gpu", "driver", "cuda", "cudnn", "cpu", "os")
@@ -241,14 +241,11 @@ def compare(base: Run, head: Run) -> Result:
     used = worked(base, head, found, found.compared)
     table = [*common.measured(found.metrics), *used, *listed(peaks), *recorded(base, head)]
     ops = _ops(found, found.compared, peaks, Ops(base))
-    notes = tuple(
-        UNLISTED.format(name)
-        for name, device in zip(names, (peaks.base, peaks.head), strict=True)
-        if device is None
-    )
-    notes = (*notes, *comparison_notes(table, ops, _step(found)))
+    known = zip(names, (peaks.base, peaks.head), strict=True)
+    notes = [UNLISTED.format(name) for name, device in known if device is None]
+    notes += comparison_notes(table, ops, _step(found))
     tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
-    return Result(tables, _findings(ops, found, head, names), notes)
+    return Result(tables, _findings(ops, found, head, names), tuple(notes))
 
 
 def _name(run: Run) -> str:
@@ -366,9 +363,6 @@ TABLES = (
 )
 
 
-_PEAKS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
-
-
 def compute(run: Run) -> Result:
     """List the devices of a run with their peaks."""
     device = busy(run, [C.RANK, C.DEVICE, C.DUR_NS])
@@ -384,12 +378,9 @@ def compute(run: Run) -> Result:
         peaks = [one.peak(precision) if one else None for one in known]
         table[precision] = pd.Series(peaks, index=table.index, dtype="float64")
     table["gb_per_s"] = pd.Series([one.gb_per_s if one else None for one in known], dtype="float64")
-    notes = [UNLISTED.format(name or "an unnamed device") for name in sorted(_unlisted(device_names))]
-    return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
-
-
-def _unlisted(names: list[str]) -> set[str]:
-    return {name for name in names if devices.known(name) is None}
+    unlisted = sorted({name for name, one in zip(device_names, known, strict=True) if one is None})
+    notes = tuple(UNLISTED.format(name or "an unnamed device") for name in unlisted)
+    return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=notes)
 
 
 _DEVICES = (

@@ -27,8 +27,8 @@ Example:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -62,17 +62,6 @@ class Check:
     count: int | None = None
     share: float | None = None
     detail: str = ""
-
-    def row(self) -> dict[str, Any]:
-        """The check as a row of the table."""
-        share = float("nan") if self.share is None else self.share
-        return {
-            "check": self.check,
-            "level": self.level,
-            "count": self.count,
-            "share": share,
-            "detail": self.detail,
-        }
 
 
 def counted(name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None) -> Check:
@@ -109,18 +98,13 @@ def level(share: float, *, warn: float, error: float | None = None) -> str:
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
 KERNEL_PATTERN = r"(?i)launch"
-_COLUMNS = [
-    *(C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK),
-    *(C.LAUNCH_ROW, C.CORRELATION_ID, C.SRC_MEMORY),
-]
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
 def device_checks(run: Run) -> list[Check]:
     """Checks of device rows against the host rows that launched them."""
-    device = busy(
-        run, [C.ROW_ID, C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
-    )
+    columns = [C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
+    device = busy(run, columns)
     calls = _launch_calls(run)
     if device.empty:
         return [_without_device(run, int((~calls["captured"]).sum()))]
@@ -138,11 +122,8 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
     calls = evidence.runtime_calls(run)
     names = calls[C.NAME]
-    kinds = np.select(
-        [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)],
-        [_GRAPH, _KERNEL],
-        _COPY,
-    )
+    patterns = [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)]
+    kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
     return calls.assign(call=kinds)[launches(names)].reset_index(drop=True)
 
 
@@ -161,10 +142,8 @@ def _without_device(run: Run, launches: int) -> Check:
 
 
 def _unlinked(device: pd.DataFrame) -> list[Check]:
-    migrated = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[
-        C.CORRELATION_ID
-    ].isna()  # by the driver itself
-    launched = device[~migrated]
+    by_driver = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()
+    launched = device[~by_driver]
     earlier = len(backlog(launched))
     missing = int(launched[C.LAUNCH_ROW].isna().sum()) - earlier
     what = "device intervals have no launching call; their time can't be attributed to ops"
@@ -237,11 +216,9 @@ def time_checks(run: Run) -> list[Check]:
     device = busy(run, [C.START_NS, C.DUR_NS])
     durations = np.concatenate((ints(host, C.DUR_NS), ints(device, C.DUR_NS)))
     start, end = (np.concatenate(both) for both in zip(spans(host), spans(device), strict=True))
-    negative = int((durations < 0).sum())
+    negative, what = int((durations < 0).sum()), "intervals have a negative duration"
     return [
-        counted(
-            "negative_duration", negative, len(durations), "intervals have a negative duration", warn=0.0
-        ),
+        counted("negative_duration", negative, len(durations), what, warn=0.0),
         _jumps(start, end),
         _profiler_intervals(run, start, end),
         _overhead(run),
@@ -275,11 +252,8 @@ def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
 def _overhead(run: Run) -> Check:
     table = overhead(run, profiled_steps(run))
     if table.empty:
-        return Check(
-            "profiler_overhead",
-            INFO,
-            detail="unknown: no profiled steps of known length, or no un-profiled steps",
-        )
+        unknown = "unknown: no profiled steps of known length, or no un-profiled steps"
+        return Check("profiler_overhead", INFO, detail=unknown)
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
     detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
@@ -291,10 +265,8 @@ def compute(run: Run) -> Result:
     checks = _diagnostics(run)
     if run.meta.profiled:
         checks += [*_evidence(run), *device_checks(run), *time_checks(run)]
-    columns = [column.name for column in _CHECK_COLUMNS]
-    table = pd.DataFrame([check.row() for check in checks], columns=columns)
-    table["count"] = table["count"].astype("Int64")
-    return Result({"verdict": _verdict(checks), "checks": table})
+    table = pd.DataFrame([asdict(check) for check in checks], columns=[one.name for one in _CHECK_COLUMNS])
+    return Result({"verdict": _verdict(checks), "checks": table.astype({"count": "Int64", "share": float})})
 
 
 def _evidence(run: Run) -> list[Check]:
@@ -343,17 +315,8 @@ def _verdict(checks: list[Check]) -> pd.DataFrame:
     warnings = [check for check in checks if check.level == WARN]
     verdict = "misleading" if errors else "usable" if warnings else "good"
     reason = "; ".join(check.detail for check in errors or warnings) or "every check passed"
-    return pd.DataFrame(
-        [
-            {
-                "verdict": verdict,
-                "checks": len(checks),
-                "warnings": len(warnings),
-                "errors": len(errors),
-                "reason": reason,
-            }
-        ]
-    )
+    counts = {"checks": len(checks), "warnings": len(warnings), "errors": len(errors)}
+    return pd.DataFrame([{"verdict": verdict, **counts, "reason": reason}])
 
 
 _CHECK_COLUMNS = (

@@ -25,6 +25,7 @@ from tracekit.schema import C, DeviceKind
 
 from .shared.common import duration, ints, percent, spans, worst_devices
 from .shared.hosts import NO_OP, host_texts
+from .shared.lanes import largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +166,6 @@ def findings(every: pd.DataFrame, spent: Budget) -> list[Finding]:
         paced = rule == FP32 and spent.share(whole["all"]) < DEVICE_BOUND
         taken = f"{duration(spent.per_step(total))} {spent.per}, {percent(spent.share(total))} of the time"
         title, advice = describe(rows, taken)
-        longest = rows.sort_values([ALONE_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
         found.append(
             Finding(
                 rule,
@@ -176,7 +176,7 @@ def findings(every: pd.DataFrame, spent: Budget) -> list[Finding]:
                 None if paced else Basis.ESTIMATED,
                 "saving not estimated: the host paces the steps" if paced else _HOW[rule],
                 confidence=CONFIDENCE,
-                evidence={"device_intervals": [int(row) for row in longest.head(EVIDENCE_ROWS)]},
+                evidence={"device_intervals": largest(rows, ALONE_NS, EVIDENCE_ROWS)},
             )
         )
     return found

@@ -121,22 +121,17 @@ def measure(run: Run) -> Partial:
         kinds = busy(run, [C.KIND])[C.KIND]
         return Partial(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
     kernels = _described(run, frame)
-    in_ops = not bool((kernels[_OP] == NO_OP).all())
+    in_ops, ops = not bool((kernels[_OP] == NO_OP).all()), pc.field(C.KIND) == str(HostKind.OP)
     return Partial(
         spent=spent(run),
         groups={table: groups.partial(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
         in_ops=in_ops,
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
-        has_ops=in_ops or _has_ops(run),
+        has_ops=in_ops or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
         shaped=not bool((kernels[C.INPUT_SHAPES] == NO_SHAPES).all()),
         choice=kernel_choice.measure(run),
     )
-
-
-def _has_ops(run: Run) -> bool:
-    where = pc.field(C.KIND) == str(HostKind.OP)
-    return bool(run.arrow("host_intervals", columns=[C.ROW_ID], where=where).num_rows)
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -154,10 +149,11 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     steps = budget_of(one.spent for one in partials)
     chosen = stacked([one.choice for one in parts if one.choice is not None])
     slow = [*kernel_choice.findings(chosen, steps), *_slow_first(first, steps)]
-    if not in_ops:
-        return Result(tables, tuple(slow), (_no_op_note(parts),))
-    shaped = any(one.shaped for one in parts)
-    return Result(tables, tuple(slow), () if shaped else (NO_SHAPES_NOTE,))
+    if in_ops:
+        shaped = any(one.shaped for one in parts)
+        return Result(tables, tuple(slow), () if shaped else (NO_SHAPES_NOTE,))
+    why = OUTSIDE_OPS_NOTE if any(one.linked for one in parts) else UNLINKED_NOTE
+    return Result(tables, tuple(slow), (why if any(one.has_ops for one in parts) else NO_OPS_NOTE,))
 
 
 def _slow_first(every: pd.DataFrame, steps: Budget) -> list[Finding]:
@@ -204,13 +200,6 @@ _NOT_KERNELS = {
     DeviceKind.MEMSET: ("memset", "memsets"),
     DeviceKind.GRAPH: ("opaque graph", "opaque graphs"),
 }
-
-
-def _no_op_note(partials: Sequence[Partial]) -> str:
-    """Note why no kernel has an op."""
-    if not any(one.has_ops for one in partials):
-        return NO_OPS_NOTE
-    return OUTSIDE_OPS_NOTE if any(one.linked for one in partials) else UNLINKED_NOTE
 
 
 def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:

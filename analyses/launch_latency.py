@@ -39,8 +39,6 @@ from .shared.hosts import NO_OP, source_lines
 from .shared.lanes import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from tracekit.analysis.savings import Budget
@@ -312,6 +310,7 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
 
 def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) -> Finding:
     weighty = costly.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
+    rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
     return Finding(
         code=SLOW_CALLS.code,
         severity=allowed.severity(saving),
@@ -326,15 +325,8 @@ def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) ->
         how=f"Σ of the device's idle time during each such call beyond 5 µs, {allowed.per}; part of the "
         "launch_bound idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
-        evidence={
-            "device_intervals": _ids(weighty[C.ROW_ID]),
-            "host_intervals": _ids(weighty[C.LAUNCH_ROW]),
-        },
+        evidence={table: [int(row) for row in weighty[column]] for table, column in rows.items()},
     )
-
-
-def _ids(rows: Sequence[int] | pd.Series) -> list[int]:
-    return [int(row) for row in rows]
 
 
 _KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Basis, Finding, Rule, Severity
+from tracekit.analysis.savings import LEAST_SHARE
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
 
@@ -172,10 +173,16 @@ def ping_pong(paired: pd.DataFrame, hiding: Hiding, steps: Budget) -> list[Findi
     ]
 
 
-SCALARS_WHY = (
-    "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing if "
-    "kernels still run after it"
-)
+def scalars_rule(code: str, direction: str) -> Rule:
+    """Return the rule on copies of scalars in a direction, such as `host-to-device`."""
+    return Rule(
+        code,
+        f"{direction} copies of at most {SCALAR_BYTES} bytes in profiled steps; the gaps between kernels in "
+        "which they end, each capped at the time the host was blocked in them, are at least "
+        f"{LEAST_SHARE:.0%} of the step",
+        "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing "
+        "if kernels still run after it",
+    )
 
 
 def scalars(

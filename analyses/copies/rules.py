@@ -35,7 +35,7 @@ from .reading import (
     places,
     with_origins,
 )
-from .repeated import SCALARS_WHY, scalars
+from .repeated import scalars
 from .tensors import DTYPE, ITEM, LEAST_BYTES, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE
 
 if TYPE_CHECKING:
@@ -336,12 +336,7 @@ _SCALAR_ADVICE = (
 H2D_RULES = (
     RULE,
     repeated.RULE,
-    Rule(
-        SCALARS,
-        "host-to-device copies of at most 8 bytes in profiled steps; the gaps between kernels in which they "
-        "end, each capped at the time the host was blocked in them, are at least 1% of the step",
-        SCALARS_WHY,
-    ),
+    repeated.scalars_rule(SCALARS, "host-to-device"),
     repeated.PING_PONG_RULE,
 )
 

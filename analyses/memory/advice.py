@@ -57,7 +57,8 @@ def findings(
     """Findings on leaks, then on unused memory, each for the worst device and for the host."""
     places = {(one.rank, one.device): one for one in events}
     found = []
-    for group in _by_kind([row for row in _records(tables, "leak") if _grows(row)]):
+    growing = [one for one in _records(tables, "leak") if one["growth"] >= LEAST_GROWTH]
+    for group in _by_kind([one for one in growing if one["growth_low"] >= STEADY * one["growth"]]):
         row = max(group, key=lambda row: int(row["growth"]))
         one = places[row[C.RANK], row[C.DEVICE]]
         found.append(_leak(run, one, row, steps[steps[C.RANK] == one.rank], more=len(group) - 1))
@@ -71,10 +72,6 @@ def _by_kind(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Group rows of devices and of hosts; empty groups are omitted."""
     groups = ([row for row in rows if (row[C.DEVICE] == HOST_DEVICE) == host] for host in (False, True))
     return [group for group in groups if group]
-
-
-def _grows(row: dict[str, Any]) -> bool:
-    return bool(row["growth"] >= LEAST_GROWTH and row["growth_low"] >= STEADY * row["growth"])
 
 
 def _others(more: int) -> str:
@@ -92,6 +89,7 @@ def _place(one: Events) -> str:
 
 def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, more: int) -> Finding:
     leaked = _leaked(one, steps)
+    ops = _largest_first(leaked)[C.OP_ROW].dropna()
     fast = row["growth"] >= FAST_GROWTH * max(int(one.level.max()), 1)
     return Finding(
         code="memory_leak",
@@ -104,7 +102,7 @@ def _leak(run: Run, one: Events, row: dict[str, Any], steps: pd.DataFrame, *, mo
         advice=_leak_advice(run, leaked),
         how="Theil–Sen slope of the minimum of allocated memory in each step after the first",
         confidence=CONFIDENT,
-        evidence={"host_intervals": _op_rows(leaked)},
+        evidence={"host_intervals": [int(row) for row in ops.drop_duplicates().head(EVIDENCE_ROWS)]},
     )
 
 
@@ -138,11 +136,6 @@ def _leak_advice(run: Run, leaked: pd.DataFrame) -> str:
 
 def _largest_first(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values([C.BYTES, C.T_NS, C.ADDRESS], ascending=[False, True, True])
-
-
-def _op_rows(leaked: pd.DataFrame) -> list[int]:
-    rows = _largest_first(leaked)[C.OP_ROW].dropna().drop_duplicates().head(EVIDENCE_ROWS)
-    return [int(row) for row in rows]
 
 
 def _unused(row: dict[str, Any]) -> bool:

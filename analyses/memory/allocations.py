@@ -27,7 +27,7 @@ from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import RANK, duration, ints, percent, spans, union_by
 from ..shared.hosts import NO_OP, host_rows, source_lines, texts
-from ..shared.lanes import idle_by_rank
+from ..shared.lanes import idle_by_rank, largest
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -296,7 +296,16 @@ def findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     if not spent.matters(saved):
         return []
     found = _finding(run, later, total, saved, spent)
-    return [_uncached(found) if _caching_is_off(run, calls) else found]
+    if _caching_is_off(run, calls):
+        title = found.title.replace("Device memory is", "The caching allocator is off: device memory is", 1)
+        found = replace(found, code="caching_allocator_off", title=title, advice=_UNCACHED)
+    return [found]
+
+
+_UNCACHED = (
+    "Most new tensors are allocated at the driver, one by one, so PyTorch's caching allocator is disabled: "
+    "unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING."
+)
 
 
 def _caching_is_off(run: Run, calls: pd.DataFrame) -> bool:
@@ -305,18 +314,6 @@ def _caching_is_off(run: Run, calls: pd.DataFrame) -> bool:
     tensors = run.table("host_intervals", columns=[C.ROW_ID], where=where)[C.ROW_ID]
     allocating = calls[matches(calls[C.NAME], _MALLOC)][C.PARENT_ROW]
     return len(tensors) >= FEWEST_TENSORS and 2 * int(tensors.isin(allocating).sum()) >= len(tensors)
-
-
-def _uncached(found: Finding) -> Finding:
-    return replace(
-        found,
-        code="caching_allocator_off",
-        title=found.title.replace("Device memory is", "The caching allocator is off: device memory is", 1),
-        advice=(
-            "Most new tensors are allocated at the driver, one by one, so PyTorch's caching allocator is "
-            "disabled: unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING."
-        ),
-    )
 
 
 def _blocked(calls: pd.DataFrame) -> pd.Series:
@@ -329,7 +326,6 @@ def _blocked(calls: pd.DataFrame) -> pd.Series:
 
 
 def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budget) -> Finding:
-    longest = calls.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
     count, steps = len(calls), len(calls[[C.RANK, C.STEP]].drop_duplicates())
     when = f"{steps:,} steps after the first" if spent.marked else "the second half of the capture"
     return Finding(
@@ -348,7 +344,7 @@ def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budge
             "idle time of the rank's busiest device"
         ),
         confidence=CONFIDENCE,
-        evidence={"host_intervals": [int(row) for row in longest[C.ROW_ID]]},
+        evidence={"host_intervals": largest(calls, C.DUR_NS, EVIDENCE_ROWS)},
     )
 
 

@@ -5,13 +5,11 @@ move (by op in `work`). Caches are not modeled: a rate above the memory bandwidt
 cache served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes
 are missing if the recorded inputs do not determine them.
 
-* A call counts at the innermost op with known FLOPs, once. It owns the kernels launched in it.
-* MFU (model FLOPs utilization): the FLOPs are those executed, so recomputation (activation checkpointing,
-  scores in the backward of attention) counts, as in hardware FLOPs utilization. The window of a device runs
-  from its first start to its last end; that of a step from its start to the later of its ends on the host and
-  the device, so windows of steps that overlap on the device share time.
-* uncounted = time of kernels that multiply matrices, by their name or op, with unknown FLOPs: if there are
-  any, MFU is a lower bound; if they run longer than the counted ones, it is missing.
+* MFU (model FLOPs utilization): recomputation (activation checkpointing, scores in the backward of attention)
+  counts, as in hardware FLOPs utilization. The window of a device runs from its first start to its last end;
+  that of a step from its start to the later of its ends on the host and the device, so windows of steps that
+  overlap on the device share time.
+* If any matrix product has unknown FLOPs (uncounted), MFU is a lower bound.
 
 Peaks are dense, from vendors' data sheets (`_roofline/devices.json`, with sources). A product of 32-bit
 floats is compared with the TF32 peak if a kernel name of its call indicates tensor cores, else with FP32.
@@ -92,11 +90,7 @@ def absent(run: Run) -> tuple[str, ...]:
     names = run.table("host_intervals", columns=[C.NAME], where=shaped)[C.NAME]
     if names.empty:
         return (NO_SHAPES,)
-    return (NOT_COUNTED,) if _multiplies(names) else (NO_WORK,)
-
-
-def _multiplies(names: pd.Series) -> bool:
-    return bool(names.isin(formulas.COUNTED).any())
+    return (NOT_COUNTED,) if names.isin(formulas.COUNTED).any() else (NO_WORK,)
 
 
 def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
@@ -106,11 +100,9 @@ def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks
     if "summary" not in tables:
         return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
     found += _of_coverage(tables["summary"])
-    return (*found, *(() if "per_step" in tables else (_no_steps(run),)), *over)
-
-
-def _no_steps(run: Run) -> str:
-    return "no profiled step launched a counted call" if run.rows("steps") else NO_STEPS
+    if "per_step" not in tables:
+        found.append("no profiled step launched a counted call" if run.rows("steps") else NO_STEPS)
+    return (*found, *over)
 
 
 def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
@@ -153,10 +145,12 @@ def _of_excess(table: pd.DataFrame) -> list[str]:
 def _over(rows: pd.DataFrame, why: str) -> str:
     if rows.empty:
         return ""
-    some = "1 row (op, shapes and precision) is"
-    if len(rows) > 1:
-        some = f"{len(rows)} rows (op, shapes and precision) are"
-    return f"{some} above the roof, the highest at {percent(rows['utilization'].max())}: {why}"
+    noun, verb = ("row", "is") if len(rows) == 1 else ("rows", "are")
+    some, highest = (
+        f"{len(rows)} {noun} (op, shapes and precision) {verb}",
+        percent(rows["utilization"].max()),
+    )
+    return f"{some} above the roof, the highest at {highest}: {why}"
 
 
 def _of_coverage(summary: pd.DataFrame) -> list[str]:

@@ -15,14 +15,12 @@ from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..copies.groups import Hiding
 from ..memory.allocations import theil_sen
-from ..shared.common import ints
+from ..shared.lanes import largest
 from .series import CPU, RSS
 from .specs import POWER_CAP, SETTING, busy_clock, link, reasons, throttled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tracekit.runs.intervals import Union
 
     from .series import Scene
     from .specs import Link, Reason
@@ -104,7 +102,7 @@ def device_findings(scene: Scene) -> Iterator[Finding]:
 
 def _throttled(scene: Scene, device: int) -> Finding | None:
     known, seen = throttled(scene, device), [one for one in reasons(scene, device) if one.throttles]
-    if known is None or known[1] < THROTTLED_SHARE or sum(one.samples for one in seen) < _LEAST:
+    if known is None or known[1] < THROTTLED_SHARE or sum(one.samples for one in seen) < LEAST_SAMPLES:
         return None
     flagged, share = known
     by = ", ".join(one.words for one in sorted(seen, key=lambda one: -one.time_ns))
@@ -120,18 +118,12 @@ def _throttled(scene: Scene, device: int) -> Finding | None:
     )
 
 
-_LEAST = LEAST_SAMPLES
-
-
 def _severity(scene: Scene, device: int, seen: list[Reason]) -> Severity:
     """Severity of throttling; a board at its power limit with a high clock is normal."""
     share = _clock_share(scene, device)
-    near_max = share is not None and share >= SLOWED_SHARE
-    return (
-        Severity.INFO
-        if near_max or (share is None and all(one.bit == POWER_CAP for one in seen))
-        else Severity.WARN
-    )
+    if share is None:
+        return Severity.INFO if all(one.bit == POWER_CAP for one in seen) else Severity.WARN
+    return Severity.INFO if share >= SLOWED_SHARE else Severity.WARN
 
 
 def _clock_share(scene: Scene, device: int) -> float | None:
@@ -201,9 +193,8 @@ def _copied(scene: Scene, device: int, own: Link) -> tuple[int, dict[str, list[i
         rows = rows[rows[C.STEP].notna()]
     if rows.empty or not own.rate or not own.most:
         return 0, {}
-    exposed = Hiding(scene.run).exposed(rows)
-    longest = rows.sort_values(C.DUR_NS, ascending=False, kind="stable")[C.ROW_ID].head(EVIDENCE_ROWS)
-    return int(exposed * (1 - own.rate / own.most)), {"device_intervals": [int(row) for row in longest]}
+    saved = int(Hiding(scene.run).exposed(rows) * (1 - own.rate / own.most))
+    return saved, {"device_intervals": largest(rows, C.DUR_NS, EVIDENCE_ROWS)}
 
 
 def _shared(scene: Scene, device: int) -> Finding | None:
@@ -211,7 +202,10 @@ def _shared(scene: Scene, device: int) -> Finding | None:
     stats = found.stats(scene.window) if found else None
     if found is None or stats is None or stats.high < 1:
         return None
-    count, share = int(stats.high), _share_with(found.values > 0, found.within(scene.window))
+    count, shared, weights = int(stats.high), found.values > 0, found.within(scene.window)
+    share = float(weights[shared].sum() / weights.sum()) if weights.any() else 1.0
+    start, end = found.extents()
+    flagged = intervals.intersect(intervals.union(start[shared], end[shared]), scene.window)
     return Finding(
         SHARED,
         Severity.WARN,
@@ -221,21 +215,8 @@ def _shared(scene: Scene, device: int) -> Finding | None:
         "NVML's utilization include all processes. (An MPS server counts as a process.)",
         how="savings not estimated: this trace does not include the other processes",
         confidence=CONFIDENT,
-        evidence=scene.evidence(device, _flagged(scene, device), EVIDENCE_ROWS),
+        evidence=scene.evidence(device, flagged, EVIDENCE_ROWS),
     )
-
-
-def _flagged(scene: Scene, device: int) -> Union:
-    found = scene.nvml(device, M.OTHERS)
-    if found is None:
-        return intervals.EMPTY
-    start, end = found.extents()
-    shared = found.values > 0
-    return intervals.intersect(intervals.union(start[shared], end[shared]), scene.window)
-
-
-def _share_with(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], weights: intervals.Ints) -> float:
-    return float(weights[flags].sum() / weights.sum()) if weights.any() else 1.0
 
 
 def host_findings(scene: Scene) -> Iterator[Finding]:
@@ -301,6 +282,5 @@ def _idle_rows(scene: Scene, device: int) -> dict[str, list[int]]:
     columns = [C.ROW_ID, C.KIND, C.DEVICE, C.START_NS, C.DUR_NS]
     rows = scene.run.table("device_intervals", columns=columns)
     rows = rows[(rows[C.KIND] == str(DeviceKind.IDLE)) & (rows[C.DEVICE] == device)]
-    longest = np.argsort(-ints(rows, C.DUR_NS), kind="stable")[:EVIDENCE_ROWS]
-    ids = ints(rows, C.ROW_ID)[longest]
-    return {"device_intervals": [int(row) for row in ids]} if len(ids) else {}
+    longest = largest(rows, C.DUR_NS, EVIDENCE_ROWS)
+    return {"device_intervals": longest} if longest else {}

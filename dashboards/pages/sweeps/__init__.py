@@ -1,4 +1,4 @@
-"""Sweeps page: quantities as a function of run settings."""
+"""Sweeps page: quantities as a function of run settings, and cells of stored sweeps."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from tracekit.analysis import Column
+from tracekit.experiments.sweep import find, listed
+from tracekit.experiments.sweep import rows as sweep_rows
+from tracekit.experiments.sweep_model import SWEEP
+from tracekit.experiments.sweep_table import COLUMNS
+from tracekit.render.suite import PENDING, held, notes, shown, values
 
 from ...answers.results import rows
 from ...figures import sweep
 from ...page import Needs, Page, Section, block
 from ...parts.charts import chart, connect_clicks
 from ...parts.finding import coded
-from ...parts.links import copyable
-from .cells import cells
+from ...parts.links import Choice, choices, copyable
 from .points import (
     HEATMAP,
     QUANTITIES,
@@ -30,7 +34,11 @@ from .points import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dash.development.base_component import Component
+
+    from tracekit.experiments.sweep import Folder, Row
 
     from ...site import Context
     from .points import Chosen, Point, Spread
@@ -58,10 +66,10 @@ def _sweep(context: Context) -> list[Component]:
     one = chosen(context.view, runs)
     if one is None:
         return _nothing(len(runs))
-    shown = controls(context.view, one, list(workloads(points(runs))))
+    offered = controls(context.view, one, list(workloads(points(runs))))
     series = _series(context, one)
     quantity = QUANTITIES[one.quantity]
-    found: list[Component] = [html.Div(shown, className="tk-stacked")]
+    found: list[Component] = [html.Div(offered, className="tk-stacked")]
     if not any(line for _, line in series):
         caption_text = (
             f"None of the {len(one.shown)} runs shown has {quantity.title} ({quantity.definition})."
@@ -194,6 +202,68 @@ def _links(context: Context, dot: Spread) -> list[Any]:
     spaced = [part for link in links for part in (" ", link)][1:]  # allows line breaks
     left = len(dot.runs) - RUNS
     return [*spaced, html.Span(f" and {left} more")] if left > 0 else spaced
+
+
+OPTION = "cells"
+OFFERED_CELLS = 12
+"""Maximum number of sweeps listed, newest first."""
+MOST = 400
+"""Maximum number of rows."""
+_OUTCOME, _REASON = "outcome", "reason"
+
+
+def cells(context: Context) -> list[Component]:
+    """Show the cells of the sweep in the address; default: the newest that is not a suite."""
+    known = sorted(listed(context.store), key=lambda folder: folder.plan.kind == SWEEP)
+    if not known:
+        return []
+    offered = known[-OFFERED_CELLS:][::-1]
+    requested = context.view.options.get(OPTION, "")
+    one = find(context.store, requested) if requested in {folder.id for folder in known} else offered[0]
+    return [
+        html.Section(
+            [_cells_title(context, one, offered), *_cells_table(context, one)], className="tk-section"
+        )
+    ]
+
+
+def _cells_title(context: Context, one: Folder, offered: Sequence[Folder]) -> Component:
+    view = context.view
+    links = [
+        Choice(
+            folder.id,
+            view.href(options=view.options | {OPTION: folder.id}),
+            folder.id == one.id,
+            title=f"started {folder.head.created_at}",
+        )
+        for folder in offered
+    ]
+    return html.Div([dmc.Title("Sweep cells", order=2, size="h4"), choices("Sweep", links)])
+
+
+def _cells_table(context: Context, one: Folder) -> list[Component]:
+    done = one.records()
+    found = sweep_rows(one.plan, done)
+    lines = [f"Fixed: {held(found)}", *notes(one.id, one.plan, found, done)]
+    prose = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in lines]
+    order = [one.name for one in COLUMNS]
+    # the reason comes next to the outcome
+    columns = sorted(shown(found), key=lambda one: order.index(_OUTCOME if one.name == _REASON else one.name))
+    stored = {run.path.name for run in context.store.runs()}
+    records = [_cell_record(context, row, stored) for row in found[:MOST]]
+    body = [*prose, rows(columns, records, caption=f"Cells of {one.id}")]
+    left = len(found) - MOST
+    more = f"{left} more rows; `tracekit sweep --show {one.id} --format csv` prints all."
+    return [*body, *([html.P(more, className="tk-prose")] if left > 0 else [])]
+
+
+def _cell_record(context: Context, row: Row, stored: set[str]) -> dict[str, Any]:
+    flat: dict[str, Any] = values(row)
+    if row.run_id in stored:
+        href = context.view.elsewhere("overview", run=row.run_id)
+        flat["run_id"] = dcc.Link(str(row.run_id).rpartition("-")[2], href=href, title=row.run_id)
+    mark = "" if row.n else "… " if row.outcome == PENDING else "✕ "
+    return flat | {_OUTCOME: f"{mark}{row.outcome}"}
 
 
 PAGE = Page(
