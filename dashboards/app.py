@@ -166,16 +166,13 @@ def _bind(host: str, port: int) -> socket.socket:
             listening.close()
             raise
     except OSError as error:
+        running = f"if a dashboard is already running, open http://{_url_host(host)}:{port}/; otherwise "
         raise UnusableInputError(
             f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
-            hint=f"{_already_running(host, port) if error.errno == errno.EADDRINUSE else ''}"
+            hint=f"{running if error.errno == errno.EADDRINUSE else ''}"
             "choose another port with --port (0 picks a free one)",
         ) from error
     return listening
-
-
-def _already_running(host: str, port: int) -> str:
-    return f"if a dashboard is already running, open http://{_url_host(host)}:{port}/; otherwise "
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ from tracekit.errors import TracekitError
 from tracekit.schema import C
 
 from .exports import offers
-from .page import Needs, View
+from .page import Needs, Section, View
 from .parts.charts import aria, data
 from .parts.links import display_name
 
@@ -429,14 +429,12 @@ def menu(site: Site, context: Context) -> list[Component]:
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
     known = keys(listed)
     entries: list[Component] = []
-    for section, pages in groupby(sorted(listed.values(), key=_menu_order), key=lambda page: page.section):
+    order = [*Section]
+    ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))
+    for section, pages in groupby(ordered, key=lambda page: page.section):
         entries.append(html.H2(str(section), className="tk-menu-heading"))
         entries.append(html.Ul([_entry(page, context, known.get(page.name, "")) for page in pages]))
     return entries
-
-
-def _menu_order(page: Page) -> tuple[int, int, str]:
-    return list(type(page.section)).index(page.section), page.order, page.name
 
 
 def _entry(page: Page, context: Context, key: str) -> Component:

@@ -18,7 +18,7 @@ from ..grids.table import table
 from ..page import Page, Section, block
 from ..parts import finding
 from ..parts.charts import chart
-from ..parts.finding import sentence
+from ..parts.finding import capitalized, sentence
 from .results import PageResults, nothing
 
 if TYPE_CHECKING:
@@ -143,11 +143,8 @@ def _present(
     one: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
 ) -> list[tuple[str, str, TableSpec, Result]]:
     present = [spec for spec in specs if spec.name in result.tables]
-    return [(_sentence_case(prefix, spec.title.split(";")[0]), one.name, spec, result) for spec in present]
-
-
-def _sentence_case(prefix: str, title: str) -> str:
-    return f"{prefix}{title}"[:1].upper() + f"{prefix}{title}"[1:]
+    titles = (capitalized(prefix + spec.title.split(";")[0]) for spec in present)
+    return [(title, one.name, spec, result) for title, spec in zip(titles, present, strict=True)]
 
 
 def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
@@ -218,7 +215,4 @@ def tables(
 
 
 def _nothing(analysis: Analysis) -> Component:
-    return dmc.Text(
-        f"This run has no data for {analysis.title.lower()}.",
-        c="dimmed",
-    )
+    return dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")

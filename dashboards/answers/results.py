@@ -18,7 +18,8 @@ from tracekit.render.cells import header
 
 from ..parts import links
 from ..parts.charts import aria
-from ..parts.links import filtered
+from ..parts.finding import coded
+from ..parts.links import copyable, filtered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..site import Context
 
 
-NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×"}
+NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×", "samples/s"}
 WIDTH = 46
 """Maximum characters of a name in a short table; the tooltip has the full name."""
 CROWDED, NARROW = 10, 30
@@ -155,6 +156,22 @@ def nothing(text: str) -> Component:
     return dmc.Text(text, c="dimmed", size="sm")
 
 
+def no_runs(none: str, hint: str, how: str, command: str) -> list[Component]:
+    """Show that a page has no runs to show, and how to record them.
+
+    Args:
+        none: What none of the runs has; empty for a store without runs.
+        hint: How such runs come about.
+        how: Lead of the command.
+        command: The command that records them.
+    """
+    return [
+        html.P([f"{none or 'The store has no runs yet.'} ", *coded(hint)], className="tk-prose"),
+        dmc.Text(how, size="sm", mt="sm"),
+        copyable(command),
+    ]
+
+
 def switch(context: Context, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:
     """Show a segmented control whose state is in the address.
 
@@ -208,17 +225,22 @@ def short(
     """
     first = frame.head(limit)
     columns = [column for column in columns if first[column.name].notna().any()]
-    numbers = {column.name for column in columns if _is_number(column, first)}
+    sides = {
+        column.name: "tk-number"
+        if not column.unit and first[column.name].dtype.kind == "f"
+        else _kind(column)
+        for column in columns
+    }
     width = WIDTH if len(columns) < CROWDED else NARROW
     links = first[row].tolist() if row else [None] * len(first)
     body = [
-        html.Tr([*link, *(_cell(record[column.name], column, numbers, width) for column in columns)])
+        html.Tr([*link, *(_cell(record[one.name], one, sides[one.name], width) for one in columns)])
         for record, link in zip(
             cells.records(first, columns), (_link(context, table, at, row) for at in links), strict=True
         )
     ]
     head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
-    head += [_heading(column, numbers) for column in columns]
+    head += [_head(column, sides[column.name]) for column in columns]
     cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     return html.Section(
         [
@@ -235,21 +257,14 @@ def short(
     )
 
 
-def _is_number(column: Column, frame: pd.DataFrame) -> bool:
-    return column.unit in NUMBERS or (not column.unit and frame[column.name].dtype.kind == "f")
-
-
-def _heading(column: Column, numbers: set[str]) -> Component:
-    side = "tk-number" if column.name in numbers else "tk-text"
+def _head(column: Column, side: str) -> Component:
     return html.Th(header(column), scope="col", title=column.meaning, className=side)
 
 
-def _cell(value: Any, column: Column, numbers: set[str], width: int) -> Component:
+def _cell(value: Any, column: Column, side: str, width: int) -> Component:
     text = human(value, column.unit)
-    if column.name in numbers:
-        return html.Td(text, className="tk-number")
-    shown = brief(text, width)
-    return html.Td(shown, className="tk-text", title=text if shown != text else None)
+    shown = text if side == "tk-number" else brief(text, width)
+    return html.Td(shown, className=side, title=text if shown != text else None)
 
 
 def _link(context: Context, table: str, value: Any, row: str) -> list[Component]:
@@ -274,7 +289,7 @@ def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, cap
         records: One mapping per row; values may be components.
         caption: Accessible caption.
     """
-    head = html.Tr([_head(column) for column in columns])
+    head = html.Tr([_head(column, _kind(column)) for column in columns])
     body = [
         html.Tr([_short_cell(column, record.get(column.name)) for column in columns]) for record in records
     ]
@@ -290,12 +305,8 @@ def rows(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, cap
     )
 
 
-def _head(column: Column) -> Component:
-    return html.Th(header(column), title=column.meaning, scope="col", className=_kind(column))
-
-
 def _kind(column: Column) -> str:
-    return "tk-number" if column.unit in NUMBERS or column.unit == "samples/s" else "tk-text"
+    return "tk-number" if column.unit in NUMBERS else "tk-text"
 
 
 def _short_cell(column: Column, value: Any) -> Component:

@@ -112,6 +112,12 @@ LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor
 """Horizontal legend above the plot."""
 
 
+def hatch(shape: str, *, size: int, solidity: float) -> dict[str, Any]:
+    """Return a pattern of dark lines over the colour of a bar."""
+    lines = {"fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.35)"}
+    return {"shape": shape, **lines, "size": size, "solidity": solidity}
+
+
 MAX_BARS = 32
 """Maximum number of bars; half from each end."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import axis
-from .axis import LEGEND, TOTAL, row_axis, scale_factor, scaled, texts, whole
+from .axis import LEGEND, TOTAL, hatch, row_axis, scale_factor, scaled, texts, whole
 from .bars import stacked
 
 if TYPE_CHECKING:
@@ -145,16 +145,7 @@ def _pairs(shares: Sequence[float]) -> list[tuple[float, str]]:
 
 
 def _marker(color: str, pattern: str) -> dict[str, Any]:
-    marker: dict[str, Any] = {"color": color}
-    if pattern:
-        marker["pattern"] = {
-            "shape": pattern,
-            "fillmode": "overlay",
-            "fgcolor": "rgba(0,0,0,0.35)",
-            "size": 6,
-            "solidity": 0.2,
-        }
-    return marker
+    return {"color": color} | ({"pattern": hatch(pattern, size=6, solidity=0.2)} if pattern else {})
 
 
 MAX_CAUSES = 12

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from .axis import COLORWAY, SEQUENTIAL, label, pack, scale_factor, scaled, texts, whole
+from .axis import COLORWAY, SEQUENTIAL, hatch, label, pack, scale_factor, scaled, texts, whole
 from .bars import bars, upright
 
 if TYPE_CHECKING:
@@ -205,24 +205,16 @@ def grouped(
             "hoverinfo": "text",
             # fixed width: Plotly would otherwise compute one per trace
             "width": THICK,
-            "marker": {"color": COLORWAY[place % len(COLORWAY)], "pattern": _pattern(place)},
+            "marker": {
+                "color": COLORWAY[place % len(COLORWAY)],
+                "pattern": hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
+            },
         }
         for place, group in enumerate(dict.fromkeys(groups))
         for members in [[at for at, each in enumerate(groups) if each == group]]
     ]
     layout = bars(names, values, unit, title=title)["layout"]
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
-
-
-def _pattern(place: int) -> dict[str, Any]:
-    """Return the hatch pattern of a group."""
-    return {
-        "shape": ("", "/", "x", ".")[place % 4],
-        "fillmode": "overlay",
-        "fgcolor": "rgba(0,0,0,0.35)",
-        "size": 8,
-        "solidity": 0.15,
-    }
 
 
 def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> dict[str, Any]:

@@ -146,13 +146,10 @@ class ColumnValues:
             "sortable": True,
             "resizable": True,
             "sortingOrder": ["asc", "desc", None] if self.words else ["desc", "asc", None],
-            **(self._filter() if filters else {"filter": False}),
+            "filter": filters and ("agTextColumnFilter" if self.words else "agNumberColumnFilter"),
             **self._width(len(head) * _CHAR + _PAD + _SORT),
             **(self._text() if self.words or self.column.unit in {PROSE, ID} else self._number()),
         }
-
-    def _filter(self) -> dict[str, Any]:
-        return {"filter": "agTextColumnFilter" if self.words else "agNumberColumnFilter"}
 
     def _width(self, head: float) -> dict[str, Any]:
         full = self.widest * _CHAR + (_PAD + 12 if self.words else _PAD)

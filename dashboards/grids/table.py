@@ -66,7 +66,7 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
-    paged = _long(frame) and _is_complete(context, page, spec, frame)
+    paged = (len(frame) > MOST or frame.size > CELLS) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST)
     missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
@@ -80,10 +80,6 @@ def table(
         className="tk-table tk-section",
         **aria(label=clean(spec.title)),
     )
-
-
-def _long(frame: pd.DataFrame) -> bool:
-    return len(frame) > MOST or frame.size > CELLS
 
 
 def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
@@ -154,7 +150,8 @@ def _grid(
         options["context"]["filter"] = _filtered(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
     else:
-        kind = {"rowData": to_records(columns)}
+        values = {one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty}
+        kind = {"rowData": _records(values)}
     return dag.AgGrid(
         id={
             "type": "rows" if paged else KIND,
@@ -209,11 +206,6 @@ def timeline(context: Context) -> str:
     return context.view.elsewhere("timeline")
 
 
-def to_records(columns: list[ColumnValues]) -> list[Record]:
-    """Convert all rows for the browser."""
-    return _records({one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty})
-
-
 def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
     """Convert a page of rows for the browser."""
     return _records({one.name: cells(column(frame[one.name]), one.unit) for one in columns})
@@ -253,10 +245,8 @@ def connect(site: Site) -> None:
             return no_update
         spec = next(one for one in analysis.get(of["page"]).tables if one.name == of["name"])
         frame = site.results.of(run, of["page"]).tables[spec.name]
-        order, text_filter = (
-            _order(spec, request.get("sortModel") or []),
-            _text_filter(request.get("filterModel") or {}),
-        )
+        order = _order(spec, request.get("sortModel") or [])
+        text_filter = _text_filter(request.get("filterModel") or {})
         if order or text_filter:
             key = (run.path, of["page"], spec.name, "rows", order, text_filter)
             frame = site.results.get(key, lambda: ordered(filtered(frame, text_filter), order))

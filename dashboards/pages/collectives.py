@@ -17,6 +17,7 @@ from ..figures.axis import extremes
 from ..figures.bars import bars
 from ..figures.lines import heatmap
 from ..page import Section
+from ..parts import links
 from ..parts.charts import chart
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ def _waiting(results: PageResults) -> list[Component]:
     if frame.empty:
         return [nothing("Waiting is unknown: no collective could be matched over ranks.")]
     shown, cut = extremes(frame, frame["caused_ns"], "waiting that it causes")
-    caused = bars(
-        _names(shown), [int(value) for value in shown["caused_ns"]], "ns", title="waiting of the others"
-    )
+    values = [int(value) for value in shown["caused_ns"]]
+    caused = bars(links.places(shown, ranks=True), values, "ns", title="waiting of the others")
     calls = results.frame("calls")
     return [
         chart(
@@ -80,11 +80,6 @@ def _waiting(results: PageResults) -> list[Component]:
     ]
 
 
-def _names(frame: pd.DataFrame) -> list[str]:
-    pairs = frame[_PLACE].itertuples(index=False, name=None)
-    return [f"rank {rank}, device {device}" for rank, device in pairs]
-
-
 def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
     """Share of each part of the capture in which a rank waits; a rank waits when its kernel begins."""
     start = calls[C.START_NS].to_numpy(np.int64)
@@ -97,7 +92,7 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
         own = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
         rows.append(covered(union(start[own], end[own]), edges[:-1], edges[1:]) / lengths)
     return heatmap(
-        _names(places),
+        links.places(places, ranks=True),
         [human(int(edge - edges[0]), "ns") for edge in edges[:-1]],
         [list(map(float, row)) for row in rows],
         "share",

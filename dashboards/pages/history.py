@@ -28,11 +28,10 @@ from tracekit.stats.comparison import THRESHOLD, Verdict
 from tracekit.stats.noise import estimate_noise
 from tracekit.stats.tests import compare_exact, gate
 
-from ..answers.results import rows
+from ..answers.results import no_runs, rows
 from ..figures import sweep
 from ..page import Needs, Page, Section, block
 from ..parts.charts import chart, connect_clicks
-from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
 
 if TYPE_CHECKING:
@@ -230,17 +229,9 @@ def _history(context: Context) -> list[Component]:
 
 
 def _nothing(count: int) -> list[Component]:
-    return [
-        html.P([f"{_none(count)} ", *coded(HINT)], className="tk-prose"),
-        dmc.Text("Record several runs at each of several commits:", size="sm", mt="sm"),
-        copyable("tracekit collect --workload resnet50 --repeat 5", "Copy the command"),
-    ]
-
-
-def _none(count: int) -> str:
-    if not count:
-        return "The store has no runs yet."
-    return f"None of the {count} runs has a commit and unprofiled step times."
+    none = f"None of the {count} runs has a commit and unprofiled step times."
+    how = "Record several runs at each of several commits:"
+    return no_runs(none if count else "", HINT, how, "tracekit collect --workload resnet50 --repeat 5")
 
 
 def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
@@ -260,7 +251,9 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
         for name in OF_RUNS
     ]
     several = [
-        one for one, own in zip(offered, known.values(), strict=True) if one.chosen or _commits(own) > 1
+        one
+        for one, own in zip(offered, known.values(), strict=True)
+        if one.chosen or len({run.meta.git.sha for run in own if run.meta.git}) > 1
     ]
     rest = [one for one in offered if one not in several]
     more = html.Details(
@@ -272,10 +265,6 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     )
     shown: list[Component] = [choices("Metric", metrics), choices("Configuration", several[:OFFERED])]
     return html.Div([*shown, more] if rest else shown, className="tk-stacked")
-
-
-def _commits(runs: list[Run]) -> int:
-    return len({run.meta.git.sha for run in runs if run.meta.git})
 
 
 def _chart(context: Context, found: list[State], metric: str) -> Component:
@@ -408,7 +397,7 @@ def _search(found: list[State], metric: str) -> list[Component]:
             [
                 dmc.Title("Bisect", order=2, size="h4"),
                 dmc.Text(summary, size="sm"),
-                html.Div([copyable(text, "Copy the command") for text in commands], className="tk-stacked"),
+                html.Div([copyable(text) for text in commands], className="tk-stacked"),
             ],
             className="tk-section",
         )

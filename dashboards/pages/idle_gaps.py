@@ -16,7 +16,6 @@ from ..parts.charts import chart
 from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
     from ..site import Context
@@ -77,18 +76,10 @@ def _ops(context: Context) -> list[Component]:
     if frame is None:
         return []
     top = frame.head(_OPS)
-    names = _named(top)
+    names = links.named(top, [str(op) or "(no op)" for op in top["op"].tolist()])
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
     caption = f"{which} of cause and op, with their share of the device's idle time; colours as above."
     return [title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
-
-
-def _named(frame: pd.DataFrame) -> list[str]:
-    """Return the op of each row, with its device if there are several."""
-    ops = [str(op) or "(no op)" for op in frame["op"].tolist()]
-    places = links.places(frame)
-    several = len(set(places)) > 1
-    return [f"{op} · {place}" if several else op for op, place in zip(ops, places, strict=True)]
 
 
 def _advice(context: Context) -> list[Component]:

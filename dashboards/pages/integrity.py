@@ -13,7 +13,7 @@ from tracekit.render import cells
 from ..answers.pages import answer_page
 from ..answers.results import answer, rows
 from ..page import Section
-from ..parts.finding import coded
+from ..parts.finding import capitalized, coded
 from .overview import WORDS
 
 if TYPE_CHECKING:
@@ -35,11 +35,7 @@ _CHECKS = (
 def _answer(results: PageResults) -> list[Component]:
     row = results.largest("verdict")
     word, meaning = WORDS.get(str(row["verdict"]), (str(row["verdict"]), ""))
-    return [answer(html.Strong(f"{word}: "), f"{meaning}. ", *coded(_sentence(str(row["reason"]))))]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return [answer(html.Strong(f"{word}: "), f"{meaning}. ", *coded(f"{capitalized(str(row['reason']))}."))]
 
 
 def _figures(results: PageResults) -> list[Component]:

@@ -46,20 +46,15 @@ def _answer(results: PageResults) -> list[Component]:
     return [answer(*parts, ".")]
 
 
-def _shapes(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Format grid and block of each row."""
-    grid, block = (C.GRID_X, C.GRID_Y, C.GRID_Z), (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
-    return _text(frame, grid), _text(frame, block)
-
-
-def _text(frame: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
+def _text(frame: pd.DataFrame, *columns: str) -> list[str]:
     rows = zip(*(frame[column].tolist() for column in columns), strict=True)
     return ["({}, {}, {})".format(*("–" if pd.isna(value) else int(value) for value in row)) for row in rows]
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    grid, block = _shapes(frame)
-    return frame.assign(grid=grid, block=block)
+    """Add grid and block of each row as text."""
+    grid, block = (C.GRID_X, C.GRID_Y, C.GRID_Z), (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
+    return frame.assign(grid=_text(frame, *grid), block=_text(frame, *block))
 
 
 def _figures(results: PageResults) -> list[Component]:

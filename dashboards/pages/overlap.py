@@ -13,6 +13,7 @@ from ..answers.results import answer
 from ..figures.bars import bars, composed
 from ..page import Section
 from ..parts.charts import chart
+from ..parts.links import places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,10 +53,8 @@ def _exposed(what: str, row: Row, *, several: bool) -> list[object]:
 
 def _names(frame: pd.DataFrame, column: str) -> list[str]:
     several = frame[C.RANK].nunique() > 1 or frame[C.DEVICE].nunique() > 1
-    rows = zip(frame[column], frame[C.RANK], frame[C.DEVICE], strict=True)
-    if not several:
-        return [str(what) for what in frame[column]]
-    return [f"{what}, rank {rank}, device {device}" for what, rank, device in rows]
+    pairs = zip(frame[column], places(frame, ranks=True), strict=True)
+    return [f"{what}, {place}" if several else str(what) for what, place in pairs]
 
 
 def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
@@ -100,10 +99,8 @@ def _streams(results: PageResults) -> list[Component]:
     frame = results.frame("streams").head(LONGEST)
     if frame.empty or not frame["concurrent_ns"].any():
         return []
-    names = [
-        f"rank {rank}, device {device}" for rank, device in zip(frame[C.RANK], frame[C.DEVICE], strict=True)
-    ]
-    figure = bars(names, frame["concurrent_share"].tolist(), "share", title="two or more streams busy")
+    shares, title = frame["concurrent_share"].tolist(), "two or more streams busy"
+    figure = bars(places(frame, ranks=True), shares, "share", title=title)
     caption = "Share of busy time with work on two or more streams."
     return [chart(results.context, "streams", figure, caption=caption)]
 

@@ -15,6 +15,7 @@ from ..figures.bars import bars, composed
 from ..figures.gaps import matrix
 from ..page import Section
 from ..parts.charts import chart
+from ..parts.links import places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,11 +83,6 @@ def _slowest(results: PageResults) -> list[Component]:
     ]
 
 
-def _names(frame: pd.DataFrame) -> list[str]:
-    pairs = zip(frame[C.RANK], frame[C.DEVICE], strict=True)
-    return [f"rank {rank}, device {device}" for rank, device in pairs]
-
-
 def _figures(results: PageResults) -> list[Component]:
     context, per_rank = results.context, results.frame("per_rank")
     if per_rank.empty:
@@ -97,7 +93,7 @@ def _figures(results: PageResults) -> list[Component]:
         for name, column in _PARTS.items()
         if per_rank[column].any()
     }
-    work = composed(_names(shown), parts, "ns", title="time in the window")
+    work = composed(places(shown, ranks=True), parts, "ns", title="time in the window")
     caption = f"Time breakdown per rank; the parts sum to its window. Waiting counts as communication.{cut}"
     return [chart(context, "work", work, caption=caption), *_waiting(results), *_skew(results)]
 
@@ -119,7 +115,7 @@ def _waiting(results: PageResults) -> list[Component]:
 def _waits(results: PageResults, frame: pd.DataFrame, name: str, title: str, caption: str) -> Component:
     column = f"{name}_ns"
     shown, cut = extremes(frame, frame[column], title)
-    figure = bars(_names(shown), [int(value) for value in shown[column]], "ns", title=title)
+    figure = bars(places(shown, ranks=True), [int(value) for value in shown[column]], "ns", title=title)
     return chart(results.context, name, figure, caption=f"{caption}{cut}")
 
 

@@ -41,7 +41,7 @@ def _layout(_: Context) -> list[Component]:
 def _report(context: Context) -> list[Component]:
     known = listed(context.store, kind=SUITE)
     if not known:
-        return [html.P(coded(HINT), className="tk-prose"), copyable(COMMAND, "Copy the command")]
+        return [html.P(coded(HINT), className="tk-prose"), copyable(COMMAND)]
     requested = context.view.options.get(OPTION, "")
     one = find(context.store, requested, kind=SUITE) if requested in {of.id for of in known} else known[-1]
     content = report(one)

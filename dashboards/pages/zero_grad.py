@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dash import html
@@ -17,8 +18,6 @@ from ..parts.charts import chart
 from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
     from dash.development.base_component import Component
 
@@ -48,28 +47,22 @@ def _layout(_: Context) -> list[Component]:
     return placed
 
 
-def _numbers(name: str) -> Callable[[Context], list[Component]]:
-    def fill(context: Context) -> list[Component]:
-        return tiles_with_baseline(context, lambda result: analysis_tiles(name, result(name), context.view))
-
-    return fill
+def _numbers(name: str, context: Context) -> list[Component]:
+    return tiles_with_baseline(context, lambda result: analysis_tiles(name, result(name), context.view))
 
 
-def _body(name: str) -> Callable[[Context], list[Component]]:
-    def fill(context: Context) -> list[Component]:
-        result, one = context.result(name), analysis.get(name)
-        ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
-        shown = [finding.finding(context, found, analysis=name) for found in ranked]
-        shown += _chart(context, name, result)
-        for table_name in _TABLES[name]:
-            frame = links.rows(result, table_name, context.view)
-            if frame is not None:
-                spec = links.spec(one, table_name)
-                shown.append(table(context, name, spec, frame, title=spec.title))
-        shown += [finding.note(note) for note in result.notes]
-        return shown or [html.P(_NOTHING[name], className="tk-dim")]
-
-    return fill
+def _body(name: str, context: Context) -> list[Component]:
+    result, one = context.result(name), analysis.get(name)
+    ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
+    shown = [finding.finding(context, found, analysis=name) for found in ranked]
+    shown += _chart(context, name, result)
+    for table_name in _TABLES[name]:
+        frame = links.rows(result, table_name, context.view)
+        if frame is not None:
+            spec = links.spec(one, table_name)
+            shown.append(table(context, name, spec, frame, title=spec.title))
+    shown += [finding.note(note) for note in result.notes]
+    return shown or [html.P(_NOTHING[name], className="tk-dim")]
 
 
 _NOTHING = {
@@ -130,8 +123,8 @@ PAGE = Page(
     order=130,
     layout=_layout,
     blocks={
-        **{f"{name}_numbers": _numbers(name) for name in _TABLES},
-        **{name: _body(name) for name in _TABLES},
+        **{f"{name}_numbers": partial(_numbers, name) for name in _TABLES},
+        **{name: partial(_body, name) for name in _TABLES},
     },
     covers=(ZERO, SMALL, LAUNCH),
 )

@@ -143,6 +143,11 @@ def sentence(text: str) -> str:
     return capitalized if capitalized.endswith(_ENDED) else f"{capitalized}."
 
 
+def capitalized(text: str) -> str:
+    """Return a text with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 if TYPE_CHECKING:
     Known = Mapping[tuple[str, int], Spot]
 
@@ -169,7 +174,7 @@ def finding(
         known: Rows of evidence that have already been read.
     """
     read = spots(context.run, [one]) if known is None else known
-    where = ordered(one.evidence, read)
+    where, basis = ordered(one.evidence, read), f"{one.basis}, " if one.basis else ""
     return html.Article(
         [
             html.Div(
@@ -182,7 +187,10 @@ def finding(
             ),
             html.P(coded(sentence(one.advice)), className="tk-advice"),
             html.Details(
-                [html.Summary(_evidence_title(one)), *_evidence(context, one, where, analysis)],
+                [
+                    html.Summary(f"Evidence ({basis}confidence {100 * one.confidence:.0f}%)"),
+                    *_evidence(context, one, where, analysis),
+                ],
                 className="tk-finding-evidence",
             ),
             *([dcc.Link("Show on the timeline", href=where[0].href(context.view))] if where else []),
@@ -216,11 +224,6 @@ def _savings(context: Context, one: Finding, share: float | None) -> list[Compon
 def _budget(context: Context) -> Budget:
     found: Budget = context.results.get((context.run.path, Budget), lambda: budget(context.run))
     return found
-
-
-def _evidence_title(one: Finding) -> str:
-    basis = f"{one.basis}, " if one.basis else ""
-    return f"Evidence ({basis}confidence {100 * one.confidence:.0f}%)"
 
 
 def _evidence(context: Context, one: Finding, where: list[Spot], analysis: str) -> list[Component]:

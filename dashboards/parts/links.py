@@ -57,7 +57,7 @@ def _chip(one: Choice) -> Component:
     )
 
 
-def copyable(text: str, label: str) -> Component:
+def copyable(text: str) -> Component:
     """Show a command with a copy button."""
     return html.Div(
         [
@@ -68,7 +68,7 @@ def copyable(text: str, label: str) -> Component:
                 copiedChildren="Copied",
                 size="compact-xs",
                 buttonProps={"variant": "default"},
-                **aria(label=label),
+                **aria(label="Copy the command"),
             ),
         ],
         className="tk-copyable",
@@ -116,6 +116,13 @@ def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
     room = max(width - min(len(run_id), _ID) - 3, 8)
     short_label = shorten(label, room)
     return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"
+
+
+def named(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Add the device to the name of each row if there are several."""
+    found = places(frame)
+    several = len(set(found)) > 1
+    return [f"{name} · {place}" if several else name for name, place in zip(names, found, strict=True)]
 
 
 def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
@@ -174,13 +181,14 @@ def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
     return ", ".join(parts)
 
 
-def places(frame: pd.DataFrame) -> list[str]:
+def places(frame: pd.DataFrame, *, ranks: bool = False) -> list[str]:
     """Format the device of each row.
 
     Args:
         frame: A table with rank and device columns.
+        ranks: Whether to name the rank even if there is only one.
     """
-    several = frame[C.RANK].nunique() > 1
+    several = ranks or frame[C.RANK].nunique() > 1
     return [
         place(rank, device, ranks=several)
         for rank, device in zip(frame[C.RANK].tolist(), frame[C.DEVICE].tolist(), strict=True)

@@ -263,20 +263,17 @@ def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any
     np.add.at(count, place, found.count[labels])
     np.add.at(total, place, found.sum_ns[labels])
     ranked = np.lexsort((names, -count, -total))
+    firsts = {one: found.first[labels[place == one]] for one in ranked[:limit].tolist()}
     matches = [
         {
             "name": index.names.texts[int(names[one])],
             "count": int(count[one]),
             "sum_ns": int(total[one]),
-            "first": index.reference(_earliest(index, found.first[labels[place == one]])),
+            "first": index.reference(int(at[np.argmin(index.start[at])])),
         }
-        for one in ranked[:limit].tolist()
+        for one, at in firsts.items()
     ]
     return {"total": len(names), "names": matches}
-
-
-def _earliest(index: Index, at: Ints) -> int:
-    return int(at[np.argmin(index.start[at])])
 
 
 def step(

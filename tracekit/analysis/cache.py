@@ -66,7 +66,8 @@ def code_version(analysis: Analysis) -> str | None:
     folders = _folders(analysis.compute.__module__)
     if not folders:
         return None
-    parts = [analysis.name, *_surroundings(), *(_digest(folder) for folder in (_core(), *folders))]
+    core = Path(tracekit.__file__).parent
+    parts = [analysis.name, *_surroundings(), *(_digest(folder) for folder in (core, *folders))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -76,10 +77,6 @@ def _surroundings() -> list[str]:
     schema = f"schema {SCHEMA_VERSION}"
     versions = [tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
     return [schema, *versions, COMMUNICATION]
-
-
-def _core() -> Path:
-    return Path(tracekit.__file__).parent
 
 
 def _folders(module: str) -> list[Path]:
@@ -190,11 +187,8 @@ def same(one: Result, other: Result) -> bool:
     """Return whether two results are equal: tables with their types, findings, notes and their kinds."""
     notes = [(type(note), note) for note in one.notes] == [(type(note), note) for note in other.notes]
     plain = notes and one.findings == other.findings and list(one.tables) == list(other.tables)
-    return plain and all(_same(frame, other.tables[name]) for name, frame in one.tables.items())
-
-
-def _same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    return bool(one.equals(other)) and list(one.dtypes) == list(other.dtypes)
+    pairs = zip(one.tables.values(), other.tables.values(), strict=False)
+    return plain and all(a.equals(b) and list(a.dtypes) == list(b.dtypes) for a, b in pairs)
 
 
 def _member(place: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -17,7 +18,7 @@ from ...answers.results import rows
 from ...grids.table import table
 from ...page import Page, Section, block
 from ...parts.charts import aria
-from ...parts.finding import finding, note
+from ...parts.finding import capitalized, finding, note
 from ...parts.links import copyable
 from . import ledgers, selection
 from .selection import compared, requested, sides, varying, with_analyses
@@ -74,25 +75,21 @@ def summary(context: Context, diff: Diff) -> list[Component]:
 
 
 def _verdict(context: Context, diff: Diff) -> Component:
-    details = [words for words in (diff_tables.compared(diff),) if words]
+    details = diff_tables.compared(diff)
     return dmc.Alert(
         [
-            *(dmc.Text(text, size="sm") for text in details),
+            *([dmc.Text(details, size="sm")] if details else []),
             *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
             html.Div(
-                [copyable(diff_tables.command(diff), "Copy the command"), exports(context)],
+                [copyable(diff_tables.command(diff)), exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=_capitalize(diff_tables.headline(diff)),
+        title=capitalized(diff_tables.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",
     )
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def exports(context: Context) -> Component:
@@ -175,7 +172,7 @@ def _metrics(diff: Diff) -> list[Component]:
     shown: list[Component] = [
         dmc.Title("Metrics", order=2, size="h4"),
         rows(known, records, caption="Metrics of both sides"),
-        *(dmc.Text(_capitalize(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+        *(dmc.Text(capitalized(reason) + ".", size="xs", c="dimmed") for reason in reasons),
     ]
     return [html.Section(shown, className="tk-section")]
 
@@ -185,18 +182,14 @@ def _metric(one: Metric) -> dict[str, Any]:
     low_high = one.ci95 and [f"{100 * (end - 1):+.1f}%" for end in one.ci95]
     return {
         "metric": one.name.replace("_", " "),
-        "base": html.Span(human(one.a, one.unit), title=_exact(one.a, one.unit)),
-        "head": html.Span(human(one.b, one.unit), title=_exact(one.b, one.unit)),
+        "base": html.Span(human(one.a, one.unit), title=f"{one.a:,} {one.unit}"),
+        "head": html.Span(human(one.b, one.unit), title=f"{one.b:,} {one.unit}"),
         "change": change,
         "interval": html.Span(" to ".join(low_high)) if low_high else None,
         "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
         "verdict": str(one.verdict),
         "basis": one.basis,
     }
-
-
-def _exact(value: float, unit: str) -> str:
-    return f"{value:,} {unit}"
 
 
 NAME = "compare"
@@ -213,15 +206,13 @@ def _layout(context: Context) -> list[Component]:
 
 
 def _of_diff(
-    show: Callable[[Context, Diff], list[Component]], compute: Callable[[Context, Comparison], Diff]
-) -> Callable[[Context], list[Component]]:
-    """Create a block that shows the requested comparison, if there is one."""
-
-    def fill(context: Context) -> list[Component]:
-        one = requested(context)
-        return show(context, compute(context, one)) if one else []
-
-    return fill
+    show: Callable[[Context, Diff], list[Component]],
+    compute: Callable[[Context, Comparison], Diff],
+    context: Context,
+) -> list[Component]:
+    """Show the requested comparison, if there is one."""
+    one = requested(context)
+    return show(context, compute(context, one)) if one else []
 
 
 def _analyses(context: Context, diff: Diff) -> list[Component]:
@@ -253,10 +244,10 @@ def _connect(site: Site) -> None:
 
 _BLOCKS = {
     "sides": sides,
-    "summary": _of_diff(summary, compared),
-    "wall": _of_diff(ledgers.wall, with_analyses),
-    "work": _of_diff(ledgers.work, compared),
-    "analyses": _of_diff(_analyses, with_analyses),
+    "summary": partial(_of_diff, summary, compared),
+    "wall": partial(_of_diff, ledgers.wall, with_analyses),
+    "work": partial(_of_diff, ledgers.work, compared),
+    "analyses": partial(_of_diff, _analyses, with_analyses),
 }
 
 PAGE = Page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
@@ -45,8 +46,8 @@ def facts(meta: RunMeta) -> list[tuple[str, str]]:
         "Label": meta.label or "",
         "Commit": _commit(meta.git),
         "GPU": "" if meta.fingerprint.get("device") == "cpu" else gpu_names(meta),
-        "torch": _version(meta.environment, "torch"),
-        "CUDA": _version(meta.environment, "cuda"),
+        "torch": str(meta.environment.get("torch") or ""),
+        "CUDA": str(meta.environment.get("cuda") or ""),
         "Ranks": _ranks(meta.fingerprint),
         "Command": " ".join(meta.command),
         "Recorded": meta.created_at.replace("T", " ")[:16] if meta.collector.name != "import" else "",
@@ -83,10 +84,6 @@ def _commit(git: Git | None) -> str:
         return ""
     branch = f" on {git.branch}" if git.branch else ""
     return git.sha[:10] + branch + (", with uncommitted changes" if git.dirty else "")
-
-
-def _version(environment: Mapping[str, Any], name: str) -> str:
-    return str(environment.get(name) or "")
 
 
 def _ranks(fingerprint: Mapping[str, Any]) -> str:
@@ -132,9 +129,7 @@ def show_verdict(context: Context, integrity: Result) -> Component:
 def _failed(integrity: Result) -> list[tuple[str, str, str]]:
     """Return level, name and detail of each failed check, most severe first."""
     checks = integrity.tables["checks"]
-    rows = list(
-        zip(checks["level"].tolist(), checks["check"].tolist(), checks["detail"].tolist(), strict=True)
-    )
+    rows = checks[["level", "check", "detail"]].itertuples(index=False, name=None)
     return sorted((row for row in rows if row[0] in _FAILED), key=lambda row: _FAILED.index(row[0]))
 
 
@@ -167,14 +162,6 @@ def _layout(_: Context) -> list[Component]:
     ]
 
 
-def _ran(context: Context) -> Component:
-    return shown(context.run.meta)
-
-
-def _integrity(context: Context) -> Component:
-    return show_verdict(context, context.result("integrity"))
-
-
 def _baseline(context: Context) -> list[Component]:
     found = compared(context)
     if found is None or not found.refused:
@@ -188,16 +175,12 @@ def _baseline(context: Context) -> list[Component]:
     ]
 
 
-def _tiles(name: str) -> Callable[[Context], list[Component]]:
-    def fill(context: Context) -> list[Component]:
-        run_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
-        return tiles_with_baseline(context, lambda result: _read(name, result, context))
+def _tiles(name: str, context: Context) -> list[Component]:
+    def tiles(result: Callable[[str], Result]) -> list[Tile]:
+        return [tile for analysis, read in _TILES[name] for tile in read(result(analysis), context.view)]
 
-    return fill
-
-
-def _read(name: str, result: Callable[[str], Result], context: Context) -> list[Tile]:
-    return [tile for analysis, read in _TILES[name] for tile in read(result(analysis), context.view)]
+    run_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
+    return tiles_with_baseline(context, tiles)
 
 
 PAGE = Page(
@@ -208,10 +191,10 @@ PAGE = Page(
     order=10,
     layout=_layout,
     blocks={
-        "ran": _ran,
-        "integrity": _integrity,
+        "ran": lambda context: shown(context.run.meta),
+        "integrity": lambda context: show_verdict(context, context.result("integrity")),
         "baseline": _baseline,
-        **{name: _tiles(name) for name in _TILES},
+        **{name: partial(_tiles, name) for name in _TILES},
         "breakdown": breakdown,
         "findings": advice.findings,
     },

@@ -14,12 +14,11 @@ from tracekit.experiments.sweep_model import SWEEP
 from tracekit.experiments.sweep_table import COLUMNS
 from tracekit.render.suite import PENDING, held, notes, shown, values
 
-from ...answers.results import rows
+from ...answers.results import no_runs, rows
 from ...figures import sweep
 from ...page import Needs, Page, Section, block
 from ...parts.charts import chart, connect_clicks
-from ...parts.finding import coded
-from ...parts.links import Choice, choices, copyable
+from ...parts.links import Choice, choices
 from .points import (
     HEATMAP,
     QUANTITIES,
@@ -79,15 +78,8 @@ def _sweep(context: Context) -> list[Component]:
 
 
 def _nothing(count: int) -> list[Component]:
-    return [
-        html.P([f"{_none(count)} ", *coded(HINT)], className="tk-prose"),
-        dmc.Text("Record a sweep:", size="sm", mt="sm"),
-        copyable(COMMAND, "Copy the command"),
-    ]
-
-
-def _none(count: int) -> str:
-    return f"None of the {count} runs is part of a sweep." if count else "The store has no runs yet."
+    none = f"None of the {count} runs is part of a sweep." if count else ""
+    return no_runs(none, HINT, "Record a sweep:", COMMAND)
 
 
 def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:
