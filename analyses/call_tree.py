@@ -103,24 +103,19 @@ def _build(calls: _Calls) -> _Tree:
     pending = np.flatnonzero(calls.selected & (calls.parent != NO_PARENT))
     rank = ints(calls.frame, C.RANK)
     count, width = 0, len(calls.labels)
-    parents: list[Ints] = []
-    depths: list[Ints] = []
-    names: list[Ints] = []
-    ranks: list[Ints] = []
+    levels: list[tuple[Ints, Ints, Ints, Ints]] = []
     while len(level):
-        key = of_row[calls.parent[level]] if depths else rank[level]
-        keys, first, inverse = np.unique(
-            key * width + calls.names[level], return_index=True, return_inverse=True
-        )
+        key = of_row[calls.parent[level]] if levels else rank[level]
+        named = key * width + calls.names[level]
+        keys, first, inverse = np.unique(named, return_index=True, return_inverse=True)
         of_row[level] = count + inverse
-        parents.append(keys // width if depths else np.full(len(keys), NO_PARENT, np.int64))
-        names.append(keys % width)
-        ranks.append(rank[level][first])
-        depths.append(np.full(len(keys), len(depths), np.int64))
+        parent = keys // width if levels else np.full(len(keys), NO_PARENT, np.int64)
+        depth = np.full(len(keys), len(levels), np.int64)
+        levels.append((parent, depth, keys % width, rank[level][first]))
         count += len(keys)
         ready = of_row[calls.parent[pending]] != NO_PARENT
         level, pending = pending[ready], pending[~ready]
-    return _Tree(of_row, *(np.concatenate(each) for each in (parents, depths, names, ranks)))
+    return _Tree(of_row, *(np.concatenate(each) for each in zip(*levels, strict=True)))
 
 
 def _launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[Ints | None, tuple[str, ...]]:
@@ -149,7 +144,8 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
     total = total_by(nodes_of_calls, size, ints(calls.frame, C.DUR_NS)[calls.selected])
     inside = tree.parent != NO_PARENT
     own = total - total_by(tree.parent[inside], size, total[inside])
-    missing = pd.array([pd.NA] * size, dtype="Int64")
+    launched, below = (None, None) if device is None else (device, _subtree_sums(tree, device))
+    missing = [pd.NA] * size
     return pd.DataFrame(
         {
             "node": np.arange(size),
@@ -159,10 +155,8 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
             "calls": np.bincount(nodes_of_calls, minlength=size),
             "host_self_ns": own,
             "host_total_ns": total,
-            "device_self_ns": missing if device is None else pd.array(device, dtype="Int64"),
-            "device_total_ns": missing
-            if device is None
-            else pd.array(_subtree_sums(tree, device), dtype="Int64"),
+            "device_self_ns": pd.array(missing if launched is None else launched, dtype="Int64"),
+            "device_total_ns": pd.array(missing if below is None else below, dtype="Int64"),
             C.RANK: tree.rank,
         }
     ).assign(parent=lambda table: table["parent"].mask(table["parent"] == NO_PARENT))

@@ -3,12 +3,7 @@
 * bytes are counted as nccl-tests count them: what a rank receives in an all-gather, else what it sends. They
   come from the elements and the dtype that the op recorded; without these, from its first input where input
   and output are of one size.
-* wait = duration − the shortest duration of the collective on any rank, and transfer = the rest; both are
-  known only of collectives matched over ranks, as `ranks` matches them.
-* algorithm bandwidth = bytes / transfer. Where the transfer is unknown the duration is used, so it is the
-  least that the bandwidth can be. Bus bandwidth = algorithm bandwidth × the factor of nccl-tests for a group
-  of n ranks: 2(n − 1)/n for all-reduce, (n − 1)/n for all-gather, reduce-scatter and all-to-all, 1 for
-  broadcast, reduce and send/receive.
+* Where the transfer is unknown the duration is used, so the bandwidth is the least that it can be.
 
 Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
 

@@ -94,14 +94,16 @@ def measure(run: Run) -> Partial:
         unions = _DeviceUnions(rows)
         key = {C.RANK: rank, C.DEVICE: device}
         start, end = spans(rows)
-        parts["whole"].append(
-            _measured(unions, start.min(keepdims=True), end.max(keepdims=True), key, last=1)
-        )
+        whole = start.min(keepdims=True), end.max(keepdims=True)
+        parts["whole"].append(_with_shares(_amounts(unions, *whole, last=1), key))
         own = windows[windows[C.RANK] == rank]
         if len(own):
             start, end = own[C.START_NS].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
-            parts["per_step"].append(_measured(unions, start, end, {**key, C.STEP: own[C.STEP].to_numpy()}))
-            parts["profiled_steps"].append(_merged(unions, intervals.union(start, end), key))
+            steps = _amounts(unions, start, end)
+            parts["per_step"].append(_with_shares(steps, {**key, C.STEP: own[C.STEP].to_numpy()}))
+            merged = _amounts(unions, *intervals.union(start, end))
+            sums = {name: values.sum(keepdims=True) for name, values in merged.items()}
+            parts["profiled_steps"].append(_with_shares(sums, key))
     opaque = bool((frame[C.KIND] == DeviceKind.GRAPH).any())
     return Partial(tables={name: stacked(rows) for name, rows in parts.items() if rows}, opaque=opaque)
 
@@ -137,33 +139,12 @@ def _join(a: Union, b: Union) -> Union:
     return intervals.union(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
 
 
-def _measured(
-    unions: _DeviceUnions, start: Ints, end: Ints, key: dict[str, object], *, last: int = 0
-) -> pd.DataFrame:
-    """One row per window; `last` extends the end of the windows in which starts are counted."""
-    amounts = _amounts(unions, start, end)
-    for kind, column in _COUNTS.items():
-        amounts[column] = _starting(unions.spans[kind][0], start, end + last)
-    return _with_shares(amounts, key)
+_SUMMED = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
 
 
-def _merged(unions: _DeviceUnions, windows: Union, key: dict[str, object]) -> pd.DataFrame:
-    """One row for all windows."""
-    amounts = _amounts(unions, *windows)
-    for kind, column in _COUNTS.items():
-        amounts[column] = _starting(unions.spans[kind][0], *windows)
-    return _with_shares({name: values.sum(keepdims=True) for name, values in amounts.items()}, key)
+def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) -> dict[str, Ints]:
+    """Amounts of each window; `last` extends the end of the windows in which starts are counted."""
 
-
-_COUNTS = {DeviceKind.KERNEL: "kernels", DeviceKind.MEMCPY: "memcpys", DeviceKind.MEMSET: "memsets"}
-_SUMS = {
-    DeviceKind.KERNEL: "kernel_sum_ns",
-    DeviceKind.MEMCPY: "memcpy_sum_ns",
-    DeviceKind.MEMSET: "memset_sum_ns",
-}
-
-
-def _amounts(unions: _DeviceUnions, start: Ints, end: Ints) -> dict[str, Ints]:
     def inside(union: Union) -> Ints:
         return covered(union, start, end)
 
@@ -182,7 +163,8 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints) -> dict[str, Ints]:
         "communication_exposed_ns": exposed,
         "communication_overlapped_ns": communication - exposed,
         "graph_ns": occupied - recorded,
-        **{column: _sum_inside(*unions.spans[kind], start, end) for kind, column in _SUMS.items()},
+        **{f"{kind}_sum_ns": _sum_inside(*unions.spans[kind], start, end) for kind in _SUMMED},
+        **{f"{kind}s": _starting(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
     }
 
 

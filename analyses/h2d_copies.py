@@ -23,7 +23,7 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.runs.run import busy
 from tracekit.schema import C, CopyKind
 
-from .copies import compare, rules
+from .copies import causes, compare, rules
 from .copies import groups as copy_tables
 from .copies.groups import NEEDED, Hiding
 from .copies.reading import BLOCKED_NS, described, read
@@ -100,7 +100,7 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,
     compute=compute,
-    rules=(*rules.H2D_RULES, *compare.RULES),
+    rules=(*rules.H2D_RULES, *causes.RULES),
     compare=compare.compare,
     comparison=compare.TABLES,
 )

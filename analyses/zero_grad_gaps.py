@@ -241,12 +241,9 @@ def _summary(table: pd.DataFrame, spent: Budget) -> pd.DataFrame:
     summed = grouped[["kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns"]]
     result = grouped.size().rename("ranges").to_frame().join(summed.sum(min_count=1)).reset_index()
     result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
-    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / _whole(spent))
+    whole = float(spent.steps * spent.step_ns) or float("nan")
+    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / whole)
     return result[[column.name for column in _SUMMARY]].astype({C.DEVICE: "Int64"})
-
-
-def _whole(spent: Budget) -> float:
-    return float(spent.steps * spent.step_ns) or float("nan")
 
 
 def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> tuple[Finding, ...]:

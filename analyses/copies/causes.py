@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.runs.text import human
+
+from .reading import LARGE_BYTES
 
 if TYPE_CHECKING:
     from tracekit.analysis.savings import Budget
@@ -20,60 +23,92 @@ SHAPES, DTYPES, DUPLICATE, MEMORY_KIND, LINK = "shape", "dtype", "duplicate", "m
 DIFFERS, ONE_SIDE = "unknown", "one run only"
 LEAST_BYTES_SHARE = 0.01
 LEAST_TIME_SHARE = 0.1
-_ORDER = (SHAPES, DTYPES, DUPLICATE, ONE_SIDE, MEMORY_KIND, LINK, DIFFERS)
-_CODES = {
-    SHAPES: "h2d_compare_shape",
-    DTYPES: "h2d_compare_dtype",
-    DUPLICATE: "h2d_compare_duplicate",
-    ONE_SIDE: "h2d_compare_one_side",
-    MEMORY_KIND: "h2d_compare_memory",
-    LINK: "h2d_compare_link",
-    DIFFERS: "h2d_compare_unknown",
+LEAST_COPIES = 0.75
+"""Less than one, so that a step without the copy does not hide the difference."""
+LEAST_RATIO = 1.5
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Texts of a cause.
+
+    Attributes:
+        code: Code of its rule.
+        title: Start of the finding's title.
+        states: When it applies.
+        why: Why it is tested in this order.
+        advice: Advice of the finding.
+    """
+
+    code: str
+    title: str
+    states: str
+    why: str
+    advice: str
+
+
+CAUSES = {
+    SHAPES: Cause(
+        "h2d_compare_shape",
+        "The runs copy tensors of different shape",
+        "matched tensors differ in elements, or the runs' batch size and resolution explain the bytes "
+        "exactly",
+        "different element counts are different work, so this is tested first and times are not compared",
+        "The runs did different work per step: compare runs of the same batch size and shape instead.",
+    ),
+    DTYPES: Cause(
+        "h2d_compare_dtype",
+        "The runs copy the same elements in different dtypes",
+        "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes",
+        "at equal elements, bytes depend on the item size",
+        "Copy the narrower dtype and convert on the device if the wider one is needed there.",
+    ),
+    DUPLICATE: Cause(
+        "h2d_compare_duplicate",
+        "The runs copy a tensor of one shape a different number of times",
+        f"equal elements and item size, and copies per step differ by at least {LEAST_COPIES}",
+        "at equal bytes per copy, bytes depend on the number of copies",
+        "Look for a second copy of the same tensor; another tensor of the same shape cannot be ruled out.",
+    ),
+    ONE_SIDE: Cause(
+        "h2d_compare_one_side",
+        "A tensor is copied in only one run",
+        "a tensor is copied in only one run",
+        "a tensor without a counterpart is not a duplicate of another",
+        "Check whether the tensor needs to be copied; it has no counterpart in the other run.",
+    ),
+    MEMORY_KIND: Cause(
+        "h2d_compare_memory",
+        "The runs copy the same bytes from different host memory",
+        "equal bytes and copies, one from pageable and one from pinned memory",
+        "at equal bytes and copies, pageable memory is staged and pinned is not",
+        "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
+    ),
+    LINK: Cause(
+        "h2d_compare_link",
+        "The same copies run at a different rate",
+        f"equal bytes, copies and memory, at least {LARGE_BYTES >> 20} MiB each, and rates that differ more "
+        f"than {LEAST_RATIO} times",
+        "at equal bytes, copies and memory, the link or the host's memory remains",
+        "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of the "
+        "process and other traffic on the link; the traces do not show which is the cause.",
+    ),
+    DIFFERS: Cause(
+        "h2d_compare_unknown",
+        "The runs copy different bytes, cause unknown",
+        "bytes per copy differ and the shapes of a run are not recorded",
+        "without shapes, a larger shape and a wider dtype cannot be distinguished",
+        "Record both runs with `record_shapes=True` to distinguish shape from dtype.",
+    ),
 }
+"""The causes, in the order in which they are tested."""
 _MATTERS = (
-    "the tensors of this cause together change the bytes per step by "
-    f"{LEAST_BYTES_SHARE * 100:.0f}% of the larger side's or the time of copies by "
-    f"{LEAST_TIME_SHARE * 100:.0f}%"
+    f"the tensors of this cause together change the bytes per step by {LEAST_BYTES_SHARE:.0%} of the larger "
+    f"side's or the time of copies by {LEAST_TIME_SHARE:.0%}"
 )
-_WHY = {
-    SHAPES: "different element counts are different work, so this is tested first and times are not compared",
-    DTYPES: "at equal elements, bytes depend on the item size",
-    DUPLICATE: "at equal bytes per copy, bytes depend on the number of copies",
-    ONE_SIDE: "a tensor without a counterpart is not a duplicate of another",
-    MEMORY_KIND: "at equal bytes and copies, pageable memory is staged and pinned is not",
-    LINK: "at equal bytes, copies and memory, the link or the host's memory remains",
-    DIFFERS: "without shapes, a larger shape and a wider dtype cannot be distinguished",
-}
-_STATES = {
-    SHAPES: (
-        "matched tensors differ in elements, or the runs' batch size and resolution explain the bytes exactly"
-    ),
-    DTYPES: (
-        "equal elements and different item size, or equal batch size and the runs' dtypes explain the bytes"
-    ),
-    DUPLICATE: "equal elements and item size, and copies per step differ by at least 0.75",
-    ONE_SIDE: "a tensor is copied in only one run",
-    MEMORY_KIND: "equal bytes and copies, one from pageable and one from pinned memory",
-    LINK: "equal bytes, copies and memory, at least 1 MiB each, and rates that differ more than 1.5 times",
-    DIFFERS: "bytes per copy differ and the shapes of a run are not recorded",
-}
 RULES = tuple(
-    Rule(_CODES[cause], f"comparing two runs: {_STATES[cause]}; {_MATTERS}", _WHY[cause]) for cause in _ORDER
+    Rule(one.code, f"comparing two runs: {one.states}; {_MATTERS}", one.why) for one in CAUSES.values()
 )
-_ADVICE = {
-    SHAPES: ("The runs did different work per step: compare runs of the same batch size and shape instead."),
-    DTYPES: "Copy the narrower dtype and convert on the device if the wider one is needed there.",
-    DUPLICATE: (
-        "Look for a second copy of the same tensor; another tensor of the same shape cannot be ruled out."
-    ),
-    ONE_SIDE: "Check whether the tensor needs to be copied; it has no counterpart in the other run.",
-    MEMORY_KIND: "Copy from pinned memory in both runs (`DataLoader(pin_memory=True)`, `non_blocking=True`).",
-    LINK: (
-        "Compare the link's width and generation under load (`nvidia-smi -q -d PCIE`), the NUMA node of "
-        "the process and other traffic on the link; the traces do not show which is the cause."
-    ),
-    DIFFERS: "Record both runs with `record_shapes=True` to distinguish shape from dtype.",
-}
 INFERRED = 0.6
 _RECORDED = frozenset({SHAPES, DTYPES, MEMORY_KIND})
 """Causes that a trace can show by itself."""
@@ -91,7 +126,7 @@ def findings(
     gpus = [run.meta.fingerprint.get("gpu") for run in (base, head)]
     other_gpu = f"{gpus[0]} and {gpus[1]}" if None not in gpus and gpus[0] != gpus[1] else ""
     found = []
-    for cause in _ORDER:
+    for cause in CAUSES:
         own = [row for row in rows if row["cause"] == cause]
         more_bytes = sum(
             row["head_bytes"] - row["base_bytes"]
@@ -116,11 +151,11 @@ def _finding(
     others = f", and {len(rows) - 1:,} more tensors" if len(rows) > 2 else ""
     others = ", and 1 more tensor" if len(rows) == 2 else others
     return Finding(
-        _CODES[cause],
+        CAUSES[cause].code,
         steps.severity(saving * steps.steps) if saving else Severity.INFO,
-        f"{_TITLES[cause]}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
+        f"{CAUSES[cause].title}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
         f"{_change(more_bytes, more_ns, cause)}",
-        f"{_gpus(cause, other_gpu)}{_ADVICE[cause]}{_lines(heaviest)}",
+        f"{_gpus(cause, other_gpu)}{CAUSES[cause].advice}{_lines(heaviest)}",
         saving,
         Basis.MEASURED if saving else None,
         "time of these copies in head minus that in base, at most the exposed time in head" if saving else "",
@@ -133,17 +168,6 @@ def _gpus(cause: str, other_gpu: str) -> str:
     if not other_gpu or cause not in _EQUAL_WORK:
         return ""
     return f"The runs used {other_gpu}, whose links may explain the difference. "
-
-
-_TITLES = {
-    SHAPES: "The runs copy tensors of different shape",
-    DTYPES: "The runs copy the same elements in different dtypes",
-    DUPLICATE: "The runs copy a tensor of one shape a different number of times",
-    ONE_SIDE: "A tensor is copied in only one run",
-    MEMORY_KIND: "The runs copy the same bytes from different host memory",
-    LINK: "The same copies run at a different rate",
-    DIFFERS: "The runs copy different bytes, cause unknown",
-}
 
 
 def _recorded(row: dict[str, Any], cause: str) -> bool:

@@ -1,10 +1,8 @@
 """Comparison of what two runs copy to the device per step, tensor by tensor.
 
 Copies of profiled steps (of the capture if none are marked) are grouped by op, shape, dtype, bytes and
-memory, and each group of one run is matched with one of the other as below. Each match gets the first
-cause that applies: elements differ (shape), item size differs (dtype), copies per step differ by at least
-0.75 (duplicate), pageable against pinned (memory kind), rate of copies of at least 1 MiB differs by more than
-1.5 times at equal bytes and memory (link).
+memory, and each group of one run is matched with one of the other as below. Each match gets the first of
+`causes.CAUSES` that applies.
 
 Groups are matched in the order of their first copies in a step, by the first of these keys that agrees: op,
 shape, dtype, bytes, memory and the function of the source line; the same without the function; without the
@@ -29,8 +27,19 @@ from tracekit.schema import Memory
 
 from ..shared.common import NO_STEPS
 from . import causes, rules
-from .causes import DIFFERS, DTYPES, DUPLICATE, LINK, MEMORY_KIND, ONE_SIDE, RULES, SHAPES
+from .causes import (
+    DIFFERS,
+    DTYPES,
+    DUPLICATE,
+    LEAST_COPIES,
+    LEAST_RATIO,
+    LINK,
+    MEMORY_KIND,
+    ONE_SIDE,
+    SHAPES,
+)
 from .groups import groups
+from .reading import LARGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -43,12 +52,6 @@ if TYPE_CHECKING:
     Key: TypeAlias = Callable[[Group], Any]
     Pairs: TypeAlias = list[tuple[Group, Group]]
 
-__all__ = ["RULES", "TABLES", "compare"]
-
-LEAST_COPIES = 0.75
-"""Less than one, so that a step without the copy does not hide the difference."""
-LEAST_RATIO = 1.5
-LARGE_BYTES = 1 << 20
 _KINDS = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 

@@ -50,22 +50,8 @@ KEYS = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
-_READ = (
-    C.ROW_ID,
-    C.NAME,
-    C.RANK,
-    C.DEVICE,
-    C.STREAM,
-    C.STEP,
-    C.START_NS,
-    C.DUR_NS,
-    C.BYTES,
-    C.COPY_KIND,
-    C.SRC_MEMORY,
-    C.DST_MEMORY,
-    C.LAUNCH_ROW,
-    C.OP_ROW,
-)
+_READ = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STEP, C.START_NS, C.DUR_NS, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
+_KINDS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 
@@ -74,10 +60,10 @@ def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     where = pc.field(C.KIND) == str(DeviceKind.MEMCPY)
     if direction is not None:
         where &= pc.field(C.COPY_KIND) == str(direction)
-    frame = run.table("device_intervals", columns=_READ, where=where)
+    frame = run.table("device_intervals", columns=(*_READ, *_KINDS), where=where)
     directions = texts(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
     memory = _host_side(directions, frame)
-    table = frame.drop(columns=[C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY])
+    table = frame.drop(columns=[*_KINDS])
     table[C.NAME] = frame[C.NAME].astype(object)
     table[DIRECTION], table[MEMORY] = directions, memory
     return table.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)

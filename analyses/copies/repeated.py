@@ -16,6 +16,7 @@ from .reading import (
     BLOCKED_NS,
     DIRECTION,
     KEYS,
+    LARGE_BYTES,
     MEMORY,
     OP,
     SCALAR_BYTES,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 
 REPEATED = "h2d_repeated"
-LARGE_BYTES = 1 << 20
 MOST_REPEATS = 3
 
 RULE = Rule(

@@ -30,18 +30,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note
+from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints, share
 from . import device as path_device
 from . import findings as path_findings
-from . import tables as path_tables
-from .host import FAR
-from .walk import WINDOW, Walker, Window, graph
+from . import whatif
+from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
+from .walk import (
+    ALL_KINDS,
+    COMMUNICATE,
+    DEVICE_KINDS,
+    LAUNCH_DELAY,
+    MEMCPY,
+    WINDOW,
+    Walker,
+    Window,
+    graph,
+)
 from .whatif import Span, WhatIf
 
 if TYPE_CHECKING:
@@ -50,6 +62,7 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Union
     from tracekit.runs.run import Run
 
+    from .host import Bools, Small
     from .walk import Graph
 
 
@@ -67,9 +80,9 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
     found = [_of_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
-    paths = path_tables.joined([path for path, _, _ in found])
+    paths = joined([path for path, _, _ in found])
     what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
-    tables = path_tables.result_tables(run, paths, what_if, marked=len(steps) > 0)
+    tables = result_tables(run, paths, what_if, marked=len(steps) > 0)
     notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
     findings = path_findings.findings(run, paths, what_if)
     return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
@@ -82,7 +95,7 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
     span = _span(own, steps)
     table = _what_if(own, walker, span, max(1, len(steps)))
     numbers, windows = zip(*_windows(own, steps), strict=True)
-    path = path_tables.named(own, walker.paths(windows))
+    path = named(own, walker.paths(windows))
     step = pd.array(numbers, dtype="Int64").take(path.pop(WINDOW).to_numpy())
     path[C.RANK], path[C.STEP] = rank, step
     return path, table.assign(**{C.RANK: rank}), _notes(own)
@@ -90,11 +103,11 @@ def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame:
     """Compute the saving of removing each candidate on the path from the first step to the last."""
-    path = path_tables.described(own, walker.pieces([span.window]))
-    path = path_tables.inside(path, span.steps)
+    path = described(own, walker.pieces([span.window]))
+    path = inside(path, span.steps)
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
-    table = path_tables.what_if(WhatIf(own, span), sums, steps)
+    table = _savings(WhatIf(own, span), sums, steps)
     return table.assign(**path_findings.measured(own, span))
 
 
@@ -149,6 +162,147 @@ _OP = Column(
 _TIME = Column("path_ns", "ns", "time on the critical path")
 _SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
 _SEGMENTS = Column("segments", "count", "number of segments")
+
+LISTED = 50
+"""Number of longest segments listed."""
+OPS_TRIED = 3
+"""Ops of the host and of the device removed in turn; with the four classes at most ten passes."""
+
+HOST_KINDS = (OP, OUTSIDE, RUNTIME)
+"""Kinds of an op's own host time."""
+_CLASS_KINDS = {
+    whatif.LAUNCHES: (LAUNCH, LAUNCH_DELAY),
+    whatif.COPIES: (MEMCPY,),
+    whatif.WAITS: (SYNC,),
+    whatif.COMMUNICATION: (COMMUNICATE,),
+}
+WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
+_TEXT = (C.KIND, "op")
+_COUNTED = ("path_ns", "share", "segments")
+
+
+def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
+    """A path with kinds and ops as text, and row ids of the run's tables."""
+    interval, number = path["interval"].to_numpy(), path["slice"].to_numpy()
+    row = np.where(number >= 0, own.host.slices.row[number], np.int32(-1))
+    rows = own.host.row_id if len(own.host.row_id) else row
+    found = described(own, path)
+    found[WINDOW] = path[WINDOW]
+    found["device_row"] = _ids(ints(own.device.frame, C.ROW_ID)[interval], interval < 0)
+    found["host_row"] = _ids(rows[row], row < 0)
+    return found
+
+
+def described(own: Graph, path: pd.DataFrame | dict[str, Small]) -> pd.DataFrame:
+    """A path with kinds and ops as text."""
+    start, end = (np.asarray(path[name]) for name in ("start", "end"))
+    return pd.DataFrame(
+        {
+            C.KIND: pd.Categorical.from_codes(path["kind"], pd.Index(ALL_KINDS)),
+            "op": pd.Categorical.from_codes(path["label"], pd.Index(own.labels)),
+            C.START_NS: start,
+            C.DUR_NS: end - start,
+        },
+        copy=False,
+    )
+
+
+def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
+    return pd.arrays.IntegerArray(rows.astype(np.int64, copy=False), absent)
+
+
+def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
+    """Restrict the segments of a path to the time in steps."""
+    start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
+    return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
+
+
+def joined(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate the paths of all ranks, with common sorted categories."""
+    named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
+    combined = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
+    return combined.assign(**named)
+
+
+def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
+    combined = union_categoricals([column.cat.remove_unused_categories() for column in columns])
+    return combined.reorder_categories(sorted(combined.categories))
+
+
+def result_tables(
+    run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool
+) -> dict[str, pd.DataFrame]:
+    """All tables of the analysis; per step only if steps are marked."""
+    result = {
+        "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
+        "what_if": what_if[WHAT_IF],
+        "by_op": _totals(paths, [C.RANK, C.KIND, "op"], [C.RANK]),
+        "segments": _longest(paths),
+    }
+    if marked:
+        result["per_step"] = _totals(paths, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
+    return result
+
+
+def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataFrame:
+    """Time, share of the windows and number of segments by keys, the longest of each window first."""
+    grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
+    table = grouped.agg(path_ns="sum", segments="count").reset_index()
+    table = table.astype({name: str for name in _TEXT if name in keys})
+    windows = table.groupby(window)["path_ns"].transform("sum")
+    table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
+    order = [*window, "path_ns", *(key for key in keys if key not in window)]
+    ascending = [name != "path_ns" for name in order]
+    return table.sort_values(order, ascending=ascending, ignore_index=True)[[*keys, *_COUNTED]]
+
+
+def _longest(paths: pd.DataFrame) -> pd.DataFrame:
+    length = ints(paths, C.DUR_NS)
+    threshold = np.partition(length, -LISTED)[-LISTED] if len(length) > LISTED else 0
+    ordered = (
+        paths[length >= threshold]
+        .astype({C.KIND: object, "op": object})
+        .sort_values(
+            [C.DUR_NS, C.RANK, C.START_NS, C.STEP, C.KIND], ascending=[False, True, True, True, True]
+        )
+    )
+    columns = [C.RANK, C.STEP, C.KIND, "op", C.DUR_NS, C.START_NS, "device_row", "host_row"]
+    return ordered.head(LISTED)[columns].reset_index(drop=True)
+
+
+def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """What-if savings of one rank, largest first; amounts are per step."""
+    candidates = _candidates(path, waits=model.waits)
+    savings = model.savings([(where, what) for where, what, _ in candidates])
+    span = model.span_ns
+    rows = [
+        (what, where, saved // steps, saved / span, (span - saved) // steps, on_path // steps, saved)
+        for (where, what, on_path), saved in zip(candidates, savings, strict=True)
+    ]
+    amounts = dict.fromkeys(("saving_ns", "new_step_ns", "path_ns", whatif.TOTAL), np.int64)
+    table = pd.DataFrame(rows, columns=[*WHAT_IF[1:], whatif.TOTAL]).astype(amounts)
+    order = ["saving_ns", "path_ns", "where", "removed"]
+    return table.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+
+
+def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]]:
+    """Parts of the path to remove, with their time on the path.
+
+    Waits are included even without time of their own: a wait may return at the instant the device finishes.
+    """
+    by_kind = path.groupby(C.KIND, observed=True)[C.DUR_NS].sum()
+    candidates = []
+    for where, kinds in ((whatif.DEVICE_OP, DEVICE_KINDS), (whatif.HOST_OP, HOST_KINDS)):
+        own = path[path[C.KIND].isin(kinds)]
+        ops = own.groupby("op", observed=True)[C.DUR_NS].sum().reset_index().astype({"op": object})
+        top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(OPS_TRIED)
+        candidates += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
+    for name in whatif.CLASSES:
+        own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
+        if own_kinds or (name == whatif.WAITS and waits):
+            candidates.append((whatif.CLASS, name, int(by_kind[own_kinds].sum())))
+    return candidates
+
 
 ANALYSIS = Analysis(
     name="critical_path",

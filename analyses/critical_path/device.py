@@ -57,22 +57,8 @@ FEWEST_LATENCIES, MOST_LATENCY_NS = 5, 100_000
 GAP_NS, FOLLOWS_NS = 30_000, 20_000
 """An idle stream with launched work, and the time after the end of another stream's work in which it "
 "resumes."""
-_READ = (
-    C.ROW_ID,
-    C.KIND,
-    C.NAME,
-    C.RANK,
-    C.DEVICE,
-    C.STREAM,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.LAUNCH_ROW,
-    C.OP_ROW,
-    C.SRC_MEMORY,
-    C.DST_MEMORY,
-)
 _KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.SRC_MEMORY, C.DST_MEMORY)
+_READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
 
 @dataclass(frozen=True)
@@ -222,8 +208,9 @@ def _waited(device: Device, host: Host) -> Ints:
     named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
     if len(named):
         _with_stream(device, host, named, found)
-    elif len(calls):
-        _without_stream(device, host, calls, found)
+    elif len(calls):  # without a recorded stream a wait applies to the next launch of the thread
+        for low, high in pairwise(device.bounds.tolist()):
+            _follow(device, host, calls, np.arange(low, high), found)
     _within_graphs(device, found)
     return found
 
@@ -273,13 +260,6 @@ def _with_stream(device: Device, host: Host, named: pd.DataFrame, found: Ints) -
         mine = np.sort(call[(call >= 0) & (stream == own) & (place == number)])
         rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
         _follow(device, host, mine, rows, found)
-
-
-def _without_stream(device: Device, host: Host, calls: Ints, found: Ints) -> None:
-    """Waits without a recorded stream, which apply to the next launch of the thread."""
-    for lane in range(len(device.lanes)):
-        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
-        _follow(device, host, calls, rows, found)
 
 
 def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) -> None:

@@ -18,9 +18,8 @@ from ..shared import collectives
 from ..shared.common import duration, percent
 from ..shared.hosts import NO_OP, blocking_calls, of_wait
 from .host import SYNC
-from .tables import TOTAL
 from .walk import ALL_KINDS, COMMUNICATE
-from .whatif import CLASS, COMMUNICATION, WAITS
+from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS
 
 if TYPE_CHECKING:
     import pandas as pd

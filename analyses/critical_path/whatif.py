@@ -96,6 +96,8 @@ DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
 LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync waits", "communication"
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
+TOTAL = "total_ns"
+"""Saving over all steps of a rank, for findings; not a column of the result."""
 _NOT_OWN = (LAUNCH, SYNC)
 """Kinds of host time that are not an op's own."""
 

@@ -271,10 +271,7 @@ def configurations(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _ratio(part: pd.Series, whole: pd.Series) -> Floats:
     """Ratio of part to whole, NaN if either is unknown."""
-    known = (part.notna() & whole.notna()).to_numpy(dtype=bool)
-    ratio = share(part.fillna(0), whole.fillna(0).to_numpy(dtype=np.int64))
-    result: Floats = np.where(known, ratio, np.nan)
-    return result
+    return share(*(values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (part, whole)))
 
 
 RELU, FUSED, COMPILED, OTHER = "relu", "fused", "compiled", "other"

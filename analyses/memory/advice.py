@@ -12,8 +12,7 @@ from tracekit.schema import HOST_DEVICE, C
 
 from ..shared.common import percent, size
 from ..shared.hosts import NO_OP, source_lines
-from .allocations import OP
-from .tables import FEWEST_STEPS, WARMUP_STEPS
+from .allocations import FEWEST_FLOORS, OP, WARMUP_STEPS
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -34,7 +33,7 @@ UNSETTLED = 0.5
 RULES = (
     Rule(
         "memory_leak",
-        f"over at least {FEWEST_STEPS} steps after the first, the minimum of allocated memory in a step "
+        f"over at least {FEWEST_FLOORS} steps after the first, the minimum of allocated memory in a step "
         "grows by at least 64 KiB per step, and the lower bound of its 95% confidence interval is above "
         "half of that",
         "the first step allocates persistent memory (optimizer states, workspaces); the interval of noise or "

@@ -380,6 +380,8 @@ def _cause(run: Run, calls: pd.DataFrame) -> str:
     )
 
 
+WARMUP_STEPS, FEWEST_FLOORS = 1, 4
+"""Steps that do not count for growth, and minimum number of the others."""
 NORMAL_95 = 1.959964
 MOST_POINTS = 1_000
 """Maximum number of points, evenly sampled, since the number of pairs is quadratic."""

@@ -109,11 +109,11 @@ def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     by_flops, by_bytes = flops / (compute * 1_000), moved / memory
     roof = np.where(matrix, np.where(np.isnan(by_flops), np.nan, np.fmax(by_flops, by_bytes)), by_bytes)
     ran = ints(table, "device_ns").astype(np.float64)
-    used = _over(roof, ran)
+    used = share(roof, ran)
     return table.assign(
-        tflops=_over(flops, ran * 1_000),
-        gb_per_s=_over(moved, ran),
-        intensity=_over(flops, moved),
+        tflops=share(flops, ran * 1_000),
+        gb_per_s=share(moved, ran),
+        intensity=share(flops, moved),
         roof_ns=_known(np.rint(roof), ~np.isnan(roof)),
         utilization=used,
         bound=_bound(used, by_flops, by_bytes, matrix),
@@ -131,11 +131,6 @@ def _bound(used: Floats, by_flops: Floats, by_bytes: Floats, matrix: Bools) -> O
     word = np.where(used >= NEAR, closest, "neither").astype(object)
     word[np.isnan(used) | (matrix & np.isnan(by_bytes) & ~(used >= NEAR))] = None
     return word
-
-
-def _over(part: Floats, whole: Floats) -> Floats:
-    result: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return result
 
 
 def _float(values: pd.Series) -> Floats:
@@ -161,9 +156,9 @@ def families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.Data
     sums["device_ns"] = union_by(family, len(sums), *spans(owned))
     device = sums["device_ns"].to_numpy(np.float64)
     rated = sums.assign(
-        tflops=_over(sums[C.FLOPS].to_numpy(np.float64), device * 1_000),
-        gb_per_s=_over(_float(sums[C.BYTES]), device),
-        utilization=_over(_float(sums["roof_ns"]), device),
+        tflops=share(sums[C.FLOPS].to_numpy(np.float64), device * 1_000),
+        gb_per_s=share(_float(sums[C.BYTES]), device),
+        utilization=share(_float(sums["roof_ns"]), device),
     )
     known_work = rated[rated[C.FLOPS].notna() | rated[C.BYTES].notna()]
     return _sorted(known_work, "device_ns", keys)
@@ -177,7 +172,7 @@ def on_host(calls: pd.DataFrame) -> pd.DataFrame:
     table = table.rename(columns={"size": "calls", "sum": "host_ns"})
     flops = ints(table, C.FLOPS).astype(np.float64) * ints(table, "calls")
     rated = table.assign(
-        tflops=_over(flops, ints(table, "host_ns").astype(np.float64) * 1_000), **{C.FLOPS: flops}
+        tflops=share(flops, ints(table, "host_ns").astype(np.float64) * 1_000), **{C.FLOPS: flops}
     )
     return _sorted(rated, "host_ns", [C.RANK, OP, C.INPUT_SHAPES, DTYPE, C.FLOPS])
 

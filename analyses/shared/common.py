@@ -246,7 +246,7 @@ def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categ
     return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
-def share(part: Ints | pd.Series, whole: int | Ints) -> Floats:
+def share(part: Ints | Floats | pd.Series, whole: int | Ints | Floats) -> Floats:
     """Ratio of part to whole, NaN if the whole is 0."""
     parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)

@@ -24,6 +24,7 @@ Example:
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,17 +131,9 @@ def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Itera
         else "Construct the optimizer with `foreach=True`, or with `fused=True` if supported: one "
         "kernel processes many parameters"
     )
-    yield Finding(
-        code="small_optimizer_kernels",
-        severity=spent.severity(saving),
-        title=f"{brief(str(names.index[0]))} launches {_described(work, rows, spent)}",
-        advice=f"{advice}{_where(run, rows)}",
-        saving_ns_per_step=spent.per_step(saving),
-        basis=Basis.MEASURED,
-        how=_HOW,
-        confidence=CONFIDENT,
-        evidence=_evidence(rows),
-    )
+    title = f"{brief(str(names.index[0]))} launches {_described(work, rows, spent)}"
+    found = _finding("small_optimizer_kernels", title, f"{advice}{_where(run, rows)}", rows, saving, spent)
+    yield replace(found, confidence=CONFIDENT)
 
 
 def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
@@ -150,20 +143,10 @@ def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Ite
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
     named = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
     compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
-    yield Finding(
-        code="small_elementwise_kernels",
-        severity=spent.severity(saving),
-        title=f"Chains of element-wise ops ({named}) launch {_described(work, rows, spent)}",
-        advice=(
-            f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}; a larger batch makes the kernels longer "
-            "instead"
-        ),
-        saving_ns_per_step=spent.per_step(saving),
-        basis=Basis.MEASURED,
-        how=_HOW,
-        confidence=INFERRED,
-        evidence=_evidence(rows),
-    )
+    title = f"Chains of element-wise ops ({named}) launch {_described(work, rows, spent)}"
+    fuse = f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}"
+    advice = f"{fuse}; a larger batch makes the kernels longer instead"
+    yield _finding("small_elementwise_kernels", title, advice, rows, saving, spent)
 
 
 def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
@@ -175,26 +158,33 @@ def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
     same, steps = _identical_steps(work.rows)
     if steps < FEWEST_STEPS or same < steps - 1:
         return
-    yield Finding(
-        code="launch_bound_steps",
-        severity=spent.severity(saving),
-        title=(
-            f"Steps are launch-bound: {_described(work, rows, spent)}; {same} of {steps} steps launch the "
-            "same kernels with the same grids"
-        ),
-        advice=(
-            "Replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
-            "parts that read values back to the host, such as `.item()`, must stay outside"
-            f"{_where(run, rows)}"
-        ),
-        saving_ns_per_step=spent.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            f"{_HOW}, minus {human(REPLAY_NS, 'ns')} per kernel for the replay; overlaps with savings of "
-            "other findings on the same gaps"
-        ),
-        confidence=INFERRED,
-        evidence=_evidence(rows),
+    title = (
+        f"Steps are launch-bound: {_described(work, rows, spent)}; {same} of {steps} steps launch the same "
+        "kernels with the same grids"
+    )
+    advice = (
+        "Replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
+        f"parts that read values back to the host, such as `.item()`, must stay outside{_where(run, rows)}"
+    )
+    how = (
+        f"{_HOW}, minus {human(REPLAY_NS, 'ns')} per kernel for the replay; overlaps with savings of other "
+        "findings on the same gaps"
+    )
+    found = _finding("launch_bound_steps", title, advice, rows, saving, spent)
+    yield replace(found, basis=Basis.ESTIMATED, how=how)
+
+
+def _finding(code: str, title: str, advice: str, rows: pd.DataFrame, saving: int, spent: Budget) -> Finding:
+    return Finding(
+        code,
+        spent.severity(saving),
+        title,
+        advice,
+        spent.per_step(saving),
+        Basis.MEASURED,
+        _HOW,
+        INFERRED,
+        {"device_intervals": largest(rows, "late_ns", EVIDENCE_ROWS)},
     )
 
 
@@ -216,10 +206,6 @@ def _where(run: Run, rows: pd.DataFrame) -> str:
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, "late_ns")))[:EVIDENCE_ROWS]
     lines = [line for line in source_lines(run, rows[C.OP_ROW].iloc[order]) if line]
     return f" (at {brief(lines[0])})" if lines else ""
-
-
-def _evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
-    return {"device_intervals": largest(rows, "late_ns", EVIDENCE_ROWS)}
 
 
 def _identical_steps(rows: pd.DataFrame) -> tuple[int, int]:
@@ -261,16 +247,13 @@ def compute(run: Run) -> Result:
     for name, group in _GROUPS.items():
         if len(found[name]):
             tables[name] = _table(found[name], group)
-    notes = () if len(tables) > 1 else (_none_note(work),)
-    return Result(tables, findings(run, work, found["kinds"], budget(run)), notes)
-
-
-def _none_note(work: Work) -> Remark:
     small = int(work.rows["small"].sum())
-    return Remark(
-        f"no runs of {runs.FEWEST} or more small kernels: {small:,} kernels are shorter than a launch "
-        f"({work.launch_ns:,} ns), but not consecutive"
+    none = Remark(
+        f"no runs of {runs.FEWEST} or more small kernels: {small:,} kernels are shorter "
+        f"than a launch ({work.launch_ns:,} ns), but not consecutive"
     )
+    notes = () if len(tables) > 1 else (none,)
+    return Result(tables, findings(run, work, found["kinds"], budget(run)), notes)
 
 
 def _table(found: pd.DataFrame, group: str) -> pd.DataFrame:

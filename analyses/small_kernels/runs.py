@@ -37,21 +37,8 @@ _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _ZERO_GRAD = re.compile(r"(?i)zero_grad")
 _ACCUMULATE = re.compile(r"AccumulateGrad")
 _ELEMENTWISE = re.compile(r"(?i)elementwise")
-_READ = (
-    C.ROW_ID,
-    C.KIND,
-    C.NAME,
-    *LANE,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.LAUNCH_ROW,
-    C.OP_ROW,
-    C.GRAPH_ID,
-    C.GRID_X,
-    C.GRID_Y,
-    C.GRID_Z,
-)
+_LAUNCH = (C.LAUNCH_ROW, C.OP_ROW, C.GRAPH_ID, C.GRID_X, C.GRID_Y, C.GRID_Z)
+_READ = (C.ROW_ID, C.KIND, C.NAME, *LANE, C.START_NS, C.DUR_NS, C.STEP, *_LAUNCH)
 
 
 @dataclass(frozen=True)

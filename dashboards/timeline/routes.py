@@ -112,17 +112,6 @@ def numbers(words: Mapping[str, str], count: int) -> list[int]:
     return list(found)
 
 
-def check_count(found: Sequence[int]) -> Sequence[int]:
-    """Check that one response can have this many lanes.
-
-    Raises:
-        UnusableInputError: There are too many.
-    """
-    if len(found) > MAX_LANES:
-        raise UnusableInputError(f"{len(found)} lanes requested", hint=f"request at most {MAX_LANES} at once")
-    return found
-
-
 COLUMNS = ("name", "category", "count", "sum_ns", "mean_ns", "max_ns")
 _MAX = ("table", "row")
 
@@ -222,7 +211,10 @@ class _Routes:
     def draw(self, run: str) -> Response:
         requested = self.requested(run)
         index, levels = requested.index, self.opened.levels(requested.run)
-        wanted = check_count(numbers(request.args, len(index.lanes) + len(levels)))
+        wanted = numbers(request.args, len(index.lanes) + len(levels))
+        if len(wanted) > MAX_LANES:
+            hint = f"request at most {MAX_LANES} at once"
+            raise UnusableInputError(f"{len(wanted)} lanes requested", hint=hint)
         start, end = read_window(request.args, index)
         width = clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
         window = Window(start=start, end=end, width=width)
@@ -341,11 +333,5 @@ def _described(
 
 
 def _step(values: dict[Any, Any]) -> dict[str, Any]:
-    end = int(values[C.START_NS]) + int(values[C.DUR_NS])
-    return {
-        C.RANK: int(values[C.RANK]),
-        C.STEP: int(values[C.STEP]),
-        C.NAME: str(values[C.NAME]),
-        C.START_NS: int(values[C.START_NS]),
-        END_NS: end,
-    }
+    numbers = {name: int(values[name]) for name in (C.RANK, C.STEP, C.START_NS)}
+    return {**numbers, C.NAME: str(values[C.NAME]), END_NS: numbers[C.START_NS] + int(values[C.DUR_NS])}

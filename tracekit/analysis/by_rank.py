@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -49,8 +50,6 @@ def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[R
 
 def _at_once(analysis: Analysis, run: Run) -> Result:
     """Compute all ranks together, or a sample of those that fit memory."""
-    from dataclasses import replace
-
     chosen = sample(run)
     if chosen is None:
         return analysis.compute(run)
@@ -102,8 +101,6 @@ def _rows(run: Run) -> int:
 
 def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
     """Compute partial results of the pieces of a run, then combine them."""
-    from dataclasses import replace
-
     from tracekit.executors.local import InProcess
 
     assert analysis.by_rank  # noqa: S101 (asked before)

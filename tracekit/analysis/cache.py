@@ -268,7 +268,12 @@ class ResultCache:
         return self._found(path, key) or self._computed(run, name, path, key)
 
     def _found(self, path: Path, key: str) -> Result | None:
-        return None if self.fresh else _kept(path, key)
+        if self.fresh:
+            return None
+        try:
+            return read(path, key)
+        except UNREADABLE:
+            return None
 
     def _key(self, run: Run, name: str) -> str | None:
         """Return the key of a result; None if it cannot be cached."""
@@ -292,8 +297,6 @@ class ResultCache:
         return found
 
     def _now(self, run: Run, name: str) -> Result:
-        if self.workers is None:
-            return analysis.analyze(run, name)
         return analysis.analyze(run, name, workers=self.workers)
 
     def _prepared(self, folder: Path) -> bool:
@@ -329,13 +332,6 @@ class ResultCache:
             if left < 0:
                 with suppress(OSError):
                     path.unlink()
-
-
-def _kept(path: Path, key: str) -> Result | None:
-    try:
-        return read(path, key)
-    except UNREADABLE:
-        return None
 
 
 def _content(run: Run) -> str | None:

@@ -242,7 +242,7 @@ def _connect(site: Site) -> None:
     selection.connect(site)
 
 
-_BLOCKS = {
+_BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
     "sides": sides,
     "summary": partial(_of_diff, summary, compared),
     "wall": partial(_of_diff, ledgers.wall, with_analyses),
