@@ -7,11 +7,8 @@ Each check has a level: ok, info, warn or error. The definition lists the thresh
 * Kernel launches without device work: GPU time is missing. Copy and memset calls without it are only
   information: libraries make calls of zero bytes. Calls during stream capture are ignored, because they run
   nothing, and so are host functions launched into a stream. If no launch is linked, the number is unknown.
-* Graph replays without device work: one replay holds many kernels.
 * A GPU, but no device events: error, because the device may have been busy all the time.
-* Device work that starts before its launch call: the clocks of host and device disagree.
 * Samples of traces, and captures of graphs: see `tracekit.analysis.evidence`. They have no findings.
-* Gaps of more than 10 s without any event: a clock jump, or a suspended process.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * Overhead: profiled against un-profiled steps, and the profiler's own intervals (activity buffers,
   instrumentation, CUPTI's resources). Kernel loading and full queues are recorded as overhead too, but are

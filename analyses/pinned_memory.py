@@ -94,11 +94,9 @@ def compute(run: Run) -> Result:
     tables["by_name"] = copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
     steps = budget(run)
     recurring = counted(copies, marked=steps.marked)
-    found = (
-        *rules.pinned_findings(run, recurring, hiding, steps),
-        *order_findings(run, recurring, hiding, steps),
-    )
-    return Result(tables, found, _notes(copies))
+    found = rules.pinned_findings(run, recurring, hiding, steps)
+    ordered = (_in_turn(run, recurring, hiding, steps), _there_and_back(recurring, hiding, steps))
+    return Result(tables, (*found, *(one for one in ordered if one)), _notes(copies))
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
@@ -143,12 +141,6 @@ ORDER_RULES = (
         "without a kernel in between nothing on the device used the pages",
     ),
 )
-
-
-def order_findings(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> tuple[Finding, ...]:
-    """Findings on the order of these copies, those in profiled steps if steps are marked."""
-    found = (_in_turn(run, copies, hiding, steps), _there_and_back(copies, hiding, steps))
-    return tuple(one for one in found if one is not None)
 
 
 def _in_turn(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:

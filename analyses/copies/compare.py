@@ -27,17 +27,7 @@ from tracekit.schema import Memory
 
 from ..shared.common import NO_STEPS
 from . import causes, rules
-from .causes import (
-    DIFFERS,
-    DTYPES,
-    DUPLICATE,
-    LEAST_COPIES,
-    LEAST_RATIO,
-    LINK,
-    MEMORY_KIND,
-    ONE_SIDE,
-    SHAPES,
-)
+from .causes import DIFFERS, DTYPES, DUPLICATE, LINK, MEMORY_KIND, ONE_SIDE, SHAPES
 from .groups import groups
 from .reading import LARGE_BYTES
 
@@ -100,7 +90,7 @@ def _causes(one: Group | None, other: Group | None, explained: Explained) -> Ite
         return
     content = list(_content(one, other, explained))
     yield from content
-    if abs(one.copies - other.copies) >= LEAST_COPIES:
+    if abs(one.copies - other.copies) >= causes.LEAST_COPIES:
         yield (DUPLICATE, f"{one.copies:g} against {other.copies:g} copies per step")
     if one.memory != other.memory and one.memory in _KINDS and other.memory in _KINDS:
         yield (MEMORY_KIND, f"{one.memory} against {other.memory} host memory")
@@ -111,7 +101,7 @@ def _causes(one: Group | None, other: Group | None, explained: Explained) -> Ite
 def _rates_differ(one: Group, other: Group) -> bool:
     if not one.rate or not other.rate or (one.size or 0) < LARGE_BYTES:
         return False
-    return max(one.rate / other.rate, other.rate / one.rate) > LEAST_RATIO
+    return max(one.rate / other.rate, other.rate / one.rate) > causes.LEAST_RATIO
 
 
 def _content(one: Group, other: Group, explained: Explained) -> Iterator[tuple[str, str]]:

@@ -43,17 +43,7 @@ from . import device as path_device
 from . import findings as path_findings
 from . import whatif
 from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
-from .walk import (
-    ALL_KINDS,
-    COMMUNICATE,
-    DEVICE_KINDS,
-    LAUNCH_DELAY,
-    MEMCPY,
-    WINDOW,
-    Walker,
-    Window,
-    graph,
-)
+from .walk import ALL_KINDS, COMMUNICATE, DEVICE_KINDS, LAUNCH_DELAY, MEMCPY, WINDOW, Walker, Window, graph
 from .whatif import Span, WhatIf
 
 if TYPE_CHECKING:

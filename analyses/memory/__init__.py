@@ -32,18 +32,7 @@ from tracekit.schema import C
 
 from ..shared.common import RANK, STEP, ints
 from . import advice, allocations
-from .allocations import (
-    FEWEST_FLOORS,
-    OP,
-    RECORDED,
-    RELATIVE,
-    WARMUP_STEPS,
-    Events,
-    extremes,
-    read,
-    theil_sen,
-    thinned,
-)
+from .allocations import FEWEST_FLOORS, OP, RECORDED, RELATIVE, WARMUP_STEPS, Events, extremes, read
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -181,7 +170,7 @@ def _step_at(steps: pd.DataFrame, moment: int) -> int | None:
 
 def timeline(events: Events) -> pd.DataFrame:
     """Allocated and reserved bytes over time, thinned without losing extremes."""
-    places = thinned(events, TIMELINE_POINTS)
+    places = allocations.thinned(events, TIMELINE_POINTS)
     reserved = events.reserved
     return pd.DataFrame(
         {
@@ -245,7 +234,7 @@ def leak(events: Events, table: pd.DataFrame) -> _Row | None:
     floors = ints(table, "floor")[WARMUP_STEPS:]
     if len(floors) < FEWEST_FLOORS:
         return None
-    slope = theil_sen(floors)
+    slope = allocations.theil_sen(floors)
     return {
         **events.key,
         "growth": slope.slope,

@@ -101,7 +101,6 @@ def histogram(
     counts: Mapping[str, Numbers],
     *,
     bin_unit: str,
-    unit: str = "count",
     title: str = "",
     x_title: str = "",
 ) -> dict[str, Any]:
@@ -112,7 +111,6 @@ def histogram(
         upper: Upper bound of each bin.
         counts: Count in each bin, by series name.
         bin_unit: Unit of the bounds.
-        unit: Unit of the counts.
         title: Title of the vertical axis.
         x_title: Title of the horizontal axis.
 
@@ -122,7 +120,10 @@ def histogram(
     """
     names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
     many = len(names) > FEW
-    ticks = [_from(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)] if many else names
+    ticks = names
+    if many:
+        least = [human(low or 0, bin_unit).replace(".00", "") for low in lower]
+        ticks = [UNKNOWN if name == UNKNOWN else low for low, name in zip(least, names, strict=True)]
     traces = [
         {
             "type": "bar",
@@ -131,7 +132,7 @@ def histogram(
             "y": list(values),
             "hovertext": [
                 f"{name}<br>{whole(each)}: {text}"
-                for name, text in zip(names, texts(values, unit), strict=True)
+                for name, text in zip(names, texts(values, "count"), strict=True)
             ],
             "hoverinfo": "text",
         }
@@ -150,10 +151,6 @@ def histogram(
         "showlegend": len(counts) > 1,
     }
     return {"data": traces, "layout": layout}
-
-
-def _from(low: float | None, high: float | None, unit: str) -> str:
-    return UNKNOWN if low is None and high is None else human(low or 0, unit).replace(".00", "")
 
 
 def _bounds(low: float | None, high: float | None, unit: str) -> str:

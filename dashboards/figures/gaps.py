@@ -52,26 +52,20 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     rows = list(dict.fromkeys(names))
     if len(rows) == 1:
         ordered = frame.sort_values(IDLE, ascending=False, kind="stable")
-        figure = _bars([cause(name) for name in ordered["cause"]], ordered, "idle time")
+        figure = by_op(ordered, [cause(name) for name in ordered["cause"]])
         figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 36}}
         return figure
-    return _bars(list(names), frame, "idle time", rows=rows)
+    return by_op(frame, names, rows=rows)
 
 
-def by_op(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None = None) -> dict[str, Any]:
     """Draw one bar per op in the colour of its cause, longest first.
 
     Args:
         frame: The first rows of `idle_gaps.by_op`.
         names: Label of each row.
+        rows: Labels of the bars, each of several rows; default: one bar per row.
     """
-    return _bars(list(names), frame, "idle time")
-
-
-def _bars(
-    names: list[str], frame: pd.DataFrame, title: str, *, rows: list[str] | None = None
-) -> dict[str, Any]:
-    """Draw bars with one trace per cause; without `rows`, one bar per table row."""
     every, unit = scaled(frame[IDLE].tolist(), "ns")
     positions = [rows.index(name) for name in names] if rows else list(range(len(names)))
     hover = [
@@ -102,7 +96,7 @@ def _bars(
                 "hovertext": [hover[index] for index in at],
             }
         )
-    return {"data": traces, "layout": _layout(rows or names, f"{title} ({unit})")}
+    return {"data": traces, "layout": _layout(rows or names, f"idle time ({unit})")}
 
 
 def lengths(frame: pd.DataFrame) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dash import html
@@ -9,6 +10,7 @@ from dash import html
 from tracekit import analysis
 from tracekit.diff import engine, spans
 from tracekit.render import human
+from tracekit.runs.metrics import of_run
 from tracekit.schema import HOST_DEVICE, C
 
 from ..figures import bars, shares
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from ..site import Context
 
     Read = Callable[[Callable[[str], Result]], list[Tile]]
+
+
+@lru_cache(maxsize=4096)
+def measured(run: Run) -> dict[str, float]:
+    """Return the metrics of a run; cached, since runs never change."""
+    return of_run(run)
 
 
 def title(text: str) -> Component:

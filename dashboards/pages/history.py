@@ -6,7 +6,6 @@ import re
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from tracekit.experiments import gate_baseline
 from tracekit.experiments.gate_baseline import code
 from tracekit.experiments.gate_model import MIB
 from tracekit.runs import revisions
-from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, of_run
+from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import THRESHOLD, Verdict
@@ -33,6 +32,7 @@ from ..figures import sweep
 from ..page import Needs, Page, Section, block
 from ..parts.charts import chart, connect_clicks
 from ..parts.links import Choice, choices, copyable
+from ._shared import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,12 +92,6 @@ class State:
         """Commit time in UTC; empty if unknown."""
         when = _when(self.git)
         return "" if when == _NEVER else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-@lru_cache(maxsize=4096)
-def measured(run: Run) -> dict[str, float]:
-    """Return the metrics of a run; cached, since runs never change."""
-    return of_run(run)
 
 
 def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:

@@ -111,14 +111,9 @@ def of_host(run: Run) -> tuple[Codes, list[Track]]:
     annotation, depth = depths(run)
     codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
     return codes, [
-        Track(
-            kind=ANNOTATION if marked else HOST,
-            rank=keys[thread][0],
-            pid=keys[thread][1],
-            tid=keys[thread][2],
-            depth=depth,
-        )
+        Track(kind=ANNOTATION if marked else HOST, rank=rank, pid=pid, tid=tid, depth=depth)
         for thread, marked, depth in pairs
+        for rank, pid, tid in [keys[thread]]
     ]
 
 
@@ -151,16 +146,12 @@ def levels(start: Ints, end: Ints) -> list[Ints]:
     found: list[Ints] = []
     left = np.arange(len(start))
     while len(left) and len(found) < LEVELS:
-        if _disjoint(start[left], end[left]):
+        if (start[left][1:] >= end[left][:-1]).all():  # disjoint
             return [*found, left]
         taken = _greedy(start[left], end[left])
         found.append(left[taken])
         left = left[~taken]
     return found
-
-
-def _disjoint(start: Ints, end: Ints) -> bool:
-    return bool((start[1:] >= end[:-1]).all())
 
 
 def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -246,19 +237,17 @@ def build(run: Run) -> tuple[Outline, Arrays]:
             draft.count += len(order)
             pa.default_memory_pool().release_unused()
     arrays, sizes = _finalize(draft)
-    return (
-        Outline(
-            seal=seal(run),
-            lanes=lanes.ordered(draft.found),
-            texts=names.names,
-            name_of=names.name_of,
-            category_of=names.category_of,
-            idle=idle,
-            sizes=sizes,
-            left_out=rows - draft.count,
-        ),
-        arrays,
+    outline = Outline(
+        seal=seal(run),
+        lanes=lanes.ordered(draft.found),
+        texts=names.names,
+        name_of=names.name_of,
+        category_of=names.category_of,
+        idle=idle,
+        sizes=sizes,
+        left_out=rows - draft.count,
     )
+    return outline, arrays
 
 
 def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tracekit.experiments.sweep import shares
-from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, of_run
+from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 
 from ...parts.links import Choice, choices, commit_name
+from .._shared import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,7 +126,7 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
     if quantity == ACTIVE:
         return _active(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
-        return _peaks(point.run).get(quantity)
+        return measured(point.run).get(quantity)
     timings = point.run.meta.timings
     if not timings or not timings.step_ns:
         return None
@@ -137,12 +137,6 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
     if not batch or not step:
         return None
     return step / batch if quantity == PER_SAMPLE else batch * 1e9 / step
-
-
-@lru_cache(maxsize=4096)
-def _peaks(run: Run) -> dict[str, float]:
-    """Return the metrics of a run; cached, since runs never change."""
-    return of_run(run)
 
 
 def _active(run: Run, analyzed: Analyzed) -> float | None:
