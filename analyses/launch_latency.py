@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
-from tracekit.analysis.savings import budget
+from tracekit.analysis.savings import LEAST_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.schema import C, DeviceKind, HostKind
@@ -200,9 +200,11 @@ NO_LINKS = (
 )
 SLOW_CALLS = Rule(
     "slow_launch_calls",
-    states="the median kernel launch call takes more than 20 µs (at least 20 calls), and the device's idle "
-    "time during such calls beyond 5 µs per call is at least 1% of the steps",
-    why="a launch call takes 3 to 10 µs; a median above 20 µs is caused by the machine, not by the program",
+    states=f"the median kernel launch call takes more than {SLOW_NS // UNIT_NS} µs (at least {FEWEST} "
+    f"calls), and the device's idle time during such calls beyond {USUAL_NS // UNIT_NS} µs per call is at "
+    f"least {LEAST_SHARE:.0%} of the steps",
+    why=f"a launch call takes 3 to 10 µs; a median above {SLOW_NS // UNIT_NS} µs is caused by the machine, "
+    "not by the program",
 )
 
 
@@ -322,8 +324,8 @@ def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) ->
         ),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.ESTIMATED,
-        how=f"Σ of the device's idle time during each such call beyond 5 µs, {allowed.per}; part of the "
-        "launch_bound idle time of `idle_gaps`, not in addition to it",
+        how=f"Σ of the device's idle time during each such call beyond {USUAL_NS // UNIT_NS} µs, "
+        f"{allowed.per}; part of the launch_bound idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
         evidence={table: [int(row) for row in weighty[column]] for table, column in rows.items()},
     )

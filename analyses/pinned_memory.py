@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.analysis import Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.run import busy
 from tracekit.runs.text import human
@@ -128,16 +128,16 @@ _ISSUED = "issued_ns"
 ORDER_RULES = (
     Rule(
         IN_TURN,
-        "pinned copies of at least 1 MiB in both directions on several streams; at least twice one that was "
-        "issued before begins after one of the other direction and of another stream ended, at most 10% of "
-        "their time overlaps, and the overlap would save at least 1% of the step; not on devices that are "
-        "known to have one copy engine",
+        f"pinned copies of at least {LARGE_BYTES >> 20} MiB in both directions on several streams; at least "
+        "twice one that was issued before begins after one of the other direction and of another stream "
+        f"ended, at most {MOST_OVERLAPPED:.0%} of their time overlaps, and the overlap would save at least "
+        f"{LEAST_SHARE:.0%} of the step; not on devices that are known to have one copy engine",
         "a copy engine runs one direction; with two of them both directions of the link can be used at once",
     ),
     Rule(
         BACK,
         "managed memory is copied to the device, and back before a kernel runs; these copies take at least "
-        "1% of the step, exposed",
+        f"{LEAST_SHARE:.0%} of the step, exposed",
         "without a kernel in between nothing on the device used the pages",
     ),
 )

@@ -29,7 +29,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
@@ -360,10 +360,14 @@ ANALYSIS = Analysis(
         Rule(
             "zero_grad_per_parameter",
             states=(
-                "ranges in profiled steps launch at least 4 fills, fewer than half of them fused, and the "
-                "saving compared with a fused fill is at least 1% of the steps' time"
+                f"ranges in profiled steps launch at least {FEWEST_FILLS} fills, fewer than half of them "
+                "fused, and the saving compared with a fused fill is at least "
+                f"{LEAST_SHARE:.0%} of the steps' time"
             ),
-            why="fusing fewer than 4 fills gains almost nothing; two runs of one program differ by up to 1%",
+            why=(
+                f"fusing fewer than {FEWEST_FILLS} fills gains almost nothing; two runs of one program "
+                "differ by up to 1%"
+            ),
         ),
     ),
 )

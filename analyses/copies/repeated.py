@@ -43,9 +43,9 @@ MOST_REPEATS = 3
 
 RULE = Rule(
     REPEATED,
-    "copies of the same op, size (at least 1 MiB), shapes, dtypes, memory and source line occur 2 or 3 "
-    "times in each of at least 2 steps, while another tensor is copied once in every step, and there is no "
-    "D2H copy of that size; saving at least 1% of the step",
+    f"copies of the same op, size (at least {LARGE_BYTES >> 20} MiB), shapes, dtypes, memory and source line "
+    f"occur 2 or {MOST_REPEATS} times in each of at least 2 steps, while another tensor is copied once in "
+    f"every step, and there is no D2H copy of that size; saving at least {LEAST_SHARE:.0%} of the step",
     "a trace does not show whether it is the same tensor, so confidence is low; a tensor copied once per "
     "step shows that a step is not several micro-batches; more repeats are layers or tables",
 )
@@ -106,8 +106,8 @@ MANY_UP_FIRST = 8
 PING_PONG_RULE = Rule(
     PING_PONG,
     "in each of at least 2 profiled steps data is copied to the host and back in copies of equal size (at "
-    "least 64 KiB): the first D2H copy ends before the first H2D copy starts, or there are at least 8 such "
-    "pairs; their exposed time is at least 1% of the step",
+    f"least {PING_PONG_BYTES >> 10} KiB): the first D2H copy ends before the first H2D copy starts, or there "
+    f"are at least {MANY_UP_FIRST} such pairs; their exposed time is at least {LEAST_SHARE:.0%} of the step",
     "equal sizes in both directions in every step indicate offloading; a single pair with the H2D copy "
     "first may be a batch and a result of the same size",
 )

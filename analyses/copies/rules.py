@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
@@ -66,15 +66,16 @@ _ADVICE = {
 PINNED_RULES = (
     Rule(
         PAGEABLE,
-        "copies of at least 64 KiB each from or to pageable memory, in profiled steps; their exposed time is "
-        "at least 1% of the step",
+        f"copies of at least {PAGEABLE_BYTES >> 10} KiB each from or to pageable memory, in profiled steps; "
+        f"their exposed time is at least {LEAST_SHARE:.0%} of the step",
         "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; two runs of one "
         "program differ by up to 1%",
     ),
     Rule(
         SLOW_LINK,
-        "pinned copies of at least 1 MiB each run below 50% of the PCIe link's rate, and at 80% of it at "
-        "least 1% of the step would be saved; needs a recorded link",
+        f"pinned copies of at least {LARGE_BYTES >> 20} MiB each run below {SLOW_SHARE:.0%} of the PCIe "
+        f"link's rate, and at {REACHED_SHARE:.0%} of it at least {LEAST_SHARE:.0%} of the step would be "
+        "saved; needs a recorded link",
         "large pinned copies reach 80 to 90% of a link, so half of it indicates a lower width or generation, "
         "a remote NUMA node or a shared link",
     ),
@@ -254,8 +255,8 @@ RULE = Rule(
     WIDER,
     "bytes copied are exactly 2, 4 or 8 times the needed bytes: the copying op widened the dtype on the "
     "host, or as many kernels as copies convert a float64 or int64 tensor of that many elements to a "
-    "narrower dtype later in the same step and no other kernel's op reads one; copies of at least 4 KiB; "
-    "saving at least 1% of the step",
+    "narrower dtype later in the same step and no other kernel's op reads one; copies of at least "
+    f"{LEAST_BYTES >> 10} KiB; saving at least {LEAST_SHARE:.0%} of the step",
     "a ratio of item sizes is exact; int64 labels or float64 data that kernels read directly are needed; "
     "smaller copies do not get faster with fewer bytes",
 )

@@ -34,8 +34,8 @@ RULES = (
     Rule(
         "memory_leak",
         f"over at least {FEWEST_FLOORS} steps after the first, the minimum of allocated memory in a step "
-        "grows by at least 64 KiB per step, and the lower bound of its 95% confidence interval is above "
-        "half of that",
+        f"grows by at least {LEAST_GROWTH >> 10} KiB per step, and the lower bound of its 95% confidence "
+        "interval is above half of that",
         "the first step allocates persistent memory (optimizer states, workspaces); the interval of noise or "
         "of growth that ends includes zero; random minima of 4 to 10 steps exceed half of the growth once in "
         "100; 64 KiB per step are 6 GiB in 100,000 steps, and a program may store less by design, such as "
@@ -43,7 +43,8 @@ RULES = (
     ),
     Rule(
         "unused_reserved_memory",
-        "at the peak, more than 20% of the reserved memory and more than 512 MiB are not allocated",
+        f"at the peak, more than {UNUSED_SHARE:.0%} of the reserved memory and more than "
+        f"{UNUSED_BYTES >> 20} MiB are not allocated",
         "the caching allocator rounds and splits blocks, which costs a few percent; less than 512 MiB "
         "does not allow a larger batch or model",
     ),

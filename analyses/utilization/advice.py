@@ -43,19 +43,20 @@ RULES = (
     Rule(
         THROTTLED,
         "NVML reports a throttling reason (power limit, hardware, temperature, power supply, synchronized "
-        "clocks) in at least 2 samples that cover at least 5% of the sampled time of the steps",
+        f"clocks) in at least {LEAST_SAMPLES} samples that cover at least {THROTTLED_SHARE:.0%} of the "
+        "sampled time of the steps",
         "a bit that is set rarely costs less than the variation between runs of one program",
     ),
     Rule(
         BELOW_MAX,
-        "the mean SM clock while the device is busy is below 75% of its maximum, in at least 2 samples, and "
-        "it is throttled in less than 5% of the time",
+        f"the mean SM clock while the device is busy is below {CLOCK_SHARE:.0%} of its maximum, in at least "
+        f"{LEAST_SAMPLES} samples, and it is throttled in less than {THROTTLED_SHARE:.0%} of the time",
         "boards sustain at least 80% of the maximum clock under load unless set lower or throttled",
     ),
     Rule(
         NARROW_LINK,
-        "in at least 2 samples while the device is busy, the PCIe link does not reach its maximum generation "
-        "or number of lanes",
+        f"in at least {LEAST_SAMPLES} samples while the device is busy, the PCIe link does not reach its "
+        "maximum generation or number of lanes",
         "an idle link falls back to save power, but not under load; then the slot, a riser or the machine's "
         "settings limit it",
     ),
@@ -66,15 +67,16 @@ RULES = (
     ),
     Rule(
         HOST_GROWTH,
-        "over at least 16 samples before the profile, resident memory grows (the 95% interval of the "
-        "Theil-Sen slope is above 0) by at least 5% and 32 MiB, at least 35% of that in the second half",
+        f"over at least {GROWTH_SAMPLES} samples before the profile, resident memory grows (the 95% interval "
+        f"of the Theil-Sen slope is above 0) by at least {GROWTH_SHARE:.0%} and {GROWTH_BYTES >> 20} MiB, at "
+        f"least {LATER_SHARE:.0%} of that in the second half",
         "growth at start-up ends, so the second half must grow too; during the profile the profiler's memory "
         "grows",
     ),
     Rule(
         CPU_BOUND,
-        "a device is idle for at least 30% of the window while the process and its children use 0.85 to 1.3 "
-        "cores on average, in samples that cover at least half of it",
+        f"a device is idle for at least {IDLE_SHARE:.0%} of the window while the process and its children "
+        f"use {ONE_CORE[0]} to {ONE_CORE[1]} cores on average, in samples that cover at least half of it",
         "one busy core with an idle device indicates a single limiting thread; several busy cores or "
         "none have other causes",
     ),
