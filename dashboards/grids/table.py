@@ -66,7 +66,7 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
-    paged = (len(frame) > MOST or frame.size > CELLS) and _is_complete(context, page, spec, frame)
+    paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST)
     missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
@@ -80,6 +80,10 @@ def table(
         className="tk-table tk-section",
         **aria(label=clean(spec.title)),
     )
+
+
+def _long(frame: pd.DataFrame) -> bool:
+    return len(frame) > MOST or frame.size > CELLS
 
 
 def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
