@@ -1,21 +1,24 @@
-"""Small, launch-bound convolutional network for 28×28 digits."""
+"""Small, launch-bound convolutional network for 28×28 digits, as in PyTorch's own examples."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import DATASET_SHAPES, Workload
+from torch import nn
+
+from tracekit.workloads.tasks import image_classifier
 
 if TYPE_CHECKING:
-    import torch
-
     from tracekit.workloads.base import Options, Program
 
 
-def _model(resolution: int, channels: int, classes: int) -> torch.nn.Module:
-    from torch import nn
+def build(options: Options) -> Program:
+    """Build the program."""
+    return image_classifier(partial(_model, options.resolution), options, channels=1, classes=10)
 
+
+def _model(resolution: int, channels: int, classes: int) -> nn.Module:
     side = (resolution - 4) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3),
@@ -28,23 +31,3 @@ def _model(resolution: int, channels: int, classes: int) -> torch.nn.Module:
         nn.ReLU(),
         nn.Linear(128, classes),
     )
-
-
-def _build(options: Options) -> Program:
-    from tracekit.workloads.tasks import image_classifier
-
-    return image_classifier(partial(_model, options.resolution), options, channels=1, classes=10)
-
-
-MNIST_CNN = Workload(
-    name="mnist_cnn",
-    domain="vision",
-    summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
-    parameters=1_199_882,
-    defaults={"batch_size": 64, "resolution": 28},
-    sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},
-    dataset_shapes=tuple(DATASET_SHAPES),
-    smallest_resolution=6,
-    build=_build,
-)
-"""`parameters` is the number of the MNIST network in PyTorch's own examples."""

@@ -1,34 +1,74 @@
-"""VGG-16 on random images: few large kernels; most of its 138 million parameters are in one layer."""
+"""VGG-16 on random images: few large kernels; most of its 138 million parameters are in one layer.
+
+The layers and initialization are those of torchvision's `vgg16`.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import Workload
+import torch
+from torch import nn
+
+from tracekit.workloads.tasks import image_classifier
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
 
+STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+"""Convolutions of each stage and their channels."""
+HIDDEN = 4096
+SMALL_HIDDEN = 32
+"""Width of the linear layers, which hold 124 of the 138 million parameters, in size `test`."""
+POOLED = 7
 
-def _build(options: Options) -> Program:
-    from functools import partial
 
-    from tracekit.workloads.tasks import image_classifier
-    from tracekit.workloads.vgg16_model import SMALL_HIDDEN, VGG16Model
-
+def build(options: Options) -> Program:
+    """Build the program."""
     make = partial(VGG16Model, hidden=SMALL_HIDDEN) if options.size == "test" else VGG16Model
     return image_classifier(make, options)
 
 
-VGG16 = Workload(
-    name="vgg16",
-    domain="vision",
-    summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
-    parameters=138_357_544,
-    defaults={"batch_size": 4, "resolution": 224},
-    sizes={"test": {"batch_size": 1, "resolution": 32}, "gpu": {"batch_size": 64, "resolution": 224}},
-    dataset_shapes=("cifar10", "stl10", "pascal"),
-    smallest_resolution=32,
-    build=_build,
-)
-"""`parameters` is the number that torchvision documents for `vgg16`."""
+class VGG16Model(nn.Module):
+    """The network; its state dict fits torchvision's."""
+
+    def __init__(self, channels: int = 3, classes: int = 1000, *, hidden: int = HIDDEN) -> None:
+        super().__init__()
+        self.features = _features(channels)
+        self.avgpool = nn.AdaptiveAvgPool2d(POOLED)
+        self.classifier = nn.Sequential(
+            nn.Linear(STAGES[-1][1] * POOLED * POOLED, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            nn.Linear(hidden, classes),
+        )
+        self.apply(_initialize)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return logits of a batch of images."""
+        pooled = torch.flatten(self.avgpool(self.features(x)), 1)
+        logits: torch.Tensor = self.classifier(pooled)
+        return logits
+
+
+def _features(inputs: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for convolutions, outputs in STAGES:
+        for _ in range(convolutions):
+            layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
+            inputs = outputs
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    elif isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, 0, 0.01)
+    if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 
 def test_dlrm_has_the_parameters_of_its_sizes() -> None:
-    from tracekit.workloads.dlrm_model import ROWS
+    from tracekit.workloads.dlrm import ROWS
 
     widths = [(13, 512), (512, 256), (256, 64), (64, 16), (16 + 27 * 26 // 2, 512), (512, 256), (256, 1)]
     dense = sum((inputs + 1) * outputs for inputs, outputs in widths)

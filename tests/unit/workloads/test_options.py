@@ -10,8 +10,7 @@ import pytest
 from tests.unit.workloads.building import BUILT_INS, built, losses
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import Options
-from tracekit.workloads.mnist_cnn import MNIST_CNN
-from tracekit.workloads.resnet50 import RESNET50
+from tracekit.workloads.built_in import MNIST_CNN, RESNET50
 
 torch = pytest.importorskip("torch")
 

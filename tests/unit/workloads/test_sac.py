@@ -12,7 +12,7 @@ from tracekit.workloads.base import ZERO_GRADS
 
 torch = pytest.importorskip("torch")
 
-from tracekit.workloads.sac_model import EPISODE, Pendulum  # noqa: E402 (needs torch)
+from tracekit.workloads.sac import EPISODE, Pendulum  # noqa: E402 (needs torch)
 
 
 def pendulum() -> Pendulum:
@@ -54,7 +54,7 @@ def test_sac_steps_the_environment_resolution_times_per_update(rounds: int) -> N
 
 
 def test_the_replay_overwrites_the_oldest() -> None:
-    from tracekit.workloads.sac_model import Replay
+    from tracekit.workloads.sac import Replay
 
     replay = Replay(rows=torch.zeros(2, 1), pinned=False)
     for value in (1.0, 2.0, 3.0):

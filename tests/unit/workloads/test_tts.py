@@ -21,7 +21,7 @@ def test_tts_copies_target_frames_only_in_training() -> None:
 
 
 def test_tts_attention_weights_sum_to_one() -> None:
-    from tracekit.workloads.tts_model import Attention
+    from tracekit.workloads.tts import Attention
 
     torch.manual_seed(0)
     weights = Attention()(torch.randn(2, 1024), torch.randn(2, 6, 128), torch.zeros(2, 2, 6))

@@ -1,4 +1,8 @@
-"""ResNet-18 and ResNet-50 in plain torch: the same layers, strides and initialization as torchvision's."""
+"""ResNet-18 and ResNet-50 on random images; ResNet-50 is the workload of most published GPU profiles.
+
+The layers, strides and initialization are those of torchvision. ResNet-18 has smaller kernels, so it is more
+launch-bound.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from tracekit.workloads.tasks import image_classifier
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tracekit.workloads.base import Options, Program
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4
@@ -117,8 +125,15 @@ class ResNet(nn.Module):
         return logits
 
 
-ResNet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2), 1)
-ResNet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3), EXPANSION)
+_MODELS = {
+    18: partial(ResNet, BasicBlock, (2, 2, 2, 2), 1),
+    50: partial(ResNet, Bottleneck, (3, 4, 6, 3), EXPANSION),
+}
+
+
+def build(options: Options, *, depth: int) -> Program:
+    """Build the program of the network of 18 or 50 layers."""
+    return image_classifier(_MODELS[depth], options)
 
 
 def _initialize(module: nn.Module) -> None:

@@ -1,0 +1,212 @@
+"""Declare the built-in workloads; the modules that build them import torch, so they are imported only then.
+
+All data is random. Numbers of parameters are published ones: those that torchvision, transformers or the
+module of the model names.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tracekit.workloads.base import COMPILE, DATASET_SHAPES, EAGER, TORCHSCRIPT, Workload
+from tracekit.workloads.checks import batch_norm_check, positions_check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.workloads.base import Options, Program
+
+_CHUNK = 64
+
+
+def _built_by(module: str, **arguments: Any) -> Callable[[Options], Program]:
+    """Return a function that imports a module of this folder and calls its `build`."""
+
+    def build(options: Options) -> Program:
+        program: Program = import_module(f"{__package__}.{module}").build(options, **arguments)
+        return program
+
+    return build
+
+
+def _image_classifier(
+    name: str, model: str, *, parameters: int, batch: int, gpu_batch: int, build: Callable[[Options], Program]
+) -> Workload:
+    """Declare a classifier whose deepest layers normalize a batch of images of a 32nd of the side."""
+    return Workload(
+        name=name,
+        domain="vision",
+        summary=f"{model} classifying random 3-channel images into 1000 classes",
+        parameters=parameters,
+        defaults={"batch_size": batch, "resolution": 224},
+        sizes={
+            "test": {"batch_size": 2, "resolution": 64},
+            "gpu": {"batch_size": gpu_batch, "resolution": 224},
+        },
+        dataset_shapes=tuple(DATASET_SHAPES),
+        smallest_resolution=8,
+        build=build,
+        check=batch_norm_check(name, side=32),
+    )
+
+
+def _reformer(name: str, summary: str, *, copies: bool) -> Workload:
+    return Workload(
+        name=name,
+        domain="language",
+        summary=summary,
+        parameters=5_975_872,
+        defaults={"batch_size": 2, "resolution": 512},
+        sizes={"test": {"batch_size": 1, "resolution": 128}, "gpu": {"batch_size": 8, "resolution": 4096}},
+        smallest_resolution=2 * _CHUNK,
+        resolution_means=f"Bytes in a sequence, a multiple of {_CHUNK}",
+        build=_built_by("reformer", copies=copies),
+        check=positions_check(name, 4096, chunk=_CHUNK),
+    )
+
+
+BERT = Workload(
+    name="bert",
+    domain="language",
+    summary="BERT-base recovering masked words of random sentences; two layers in size test",
+    parameters=109_482_240,
+    defaults={"batch_size": 1, "resolution": 128},
+    sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 32, "resolution": 512}},
+    smallest_resolution=1,
+    resolution_means="Tokens in a sequence",
+    build=_built_by("bert"),
+    check=positions_check("bert", 512),
+)
+DLRM = Workload(
+    name="dlrm",
+    domain="recommendation",
+    summary="DLRM with 26 embedding tables judging random clicks",
+    parameters=13_924_673,
+    defaults={"batch_size": 128, "resolution": 1},
+    sizes={"test": {"batch_size": 128, "resolution": 1}, "gpu": {"batch_size": 16_384, "resolution": 1}},
+    smallest_resolution=1,
+    resolution_means="Categories in a bag",
+    build=_built_by("dlrm"),
+)
+GPT = Workload(
+    name="gpt",
+    domain="language",
+    summary="GPT-2 (124M) predicting the next of random tokens; two layers in size test",
+    parameters=124_439_808,
+    defaults={"batch_size": 1, "resolution": 128},
+    sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 8, "resolution": 1024}},
+    smallest_resolution=1,
+    resolution_means="Tokens in a sequence",
+    build=_built_by("gpt"),
+    check=positions_check("gpt", 1024),
+)
+LENNARD_JONES = Workload(
+    name="lennard_jones",
+    domain="other",
+    summary="An MLP learning energies and forces of the Lennard-Jones potential, forces by autograd",
+    parameters=865,
+    # torch.jit.trace would make constants of the weights that the inner autograd reads
+    levels=(EAGER, COMPILE),
+    dtypes=("float32", "float64", "bfloat16"),
+    defaults={"batch_size": 1000, "resolution": 1},
+    sizes={"test": {"batch_size": 100, "resolution": 1}, "gpu": {"batch_size": 1000, "resolution": 64}},
+    smallest_resolution=1,
+    resolution_means="Pairs of points in a sample",
+    build=_built_by("lennard_jones"),
+)
+MNIST_CNN = Workload(
+    name="mnist_cnn",
+    domain="vision",
+    summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
+    parameters=1_199_882,
+    defaults={"batch_size": 64, "resolution": 28},
+    sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},
+    dataset_shapes=tuple(DATASET_SHAPES),
+    smallest_resolution=6,
+    build=_built_by("mnist_cnn"),
+)
+MOBILENET_V2 = _image_classifier(
+    "mobilenet_v2",
+    "MobileNetV2",
+    parameters=3_504_872,
+    batch=16,
+    gpu_batch=96,
+    build=_built_by("mobilenet_v2"),
+)
+REFORMER = _reformer(
+    "reformer", "Reformer recovering masked bytes; each attention copies a scalar to the device", copies=True
+)
+REFORMER_FIXED = _reformer(
+    "reformer_fixed", "The same Reformer with the scalar as a Python number: no copy", copies=False
+)
+RESNET18 = _image_classifier(
+    "resnet18",
+    "ResNet-18",
+    parameters=11_689_512,
+    batch=16,
+    gpu_batch=128,
+    build=_built_by("resnet", depth=18),
+)
+RESNET50 = _image_classifier(
+    "resnet50", "ResNet-50", parameters=25_557_032, batch=8, gpu_batch=64, build=_built_by("resnet", depth=50)
+)
+SAC = Workload(
+    name="sac",
+    domain="rl",
+    summary="Soft actor-critic learning to swing a pendulum up that the host simulates between updates",
+    parameters=201_989,
+    levels=(EAGER, TORCHSCRIPT, COMPILE),
+    dtypes=("float32", "float64", "bfloat16"),
+    defaults={"batch_size": 256, "resolution": 1},
+    sizes={"test": {"batch_size": 64, "resolution": 1}, "gpu": {"batch_size": 256, "resolution": 1}},
+    smallest_resolution=1,
+    resolution_means="Environment steps between updates",
+    offloads=("none",),
+    build=_built_by("sac"),
+)
+SPEECH_TRANSFORMER = Workload(
+    name="speech_transformer",
+    domain="speech",
+    summary="Transformer encoder aligning word pieces with random mel frames by CTC",
+    parameters=18_904_456,
+    defaults={"batch_size": 4, "resolution": 400},
+    sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 32, "resolution": 1600}},
+    smallest_resolution=7,
+    resolution_means="Frames of 10 ms",
+    build=_built_by("speech_transformer"),
+)
+TTS = Workload(
+    name="tts",
+    domain="speech",
+    summary="Tacotron 2 speaking random text into mel frames, one after another",
+    parameters=28_193_153,
+    defaults={"batch_size": 4, "resolution": 40},
+    sizes={"test": {"batch_size": 1, "resolution": 4}, "gpu": {"batch_size": 64, "resolution": 400}},
+    smallest_resolution=2,
+    resolution_means="Frames of 11.6 ms",
+    build=_built_by("tts"),
+)
+UNET = Workload(
+    name="unet",
+    domain="vision",
+    summary="U-Net giving each pixel of random 3-channel images one of 2 classes; narrower in size test",
+    parameters=31_037_698,  # 31,037,633 are published for one class, the second has 65
+    defaults={"batch_size": 1, "resolution": 256},
+    sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 8, "resolution": 512}},
+    dataset_shapes=tuple(DATASET_SHAPES),
+    smallest_resolution=16,
+    build=_built_by("unet"),
+    check=batch_norm_check("unet", side=31),
+)
+VGG16 = Workload(
+    name="vgg16",
+    domain="vision",
+    summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
+    parameters=138_357_544,
+    defaults={"batch_size": 4, "resolution": 224},
+    sizes={"test": {"batch_size": 1, "resolution": 32}, "gpu": {"batch_size": 64, "resolution": 224}},
+    dataset_shapes=("cifar10", "stl10", "pascal"),
+    smallest_resolution=32,
+    build=_built_by("vgg16"),
+)
