@@ -1,7 +1,8 @@
 """DLRM (Naumov et al. 2019) on random clicks: memory-bound embedding bags and small dense layers.
 
 Sizes, and so the number of parameters, are those of its published script for Criteo's Kaggle data:
-`--arch-sparse-feature-size=16 --arch-mlp-bot=13-512-256-64-16 --arch-mlp-top=512-256-1`, with tables of at most 100,000 rows (`--max-ind-range=100000`).
+`--arch-sparse-feature-size=16 --arch-mlp-bot=13-512-256-64-16 --arch-mlp-top=512-256-1`, with tables of at
+most 100,000 rows (`--max-ind-range=100000`).
 """
 
 from __future__ import annotations
