@@ -28,7 +28,7 @@ class Rank:
         number: Rank of the process.
         first_call: Whether only the program's first call was recorded.
         trace: Path of the trace.
-        facts: Description of the trace by `tracekit.recording.agent.report`.
+        facts: Description of the trace by `tracekit.recording.agent.agent`.
     """
 
     number: int

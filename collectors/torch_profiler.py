@@ -1,4 +1,4 @@
-"""Collector that records with torch.profiler."""
+"""Collector that records with torch.profiler, or at level `libtorch` with Kineto in a C++ program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from tracekit.recording.collector import Recording, Request
+from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
-from .libtorch.record import record_libtorch
 from .protocol import MEASURE, PROFILE, run_process, samples, timings
 from .sampling import SampledProgress
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracekit.recording.collector import Program, Progress
 
 _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
+OUTPUT, TRACE = "output.pt", "trace.json"
+_PREPARE = (sys.executable, "-P", "-m", "tracekit.collectors.libtorch.prepare")
 
 
 class TorchProfilerCollector:
@@ -28,7 +30,7 @@ class TorchProfilerCollector:
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record`."""
         if request.level == LIBTORCH:
-            return record_libtorch(request, directory, progress=progress)
+            return _record_libtorch(request, directory, progress=progress)
         sampled = SampledProgress(progress, last=MEASURE if request.no_profile else PROFILE)
         result = run_process(_COMMAND, request, directory, sampled, while_running=sampled.sampling)
         return Recording(
@@ -49,3 +51,27 @@ class TorchProfilerCollector:
         from .torch_program import record_program
 
         return record_program(program, directory)
+
+
+def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -> Recording:
+    """Prepare a workload in Python, then run the C++ program.
+
+    The output of the last step is saved in the directory as `OUTPUT`, for `torch.load`.
+    """
+    prepared = run_process(_PREPARE, request, directory, progress)
+    sampled, trace = SampledProgress(progress), directory / TRACE
+    command = (prepared["program"], prepared["job"], str(trace), str(directory / OUTPUT))
+    result = run_process(command, request, directory, sampled, while_running=sampled.sampling)
+    message = "--stacks was left out: a C++ program has no Python call stacks"
+    ignored = [Diagnostic(Level.INFO, "stacks_ignored", message)] if request.stacks else []
+    return Recording(
+        traces=(trace,),
+        device=prepared["device"],
+        threads=result["threads"],
+        version=prepared["version"],
+        timings=timings(result),
+        samples=(*samples(result), *sampled.buffer.samples()),
+        environment=prepared["environment"],
+        options={"record_shapes": True, "profile_memory": True, "with_stack": False},
+        diagnostics=(*sampled.buffer.diagnostics(), *ignored),
+    )

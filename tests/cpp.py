@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.collectors.libtorch import build
+from tracekit.collectors.libtorch import prepare as build
 
 from tracekit.runs.toolchain import find_toolchain
 

@@ -1,22 +1,45 @@
-"""Process that builds the C++ program and exports its input; follows `tracekit.collectors.protocol`."""
+"""Process that builds the C++ program and exports its input; follows `tracekit.collectors.protocol`.
+
+The program is built with CMake on first use. The cache is `tracekit/libtorch` in `$XDG_CACHE_HOME` or
+`~/.cache`, with one program per installation of torch and version of the source. A program is built in a
+temporary folder and then renamed; a lock prevents concurrent builds of the same program.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
+from tracekit.runs.toolchain import HOW_TO_INSTALL, find_toolchain
 
 from ..compilation import MIN_WARMUP
 from ..protocol import receive_request, serve
 from ..workload_process import built_workload, describe_process, resolve_device
-from .build import ensure_built
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracekit.runs.toolchain import Toolchain
+
     from ..protocol import Reporter
+
+
+SOURCE = Path(__file__).with_name("program")
+NAME = "tracekit_libtorch"
+_ERROR = re.compile(r"(?:fatal |CMake )?error\b", re.IGNORECASE)
 
 
 def main() -> int:
@@ -45,6 +68,102 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
         "version": str(torch.__version__),
         **describe_process(device),
     }
+
+
+def cache_folder() -> Path:
+    """Return the folder of built programs."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "tracekit" / "libtorch"
+
+
+def ensure_built(*, on_build: Callable[[], None], folder: Path | None = None, source: Path = SOURCE) -> Path:
+    """Return the program for the installed torch, built if it is not in the cache.
+
+    Args:
+        on_build: Called before it is built.
+        folder: Folder of built programs; None for the user's cache.
+        source: Folder whose CMakeLists.txt makes a program called `NAME`.
+
+    Raises:
+        CollectionError: It cannot be built.
+    """
+    folder = folder or cache_folder()
+    target = folder / _key(source)
+    program = target / NAME
+    if program.is_file():
+        return program
+    tools = find_toolchain()
+    if missing := " and no ".join(tools.missing()):
+        raise CollectionError(f"--level libtorch: no {missing} found", hint=HOW_TO_INSTALL)
+    on_build()
+    with _build_lock(folder, target.name):
+        if not program.is_file():
+            _build(tools, source, target)
+    return program
+
+
+def _key(source: Path) -> str:
+    """Return a key of version, path and build of torch, and of the source."""
+    import torch
+
+    built_as = torch.version.git_version, torch.version.cuda, torch.compiled_with_cxx11_abi()
+    digest = hashlib.sha256(f"{torch.__file__} {built_as}".encode())
+    for path in sorted(filter(Path.is_file, source.iterdir())):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return f"{torch.__version__}-{digest.hexdigest()[:16]}"
+
+
+@contextmanager
+def _build_lock(folder: Path, key: str) -> Iterator[None]:
+    """Lock the build of a program, and remove folders of killed builds."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / f"{key}.lock").open("w")
+    except OSError as error:
+        raise CollectionError(
+            f"cannot write the C++ program to {folder}: {error.strerror}",
+            hint="set XDG_CACHE_HOME to a writable folder",
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the system when this process ends
+        for partial in folder.glob(f"{key}.*.part"):
+            shutil.rmtree(partial, ignore_errors=True)
+        yield
+
+
+def _build(tools: Toolchain, source: Path, target: Path) -> None:
+    part = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent))
+    try:
+        log = target.with_name(f"{target.name}.log")
+        with log.open("wb") as out:
+            for command in _commands(tools, source, part / "build"):
+                if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:  # noqa: S603
+                    raise _failed(log)
+        (part / "bin").mkdir()
+        (part / "build" / NAME).rename(part / "bin" / NAME)
+        (part / "bin").rename(target)
+        log.unlink()
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
+    import torch
+
+    cmake = str(tools.cmake)
+    settings = {
+        "CMAKE_PREFIX_PATH": torch.utils.cmake_prefix_path,
+        "TORCH_CXX11_ABI": str(int(torch.compiled_with_cxx11_abi())),
+    }
+    definitions = [f"-D{name}={value}" for name, value in settings.items()]
+    configure = [cmake, "-S", str(source), "-B", str(folder), "-G", str(tools.generator), *definitions]
+    return [configure, [cmake, "--build", str(folder)]]
+
+
+def _failed(log: Path) -> CollectionError:
+    lines = log.read_text(errors="replace").splitlines()
+    error = next((line.strip() for line in lines if _ERROR.search(line)), "no error in the log")
+    return CollectionError(f"the C++ program could not be compiled: {error}", hint=f"see the log {log}")
 
 
 if __name__ == "__main__":

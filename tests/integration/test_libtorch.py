@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tracekit.collectors.libtorch.build import ensure_built
+from tracekit.collectors.libtorch.prepare import ensure_built
 
 from tests.cpp import cache, needs_toolchain
 from tests.traces import table

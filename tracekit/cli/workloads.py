@@ -50,7 +50,7 @@ def command(*, output_format: str) -> None:
     tell_left_out(broken)
     from tracekit import render
 
-    listed = [_row(workload) for workload in sorted(found, key=_place)]
+    listed = [{name: _plain(getattr(one, name)) for name in _COLUMNS} for one in sorted(found, key=_place)]
     if output_format == "table":
         listed = [row | {"levels": _levels(row["levels"])} for row in listed]
     if output_format != "json":
@@ -82,10 +82,6 @@ def _place(workload: Workload) -> tuple[int, str]:
 
     known = workload.domain in DOMAINS
     return DOMAINS.index(workload.domain) if known else len(DOMAINS), workload.name
-
-
-def _row(workload: Workload) -> dict[str, Any]:
-    return {name: _plain(getattr(workload, name)) for name in _COLUMNS}
 
 
 def _plain(value: Any) -> Any:

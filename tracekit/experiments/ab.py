@@ -24,7 +24,6 @@ from tracekit.experiments.ab_model import (
     Report,
     Side,
     StateFile,
-    block_values,
     given_variables,
     hold,
     keep,
@@ -272,7 +271,7 @@ class _Bench:
 
     def remember(self, blocks: Sequence[Block]) -> None:
         """Save the blocks, so that an interrupt loses none."""
-        values = tuple(block_values(block.base, block.head) for block in blocks)
+        values = tuple((dict(block.base), dict(block.head)) for block in blocks)
         self.measured = replace(self.measured, blocks=values)
         self.write()
 

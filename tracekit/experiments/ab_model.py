@@ -210,7 +210,9 @@ def judge(
     Raises:
         CollectionError: No metric, or not every metric of the design, was measured.
     """
-    measured = [one for one in metrics if any(one.name in side for block in blocks for side in _both(block))]
+    measured = [
+        one for one in metrics if any(one.name in block.base or one.name in block.head for block in blocks)
+    ]
     missing = set(design.metrics) - {one.name for one in measured}
     if missing or not measured:
         raise CollectionError(
@@ -226,10 +228,6 @@ def _compared(design: Design, metric: Metric, blocks: Sequence[Block], look: Loo
     if metric.name in EXACT:
         return compare_exact(metric, base, head, threshold=design.threshold, tolerance=TOLERANCE_BYTES)
     return compare(metric, base, head, paired=True, threshold=design.threshold, alpha=look.alpha)
-
-
-def _both(block: Block) -> tuple[Values, Values]:
-    return block.base, block.head
 
 
 FOLDER = ".ab"
@@ -311,11 +309,6 @@ class StateFile:
         """Delete the file."""
         with suppress(FileNotFoundError):
             self.path.unlink()
-
-
-def block_values(base: Values, head: Values) -> tuple[dict[str, float], dict[str, float]]:
-    """Convert a block for the state file."""
-    return dict(base), dict(head)
 
 
 def keep(store: Store, run: Run, *, label: str | None) -> Run:

@@ -301,7 +301,9 @@ class Kind:
     def at(self, row: Row, name: str) -> Row | None:
         """Return the row of the same settings in another execution mode."""
         own = (one for one in self.part(CHARACTERIZATION) if way(one.settings) == name)
-        return next((one for one in own if _eagerly(one.settings) == row.settings), None)
+        return next(
+            (one for one in own if replace(one.settings, level=EAGER, backend=None) == row.settings), None
+        )
 
     def like(self, row: Row, **changes: Any) -> Row | None:
         """Return the row whose settings differ only by the given changes."""
@@ -390,10 +392,6 @@ def mean(values: Iterable[float | None]) -> float | None:
 def ratio(above: float | None, below: float | None) -> float | None:
     """Return the ratio if both values are known."""
     return above / below if above is not None and below else None
-
-
-def _eagerly(settings: Settings) -> Settings:
-    return replace(settings, level=EAGER, backend=None)
 
 
 def _domain(name: str) -> str:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
-from tracekit.ingest import notes, ranks, sources
+from tracekit.ingest import ranks, sources
 from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.write import write_samples
 from tracekit.runs.meta import Diagnostic, Level, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tracekit.ingest.executor import Executor, Size
+    from tracekit.ingest.executor import Executor, Linked, Size
     from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
+    from tracekit.ingest.nesting import Trace
     from tracekit.ingest.sources import Source
     from tracekit.ingest.write import Sample
     from tracekit.runs.meta import RunMeta
@@ -220,10 +221,10 @@ def _noticed(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Dia
     found: list[Diagnostic] = []
     for one, each in zip(decoded, written, strict=True):
         found += one.trace.notes()
-        found += notes.of_links(one.trace, each.linked)
+        found += _of_links(one.trace, each.linked)
     tops = [one.trace.top for one in decoded]
     sizes: list[Size] = [one.size for one in decoded]
-    return [*found, *notes.of_ranks([one.source for one in decoded], tops, sizes)]
+    return [*found, *_of_ranks([one.source for one in decoded], tops, sizes)]
 
 
 def _left_out(failed: Failed) -> Diagnostic:
@@ -247,3 +248,56 @@ def _identity(source: Source) -> dict[str, Any]:
     with suppress(TracekitError):
         return source.identity
     return {"name": sources.name(source.path)}
+
+
+_LISTED = 8
+
+
+def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
+    name = sources.name(trace.path)
+    if linked.device == 0 and (linked.launches or trace.top.devices):
+        said = trace.no_device_work()
+        yield Diagnostic(
+            Level.ERROR if said else Level.WARN,
+            "no_device_events",
+            f"{name}: a machine with a GPU, but no device activity was recorded; this is not an idle GPU: "
+            + (
+                said
+                or "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities"
+            ),
+        )
+    if linked.unlinked:
+        yield Diagnostic(
+            Level.INFO,
+            "unlinked",
+            f"{name}: {linked.unlinked} of {linked.device} device intervals have no launching call",
+        )
+
+
+def _of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
+    assumed = [source for source in traces if source.assumed]
+    if assumed:
+        listed = ", ".join(f"{sources.name(source.path)} = {source.rank}" for source in assumed)
+        yield Diagnostic(
+            Level.WARN, "rank_assumed", f"the traces do not tell their rank; counted by name: {listed}"
+        )
+    yield from _missing_ranks({source.rank or 0 for source in traces}, max(map(ranks.world_size, tops)))
+    if max(size.first_ns for size in sizes) > min(size.last_ns for size in sizes):
+        yield Diagnostic(
+            Level.WARN, "ranks_apart", "some ranks' traces do not overlap in time: are they of one job?"
+        )
+
+
+def _missing_ranks(present: set[int], world_size: int) -> Iterator[Diagnostic]:
+    """Return a diagnostic for missing ranks: information if one rank was imported, else a warning."""
+    count = world_size - len(present)
+    if count <= 0:
+        return
+    absent = (rank for rank in range(world_size) if rank not in present)
+    listed = ", ".join(map(str, islice(absent, _LISTED))) + ", ..." * (count > _LISTED)
+    yield Diagnostic(
+        Level.WARN if len(present) > 1 else Level.INFO,
+        "missing_ranks",
+        f"{len(present)} of the job's {world_size} ranks {'is' if len(present) == 1 else 'are'} here; "
+        f"missing: {listed}",
+    )

@@ -42,7 +42,7 @@ def jobs_in(root: Place) -> list[Job]:
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, found = _split_exports(found)
+    exports, found = [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
     jobs = [*_of_groups(root, found), *_single(found), *_undeclared(root, found), *_exports(exports)]
     return _with_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
@@ -99,11 +99,6 @@ def _is_other_database(path: Place) -> bool:
     from tracekit.ingest.nsys.reader import is_export  # loads sqlite3, which most folders do not need
 
     return not is_export(path)
-
-
-def _split_exports(found: list[Peeked]) -> tuple[list[Peeked], list[Peeked]]:
-    """Separate exports of Nsight Systems from other traces."""
-    return [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
 
 
 def _exports(found: list[Peeked]) -> Iterator[Job]:

@@ -56,12 +56,8 @@ def culprit(found: Bisection, one: Culprit) -> list[str]:
     span = ""
     if not found.exact:
         span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
-        span += f", probability {_share(one.posterior)}"
+        span += ", probability " + (f"{one.posterior:.1%}" if one.posterior < 0.9995 else "over 99.9%")
     return [*lines, f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}"]
-
-
-def _share(posterior: float) -> str:
-    return f"{100 * posterior:.1f}%" if posterior < 0.9995 else "over 99.9%"
 
 
 def named(one: Subject) -> str:
@@ -87,11 +83,6 @@ def ends(found: Bisection) -> str:
 def amount(found: Bisection, value: float) -> str:
     """Format a value in its unit."""
     return human(round(value) if found.metric.unit in {"ns", "bytes"} else value, found.metric.unit)
-
-
-def result_rows(found: Bisection) -> list[dict[str, Any]]:
-    """Return the log, one row per commit or version."""
-    return [_row(found, one) for one in found.log]
 
 
 def _row(found: Bisection, one: Measured) -> dict[str, Any]:
@@ -137,7 +128,7 @@ def as_text(found: Bisection) -> str:
     parts += [_lines(culprit(found, one), one.commands) for one in found.culprits]
     for one in found.undecided:
         parts.append("Uncertain:\n" + _lines(culprit(found, one), one.commands))
-    parts.append(table_text(result_rows(found), COLUMNS, limit=0))
+    parts.append(table_text([_row(found, one) for one in found.log], COLUMNS, limit=0))
     parts.append("".join(f"  {clean(line)}\n" for line in notes(found)))
     return "\n".join(parts)
 
@@ -153,7 +144,7 @@ def as_markdown(found: Bisection) -> str:
     parts += [_items(found, one) for one in (*found.culprits, *found.undecided)]
     rows = [
         {name: shorten(value, _WIDEST) if isinstance(value, str) else value for name, value in row.items()}
-        for row in result_rows(found)
+        for row in (_row(found, one) for one in found.log)
     ]
     parts.append(markdown_text(rows, COLUMNS))
     parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))

@@ -12,7 +12,6 @@ from tracekit.errors import ExitCode, clean
 from tracekit.experiments.gate_model import Outcome
 from tracekit.render import diff_tables
 from tracekit.render.cells import envelope
-from tracekit.render.diff_tables import causes as causes_json
 from tracekit.render.layout import table_text
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.text import ID, MISSING, human, shorten
@@ -59,12 +58,14 @@ def headline(gate: Gate) -> str:
             more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
             return f"Regression: {worse[0]}{more}, {where}"
         case ExitCode.NOT_COMPARABLE:
-            return f"Not comparable: {', '.join(_refused(gate))}, {where}"
+            refused = [name(one) for one in gate.configurations if one.outcome is Outcome.NOT_COMPARABLE]
+            return f"Not comparable: {', '.join(refused)}, {where}"
         case ExitCode.NOTHING_MEASURED:
             return f"Nothing compared: {_why_nothing(gate)}, {where}"
         case ExitCode.CANNOT_TELL:
             return f"Cannot tell: {_doubts(gate)} of {_counted(gate)} inconclusive, {where}"
-    better = f"; {len(found)} improved" if (found := _improved(gate)) else ""
+    found = [one for one in gate.comparisons if one.verdict is Verdict.IMPROVEMENT]
+    better = f"; {len(found)} improved" if found else ""
     return f"Pass: no regression of {100 * gate.threshold:g}% in {_counted(gate)}{better}, {where}"
 
 
@@ -77,10 +78,6 @@ def _why_nothing(gate: Gate) -> str:
 def _counted(gate: Gate) -> str:
     number = sum(len(one.verdicts) for one in gate.configurations)
     return f"{number} metric{'s' * (number != 1)}"
-
-
-def _improved(gate: Gate) -> list[Comparison]:
-    return [one for one in gate.comparisons if one.verdict is Verdict.IMPROVEMENT]
 
 
 def name(of: Configuration) -> str:
@@ -96,10 +93,6 @@ def worsenings(gate: Gate) -> list[str]:
         for one in each.comparisons
         if one.verdict is Verdict.REGRESSION
     ]
-
-
-def _refused(gate: Gate) -> list[str]:
-    return [name(one) for one in gate.configurations if one.outcome is Outcome.NOT_COMPARABLE]
 
 
 def _doubts(gate: Gate) -> int:
@@ -345,10 +338,6 @@ def _configuration(one: Configuration) -> dict[str, Any]:
         "metrics": [each.entry() for each in one.comparisons],
         "one_sided": list(one.one_sided),
         "notes": list(one.notes),
-        "causes": _causes(one),
+        # all lines of the work ledger, per step; null if the profiles were not compared
+        "causes": diff_tables.causes(one.explained).rows if one.explained else None,
     }
-
-
-def _causes(one: Configuration) -> list[dict[str, Any]] | None:
-    """Return all lines of the work ledger, per step; null if the profiles were not compared."""
-    return causes_json(one.explained).rows if one.explained else None

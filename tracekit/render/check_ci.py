@@ -75,9 +75,8 @@ def _case(each: Configuration, name: str, kind: str = "", message: str = "", tex
 
 def as_github(gate: Gate) -> str:
     """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
-    lines = [
-        _annotation("notice" if gate.exit_code is ExitCode.OK else "warning", "tracekit", _message(gate))
-    ]
+    message = f"{words.headline(gate)}. Reproduce: {words.command(gate)}"
+    lines = [_annotation("notice" if gate.exit_code is ExitCode.OK else "warning", "tracekit", message)]
     if gate.exit_code is ExitCode.REGRESSION:
         lines = []
     for each in gate.configurations:
@@ -90,10 +89,6 @@ def as_github(gate: Gate) -> str:
             fields = ", ".join(f"{one.field} {one.base} -> {one.head}" for one in each.differences)
             lines.append(_annotation("warning", f"{each.name}: not comparable", fields))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _message(gate: Gate) -> str:
-    return f"{words.headline(gate)}. Reproduce: {words.command(gate)}"
 
 
 def _annotation(level: str, title: str, message: str) -> str:

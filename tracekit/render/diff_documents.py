@@ -50,7 +50,11 @@ def _content(diff: Diff, limit: int) -> dict[str, Any]:
         "declaring": clean(tables.declaring(diff)) if refused else "",
         "bars": _bars(diff),
         "colours": COLOURS,
-        "tables": [_table(one, limit) for one in _tables(diff, refused=refused) if one.rows],
+        "tables": [
+            folding(one, limit=limit, unfolded=one.name in _OPEN)
+            for one in _tables(diff, refused=refused)
+            if one.rows
+        ],
         "nothing": "" if refused or diff.causes else tables.NOTHING_CHANGED,
         "analyses": _analyses(diff),
         "warnings": [clean(text) for text in diff.warnings],
@@ -80,10 +84,6 @@ def _tables(diff: Diff, *, refused: bool) -> list[Table]:
         tables.differences(diff),
         tables.groups(diff),
     ]
-
-
-def _table(table: Table, limit: int) -> dict[str, Any]:
-    return folding(table, limit=limit, unfolded=table.name in _OPEN)
 
 
 def _bars(diff: Diff) -> list[dict[str, Any]]:

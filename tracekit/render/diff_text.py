@@ -15,8 +15,8 @@ from tracekit.render.layout import DEFAULT_LIMIT, table_text
 from tracekit.runs.text import PROSE
 
 if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Amount, Cause, Group, Terms, WallLine
-    from tracekit.diff.model import Diff, Side
+    from tracekit.diff.ledgers import Amount, Cause, Group, WallLine
+    from tracekit.diff.model import Diff
     from tracekit.render.diff_tables import Table
 
 
@@ -50,16 +50,12 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
         _causes(diff, limit),
     ]
     parts += [
-        _table(one, _few(limit))
+        _table(one, min(limit, _FEW) if limit else 0)
         for one in (tables.counts(diff), tables.alone(diff), tables.match(diff), tables.differences(diff))
         if one.rows
     ]
     parts += _said(diff)
     return "\n".join(parts)
-
-
-def _few(limit: int) -> int:
-    return min(limit, _FEW) if limit else 0
 
 
 def _lines(lines: list[str]) -> str:
@@ -128,8 +124,8 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
             "diff",
             verdict=str(diff.verdict),
             exit_code=exit_code,
-            base=_side(diff.base),
-            head=_side(diff.head),
+            base=asdict(diff.base),
+            head=asdict(diff.head),
             comparability=_comparability(diff),
             design=asdict(diff.design),
             metrics=[asdict(metric) for metric in diff.metrics],
@@ -155,10 +151,6 @@ def as_csv(diff: Diff, *, limit: int = 0) -> str:
     return csv_text(table.rows[: limit or None], table.columns)
 
 
-def _side(side: Side) -> dict[str, Any]:
-    return {**asdict(side), "runs": list(side.runs)}
-
-
 def _comparability(diff: Diff) -> dict[str, Any]:
     found = diff.comparability
     return {"status": str(found.status), "differences": [asdict(one) for one in found.differences]}
@@ -176,7 +168,7 @@ def _ledger(diff: Diff) -> dict[str, Any] | None:
             "a_ns": work.a_ns,
             "b_ns": work.b_ns,
             "delta_ns": work.b_ns - work.a_ns,
-            **_terms(work.terms),
+            **asdict(work.terms),
             "residual": work.residual,
         },
     }
@@ -184,10 +176,6 @@ def _ledger(diff: Diff) -> dict[str, Any] | None:
 
 def _line(line: WallLine) -> dict[str, Any]:
     return {**asdict(line), "delta_ns": line.delta}
-
-
-def _terms(terms: Terms) -> dict[str, int]:
-    return asdict(terms)
 
 
 def _amounts(a: Amount, b: Amount) -> dict[str, Any]:
@@ -200,7 +188,7 @@ def _cause(one: Cause) -> dict[str, Any]:
         "detail": one.detail,
         "delta_ns": one.terms.delta,
         **_amounts(one.a, one.b),
-        "terms": _terms(one.terms),
+        "terms": asdict(one.terms),
         "rungs": list(one.rungs),
         "modules": list(one.modules),
         "evidence": one.evidence,
@@ -219,7 +207,7 @@ def _group(one: Group) -> dict[str, Any]:
         "module": one.module or None,
         "delta_ns": one.terms.delta,
         **_amounts(one.a, one.b),
-        "terms": _terms(one.terms),
+        "terms": asdict(one.terms),
         "evidence": one.evidence,
     }
 

@@ -58,11 +58,14 @@ class Section:
 
 def sections(meta: RunMeta) -> list[Section]:
     """Return the non-empty sections, in reading order."""
+    tables = [
+        {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
+    ]
     parts = [
         Section("run", FACT, flatten(_origin(meta))),
         Section("workload", FACT, flatten(_workload(meta))),
         Section("collector options", FACT, flatten(_options(meta))),
-        Section("tables", TABLE, _tables(meta)),
+        Section("tables", TABLE, tables),
         Section("step times without a profiler", TIMING, _timings(meta.timings)),
         Section("environment", FACT, flatten(_without_gpus(meta.environment))),
         Section("GPUs", GPU, _gpus(meta.environment)),
@@ -132,12 +135,6 @@ def _summed(sources: list[Any]) -> dict[str, Any]:
         "bytes": sum(one.get("bytes") or 0 for one in known),
         "details": "name, size, time and digest: `tracekit show RUN --format json`",
     }
-
-
-def _tables(meta: RunMeta) -> list[Row]:
-    return [
-        {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
-    ]
 
 
 def _timings(timings: Timings | None) -> list[Row]:

@@ -202,16 +202,14 @@ def table_text(
         The table, ending in a newline. A few rows too wide for the terminal are shown one field per line.
     """
     shown, total = first(data, columns, limit)
-    columns_wide = width or shutil.get_terminal_size((120, 40)).columns
-    lines = _lay_out(shown, columns, columns_wide, all_columns) if shown else "(no rows)\n"
+    lines = "(no rows)\n"
+    if shown:
+        laid = [Laid.of(shown, column) for column in for_people(columns)]
+        lines = lay_out(laid, width or shutil.get_terminal_size((120, 40)).columns, all_columns)
     left = total - len(shown)
     if left:
         lines += f"{left:,} more row{'s' * (left != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
-
-
-def _lay_out(rows: list[Record], columns: Sequence[Column], width: int, all_columns: str) -> str:
-    return lay_out([Laid.of(rows, column) for column in for_people(columns)], width, all_columns)
 
 
 def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.analysis import Column
@@ -371,7 +371,8 @@ def as_markdown(
             for spec in analysis.tables
             if spec.name in result.tables
         ]
-        parts += [f"- {escape(_in_a_line(finding))}\n" for finding in result.findings]
+        said = [f"{one.severity}: {one.title}: {one.advice} [{one.code}]" for one in result.findings]
+        parts += [f"- {escape(text)}\n" for text in said]
         parts += [f"> {escape(note)}\n" for note in result.notes]
     return "\n".join(parts)
 
@@ -396,7 +397,7 @@ def only_table(results: Results, table: str) -> Results:
         UnusableInputError: No result has such a table.
     """
     chosen = {
-        name: (analysis, _with_only(result, table))
+        name: (analysis, replace(result, tables={table: result.tables[table]}))
         for name, (analysis, result) in results.items()
         if table in result.tables
     }
@@ -420,13 +421,3 @@ def _why_without(results: Results, table: str) -> str:
     if reasons:
         return f" for this run: {reasons}"
     return f" for this run, though {', '.join(declaring)} can produce it" if declaring else ""
-
-
-def _with_only(result: Result, table: str) -> Result:
-    from dataclasses import replace
-
-    return replace(result, tables={table: result.tables[table]})
-
-
-def _in_a_line(finding: Finding) -> str:
-    return f"{finding.severity}: {clean(finding.title)}: {clean(finding.advice)} [{finding.code}]"

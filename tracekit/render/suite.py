@@ -58,7 +58,8 @@ def _rows(one: Table, output_format: str) -> str:
 
 def absent(one: Table) -> list[str]:
     """Return the hidden columns with reasons, and the full text of reasons shortened in cells."""
-    found = [f"Columns hidden (no data): {_named(columns)} ({why})." for why, columns in one.empty().items()]
+    empty = {why: ", ".join(map(header, columns)) for why, columns in one.empty().items()}
+    found = [f"Columns hidden (no data): {names} ({why})." for why, names in empty.items()]
     reasons = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.shortened())]
     return [*found, *([f"Cell values: {'; '.join(reasons)}."] if reasons else [])]
 
@@ -78,10 +79,6 @@ def undrawn(drawn: Sequence[Figure]) -> list[str]:
         f"{len(of)} figures omitted: {why}." if len(of) > 1 else f"{of[0].caption} Omitted: {why}."
         for why, of in by_reason.items()
     ]
-
-
-def _named(columns: Sequence[Column]) -> str:
-    return ", ".join(header(one) for one in columns)
 
 
 def headline(report: Report) -> str:
@@ -125,7 +122,11 @@ def as_html(report: Report) -> str:
                 "definition": clean(one.definition),
                 "absent": [clean(line) for line in absent(one)],
                 "form": clean(form(one)),
-                "figures": [_shown(figure) for figure in _of(one, drawn) if figure.content],
+                "figures": [
+                    {"caption": clean(figure.caption), "drawn": _drawn(figure)}
+                    for figure in _of(one, drawn)
+                    if figure.content
+                ],
                 "undrawn": [clean(line) for line in undrawn(_of(one, drawn))],
             }
             for shown, one in tables
@@ -170,10 +171,6 @@ def _script() -> str:
 
 def _of(one: Table, drawn: Sequence[Figure]) -> list[Figure]:
     return [figure for figure in drawn if figure.table == one.name]
-
-
-def _shown(one: Figure) -> dict[str, str]:
-    return {"caption": clean(one.caption), "drawn": _drawn(one)}
 
 
 def _drawn(one: Figure) -> str:

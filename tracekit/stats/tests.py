@@ -4,9 +4,8 @@ Exact: a change counts if it holds in every run: the ranges of the two sides are
 tolerance. Smaller differences are no change, and overlapping ranges are inconclusive.
 
 Several metrics: the metrics of a gate are few and declared beforehand; Holm limits the probability of any
-false regression to alpha. Kernels are many and explored afterwards; Benjamini and Hochberg limit the share of
-false ones among those shown to alpha. Tests are t tests on logarithms: a rank test of 5 against 5 runs cannot
-reach p < 0.008 and would find nothing.
+false regression to alpha. Tests are t tests on logarithms: a rank test of 5 against 5 runs cannot reach
+p < 0.008 and would find nothing.
 
 Sequential: three looks at level 0.05 raise a false alarm in 12 of 100 comparisons. A plan gives every look a
 level of its own, and the levels sum to alpha. Alpha is spent following Lan and DeMets after Pocock,
@@ -31,13 +30,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, Comparison, Metric, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
 
     from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Floats
@@ -154,22 +150,6 @@ def holm(p: Sequence[float] | Floats) -> Floats:
     return adjusted
 
 
-def benjamini_hochberg(p: Sequence[float] | Floats) -> Floats:
-    """Q values: showing those up to alpha shows false ones as a share of alpha at most. NaN stays NaN.
-
-    Example:
-        >>> benjamini_hochberg([0.01, 0.04, 0.03, float("nan")]).round(3).tolist()
-        [0.03, 0.04, 0.04, nan]
-    """
-    values = np.asarray(p, float)
-    adjusted = np.full_like(values, np.nan)
-    there = np.flatnonzero(~np.isnan(values))
-    falling = there[np.argsort(-values[there], kind="stable")]
-    steps = values[falling] * there.size / np.arange(there.size, 0, -1)
-    adjusted[falling] = np.minimum(1.0, np.minimum.accumulate(steps))
-    return adjusted
-
-
 def gate(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Judge the declared metrics together: a change that Holm does not confirm is inconclusive.
 
@@ -191,50 +171,6 @@ def _confirmed(one: Comparison, p: float) -> Comparison:
         return replace(one, p_adjusted=p)
     reason = f"{one.reason}, but among the gate's metrics p is {p:.2g} (Holm), above {one.alpha:.2g}"
     return replace(one, p_adjusted=p, verdict=Verdict.CANNOT_TELL, reason=reason)
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """Effects of many series, one element per series.
-
-    Attributes:
-        ratio: Head over base.
-        low: Lower bound of its 95% interval, of this series alone.
-        high: Upper bound.
-        p: Two-sided p value of this series alone.
-        q: The same over all series (Benjamini-Hochberg).
-        shown: Where q is at most alpha.
-    """
-
-    ratio: Floats
-    low: Floats
-    high: Floats
-    p: Floats
-    q: Floats
-    shown: npt.NDArray[np.bool_]
-
-
-def explore(a: Floats, b: Floats, *, paired: bool = False, alpha: float = ALPHA) -> Exploration:
-    """Compare many series at once; a series with too few runs has NaN and is not shown.
-
-    Args:
-        a: Values of the base, series by runs; NaN or 0 where a run did not measure the series.
-        b: Values of the head, series by runs.
-        paired: Whether run i of both sides was made in the same block.
-        alpha: Share of false ones among those shown.
-
-    Example:
-        >>> found = explore(np.array([[10.0, 11.0, 10.5]]), np.array([[20.0, 22.0, 21.0]]))
-        >>> found.ratio.round(2).tolist(), found.shown.tolist()
-        ([2.0], [True])
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = [np.log(np.where(np.asarray(side, float) > 0, side, np.nan)) for side in (a, b)]
-    effect = (effects.paired if paired else effects.unpaired)(*logs)
-    low, high = effect.interval()
-    p = effect.p()
-    q = benjamini_hochberg(p)
-    return Exploration(np.exp(effect.log), np.exp(low), np.exp(high), p, q, np.asarray(q <= alpha))
 
 
 SCHEDULE = (5, 10, 20)

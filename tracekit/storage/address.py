@@ -64,7 +64,7 @@ def parse(text: str) -> Place:
         raise _secret(scheme)
     segments = [unquote(segment) for segment in key.split("/") if segment]
     if not bucket or {".", ".."} & set(segments):
-        raise UnusableInputError(f"{_short(scheme, where)} is not a valid URL", hint=_KNOWN)
+        raise UnusableInputError(f"{scheme}://{where[:80]} is not a valid URL", hint=_KNOWN)
     return RemotePath(scheme, "/".join([bucket, *segments]), _options(scheme, query))
 
 
@@ -98,10 +98,6 @@ def _secret(scheme: str) -> UnusableInputError:
         "the URL contains credentials, which shells and logs may record; it was not used",
         hint=f"remove them and set {variables}",
     )
-
-
-def _short(scheme: str, where: str) -> str:
-    return f"{scheme}://{where[:80]}"
 
 
 def expand(text: str) -> list[Place]:

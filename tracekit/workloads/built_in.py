@@ -9,8 +9,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tracekit.workloads.base import COMPILE, DATASET_SHAPES, EAGER, TORCHSCRIPT, Workload
-from tracekit.workloads.checks import batch_norm_check, positions_check
+from tracekit.workloads.base import (
+    COMPILE,
+    DATASET_SHAPES,
+    EAGER,
+    TORCHSCRIPT,
+    Workload,
+    batch_norm_check,
+    positions_check,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.collectors.libtorch import build
+from tracekit.collectors.libtorch import prepare as build
 
 from tests.cpp import needs_toolchain
 from tracekit.errors import CollectionError
@@ -27,7 +27,7 @@ add_executable(tracekit_libtorch main.cpp)
 BUILD = """
 import sys
 from pathlib import Path
-from tracekit.collectors.libtorch import build
+from tracekit.collectors.libtorch import prepare as build
 print(build.ensure_built(on_build=lambda: None, folder=Path(sys.argv[1]), source=Path(sys.argv[2])))
 """
 

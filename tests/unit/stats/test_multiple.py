@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from tests.unit.stats.strategies import groups
+from tracekit.stats import decide as effects
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Metric, Verdict
-from tracekit.stats.tests import benjamini_hochberg, compare_exact, explore, gate, holm
+from tracekit.stats.tests import compare_exact, gate, holm
 
 ps = st.lists(st.floats(0, 1) | st.floats(0, 0.05), min_size=1, max_size=20)
 A, B = [100.0, 101.0, 99.0, 100.5], [110.0, 111.5, 109.0, 108.0]
@@ -28,20 +28,10 @@ def test_holm_rejects_as_its_steps_do(p: list[float]) -> None:
     assert (holm(p) >= np.array(p)).all()
 
 
-@given(ps)
-def test_benjamini_hochberg_is_scipys(p: list[float]) -> None:
-    assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
-
-
 @given(ps.flatmap(lambda p: st.tuples(st.just(p), st.permutations(range(len(p))))))
 def test_adjusting_does_not_depend_on_order(case: tuple[list[float], list[int]]) -> None:
     p, places = case
-    for adjust in (holm, benjamini_hochberg):
-        assert adjust([p[at] for at in places]) == pytest.approx(adjust(p)[places])
-
-
-def test_a_missing_p_is_no_test() -> None:
-    assert benjamini_hochberg([0.01, np.nan, 0.04]) == pytest.approx([0.02, np.nan, 0.04], nan_ok=True)
+    assert holm([p[at] for at in places]) == pytest.approx(holm(p)[places])
 
 
 def test_a_gate_confirms_what_survives_among_its_metrics() -> None:
@@ -68,27 +58,21 @@ def test_a_gate_doubts_what_many_metrics_would_show_by_chance(sides: tuple[list[
 @given(st.lists(groups, min_size=1, max_size=4))
 def test_many_series_at_once_are_each_compared_alone(series: list[tuple[list[int], list[int]]]) -> None:
     widest = max(len(side) for sides in series for side in sides)
-    a, b = np.zeros((2, len(series), widest))
-    for at, (one, other) in enumerate(series):
-        a[at, : len(one)], b[at, : len(other)] = one, other
-    found = explore(a, b)
+    logs = np.full((2, len(series), widest), np.nan)
+    for at, sides in enumerate(series):
+        for place, values in enumerate(sides):
+            logs[place, at, : len(values)] = np.log(values)
+    found = effects.unpaired(*logs)
+    low, high, p = *found.interval(), found.p()
     for at, (one, other) in enumerate(series):
         alone = compare(Metric("kernel"), one, other, paired=False)
-        assert found.ratio[at] == pytest.approx(alone.ratio)
+        assert np.exp(found.log[at]) == pytest.approx(alone.ratio)
         if alone.ci95 is None:
-            assert np.isnan(found.p[at])
-            assert not found.shown[at]
+            assert np.isnan(p[at])
         else:
-            assert (found.low[at], found.high[at]) == pytest.approx(alone.ci95)
-            assert found.p[at] == pytest.approx(alone.p)
-
-
-def test_a_kernel_that_only_one_side_has_is_not_shown() -> None:
-    found = explore(np.array([[0.0, 0.0], [5.0, 6.0]]), np.array([[3.0, 4.0], [50.0, 60.0]]), paired=True)
-    assert np.isnan(found.ratio).tolist() == [True, False]
-    assert found.shown.tolist() == [False, True]
+            assert (np.exp(low[at]), np.exp(high[at])) == pytest.approx(alone.ci95)
+            assert p[at] == pytest.approx(alone.p)
 
 
 def test_values_without_spread_show_no_change_where_there_is_none() -> None:
-    found = explore(np.full((1, 3), 1.1), np.full((1, 7), 1.1))
-    assert found.p.tolist() == [1.0]
+    assert compare(Metric("kernel"), [1.1] * 3, [1.1] * 7, paired=False).p == 1.0

@@ -382,16 +382,14 @@ class _Reading:
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
         found: list[Trace] = []
         for rank in ranks or [None]:
-            own = msgspec.structs.replace(top, distributed=_distributed(rank, len(ranks)))
+            own = msgspec.structs.replace(
+                top, distributed=None if rank is None else Distributed(rank=rank, world_size=len(ranks))
+            )
             self._place(rank).mkdir(exist_ok=True)
             found.append(
                 NsysTrace(path, self._place(rank), own, () if found else tuple(said), reason, self._tally)
             )
         return found
-
-
-def _distributed(rank: int | None, ranks: int) -> Distributed | None:
-    return None if rank is None else Distributed(rank=rank, world_size=ranks)
 
 
 _WANTED = {

@@ -203,7 +203,7 @@ class SqliteTables:
         if joined is None:
             return pa.nulls(rows, pa.string())
         at = np.fromstring(_text(places), np.int64, sep=",") - span.start
-        found = _encoded(joined).split(_BETWEEN)
+        found = (joined if isinstance(joined, bytes) else str(joined).encode()).split(_BETWEEN)
         if len(span) != rows or len(found) != len(at):
             ask = f"SELECT {_quoted(column)} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
             asked = [text for (text,) in self._asked(ask, (span.start, span.stop - 1))]
@@ -243,10 +243,6 @@ def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
     chosen = ", ".join(["rowid AS place", *map(_quoted, [*numbers, *texts])])
     inner = f"SELECT {chosen} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
     return f"SELECT {', '.join(['count(*)', 'min(place)', 'max(place)', *joined])} FROM ({inner})"  # noqa: S608 (quoted)
-
-
-def _encoded(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def _text(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Backends of stores, which add and remove runs atomically: local folders, and object storage.
 
 `local` has the interface, the local backend and the index of remote runs, `remote` the backend for object
-storage, and `owner` identifies the process of a draft.
+storage.
 """
 
 from __future__ import annotations

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+import psutil
 
 from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.runs.backends import local, owner
+from tracekit.runs.backends import local
 from tracekit.runs.backends.local import Leftover, LocalKeeper
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
@@ -63,6 +67,47 @@ MARK = "draft.json"
 """File in a run's folder that names its writer until the run is complete."""
 AT_ONCE = 32
 """Number of concurrent requests."""
+
+
+_SLACK_S = 2.0
+"""Tolerance of a process's start time in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """A process on a machine, distinct from later processes with the same id.
+
+    Attributes:
+        machine: Digest that identifies a machine.
+        pid: Process id.
+        started: Start time, seconds since the epoch.
+    """
+
+    machine: str
+    pid: int
+    started: float
+
+    @property
+    def alive(self) -> bool | None:
+        """Return whether it is running; None if it is of another machine."""
+        if self.machine != _machine():
+            return None
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < _SLACK_S
+        except psutil.Error:
+            return False
+
+    def __str__(self) -> str:
+        if self.alive is None:
+            return f"process {self.pid} of another machine"
+        return f"process {self.pid}, {'which still runs' if self.alive else 'which has ended'}"
+
+
+@cache
+def _machine() -> str:
+    """Return a digest of this machine and its boot."""
+    text = f"{platform.node()} {uuid.getnode():x} {psutil.boot_time():.0f}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _Age: TypeAlias = tuple[str, int, str]
@@ -154,8 +199,9 @@ class RemoteKeeper:
     @contextmanager
     def _marked(self, address: RemotePath) -> Iterator[None]:
         """Mark a remote folder as a draft, and delete it at exit unless committed."""
+        this = Owner(machine=_machine(), pid=os.getpid(), started=psutil.Process().create_time())
         mark, whole = address / MARK, address / run_meta.FILE_NAME
-        mark.write_bytes(msgspec.json.encode(owner.current()))
+        mark.write_bytes(msgspec.json.encode(this))
         try:
             yield
         finally:
@@ -213,14 +259,14 @@ def _known(place: RemotePath) -> Stat:
     return place.known or place.stat()
 
 
-def _owner(mark: RemotePath) -> owner.Owner | None:
+def _owner(mark: RemotePath) -> Owner | None:
     try:
-        return msgspec.json.decode(mark.read_bytes(), type=owner.Owner)
+        return msgspec.json.decode(mark.read_bytes(), type=Owner)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _leftover(place: RemotePath, files: Sequence[RemotePath], by: owner.Owner | None) -> Leftover:
+def _leftover(place: RemotePath, files: Sequence[RemotePath], by: Owner | None) -> Leftover:
     stats = [_known(file) for file in files]
     newest = max((stat.st_mtime_ns for stat in stats), default=0)
     return Leftover(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import Options, Workload
-from tracekit.workloads.checks import positions_check
+from tracekit.workloads.base import Options, Workload, positions_check
 from tracekit.workloads.extras.library import imported, imported_class, source
 
 if TYPE_CHECKING:
