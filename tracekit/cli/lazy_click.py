@@ -8,55 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click import (
-    UNPROCESSED,
-    Abort,
-    Choice,
-    ClickException,
-    Context,
-    FloatRange,
-    Parameter,
-    ParamType,
-    Path,
-    UsageError,
-    argument,
-    confirm,
-    echo,
-    launch,
-    pass_context,
-    version_option,
-)
+from click import UNPROCESSED as UNPROCESSED
+from click import Abort as Abort
+from click import Choice as Choice
+from click import ClickException as ClickException
+from click import Context as Context
+from click import FloatRange as FloatRange
+from click import Parameter as Parameter
+from click import ParamType as ParamType
+from click import Path as Path
+from click import UsageError as UsageError
+from click import argument as argument
+from click import confirm as confirm
+from click import echo as echo
+from click import launch as launch
+from click import pass_context as pass_context
+from click import version_option as version_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Function = TypeVar("Function", bound=Callable[..., Any])
-
-__all__ = [
-    "UNPROCESSED",
-    "Abort",
-    "Choice",
-    "ClickException",
-    "Command",
-    "Context",
-    "FloatRange",
-    "Group",
-    "IntRange",
-    "Option",
-    "ParamType",
-    "Parameter",
-    "Path",
-    "UsageError",
-    "argument",
-    "command",
-    "confirm",
-    "echo",
-    "group",
-    "launch",
-    "option",
-    "pass_context",
-    "version_option",
-]
 
 
 class IntRange(click.IntRange):

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.errors import ExitCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _SIZES = ("test", "gpu")
 _DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
@@ -113,13 +107,15 @@ def report_command(
     from tracekit.experiments.suite import report
     from tracekit.experiments.sweep import find
     from tracekit.render import suite as render
+    from tracekit.storage import put
 
     found = report(find(open_store(store), suite, kind="suite"))
     if output is None and png is None:
         click.echo(render.as_text(found, output_format), nl=False)
         return
     if output is not None:
-        _write(Path(output), render.as_html(found))
+        with put(Path(output)) as file:
+            file.write_text(render.as_html(found))
         click.echo(output)
     if png is not None:
         written = render.pictures(found, Path(png))
@@ -128,9 +124,3 @@ def report_command(
             click.echo(str(path))
         if not written:
             click.echo(missing, err=True)
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    part.replace(path)

@@ -180,32 +180,19 @@ def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference |
     return Difference(name, a, b, Status.NOT_COMPARABLE if name in DECIDES else Status.WARN)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """Return the common ops, and those without any common input shape."""
-
-    common: int
-    apart: tuple[str, ...]
-
-
 def _traced(
     name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, free: frozenset[str]
 ) -> Difference | None:
     """Return the difference in the inputs of the outermost ops, by the ops that both sides have."""
-    names = _apart(a, b)
-    if not names.apart:
-        return None
-    first = names.apart[0]
-    texts = [f"{first} {sorted(side[first])[0]}" for side in (a, b)]
-    if len(names.apart) > 1:
-        texts = [f"{text} and {len(names.apart) - 1} more ops" for text in texts]
-    status = Status.NOT_COMPARABLE if len(names.apart) >= MUCH * names.common else Status.WARN
-    return Difference(name, texts[0], texts[1], Status.DECLARED if name in free else status)
-
-
-def _apart(a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]]) -> _Names:
     common = sorted(a.keys() & b.keys())
-    return _Names(len(common), tuple(name for name in common if not set(a[name]) & set(b[name])))
+    apart = [one for one in common if not set(a[one]) & set(b[one])]
+    if not apart:
+        return None
+    texts = [f"{apart[0]} {sorted(side[apart[0]])[0]}" for side in (a, b)]
+    if len(apart) > 1:
+        texts = [f"{text} and {len(apart) - 1} more ops" for text in texts]
+    status = Status.NOT_COMPARABLE if len(apart) >= MUCH * len(common) else Status.WARN
+    return Difference(name, texts[0], texts[1], Status.DECLARED if name in free else status)
 
 
 def _values(run: Run) -> dict[str, Any]:

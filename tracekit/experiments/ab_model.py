@@ -8,8 +8,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,6 +22,7 @@ from tracekit.stats.compare import compare
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict, exit_code, overall
 from tracekit.stats.samples import order
 from tracekit.stats.tests import compare_exact, gate, plan
+from tracekit.storage import put
 
 if TYPE_CHECKING:
     from tracekit.experiments.checkouts import Changes
@@ -275,14 +275,7 @@ def key(question: Mapping[str, object]) -> str:
     Args:
         question: All that the values depend on: commits, changes, command, options. Only its hash is stored.
     """
-    machine = {
-        "cpu": environment.cpu_name(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
-        "driver": environment.nvml_driver(),
-        "packages": environment.packages(),
-    }
-    text = json.dumps({"machine": machine, **question}, sort_keys=True)
+    text = json.dumps({"machine": environment.identity(), **question}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -301,14 +294,12 @@ class StateFile:
 
     def write(self, measured: Measured) -> None:
         """Replace the file atomically."""
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(measured)))
-        part.replace(self.path)
+        with put(self.path) as file:
+            file.write_bytes(msgspec.json.encode(measured))
 
     def forget(self) -> None:
         """Delete the file."""
-        with suppress(FileNotFoundError):
-            self.path.unlink()
+        self.path.unlink(missing_ok=True)
 
 
 def keep(store: Store, run: Run, *, label: str | None) -> Run:

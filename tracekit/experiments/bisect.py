@@ -24,9 +24,8 @@ from tracekit.experiments.bisect_runner import (
     Cache,
     Runner,
     Session,
-    commit_lab,
+    lab,
     open_cache,
-    version_lab,
 )
 from tracekit.experiments.checkouts import changes, repository_root
 from tracekit.experiments.measure import UNITS, Program, Reading, program
@@ -74,8 +73,14 @@ class Question:
 
     def runner(self, store: Store) -> AbstractContextManager[Runner]:
         """Open what measures the subjects."""
-        make = version_lab if self.package else commit_lab
-        return make(self.program, store, setup=self.setup, signature=self.signature, warmup=self.warmup)
+        return lab(
+            self.program,
+            store,
+            setup=self.setup,
+            signature=self.signature,
+            warmup=self.warmup,
+            versions=bool(self.package),
+        )
 
     def cache(self, store: Store, *, fresh: bool = False) -> Cache:
         """Open the cache of measurements; `fresh` empties it."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,105 +45,67 @@ class Runner(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class CommitLab:
-    """Measures commits in worktrees; runs of `tracekit collect` are stored.
+@dataclass
+class Lab:
+    """Measures commits in worktrees, or versions of a package; runs of `tracekit collect` are stored.
 
     Attributes:
-        setup: Shell command that builds a worktree, once.
+        scratch: Folder for the run of a measurement.
+        setup: Shell command that builds a worktree, or that installs a version, for which `{version}` stands.
         signature: Name to count in the stored runs.
-        warmup: Measurements in a new worktree that do not count: they fill caches.
+        warmup: Measurements of a subject just prepared that do not count: they fill caches.
+        trees: Worktrees of commits; None for versions, which are installed in the user's tree.
+        ready: Trees of the prepared subjects, by key; of versions only the installed one.
     """
 
     program: Program
     store: Store
-    trees: Worktrees
     scratch: Path
-    setup: str = ""
-    signature: str = ""
-    warmup: int = 0
+    setup: str
+    signature: str
+    warmup: int
+    trees: Worktrees | None
     ready: dict[str, Path] = field(default_factory=dict)
 
     def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure a commit once."""
-        tree = self.ready.get(subject.key)
-        if tree is None:
-            tree = self._built(subject)
-        return _values(self.program, self.store, tree, self.scratch, self.signature)
+        """Measure a subject once."""
+        program = self.program
+        if self.trees is None:
+            words = tuple(word.replace(VERSION, subject.key) for word in program.command)
+            program = replace(program, command=words)
+        if subject.key not in self.ready:
+            self._prepare(program, subject.key)
+        sample = measure(program, self.ready[subject.key], scratch=self.scratch)
+        if sample.run is None:
+            return sample.values
+        found = {**sample.values, **counts(sample.run, self.signature)}
+        keep(self.store, sample.run, label=sample.run.meta.label)
+        return found
 
-    def _built(self, subject: Subject) -> Path:
-        tree = self.trees.folder / subject.key
-        if not tree.exists():
-            tree = self.trees.add(subject.key)
-        if self.setup:
-            prepare(self.program, tree, self.setup, scratch=self.scratch)
+    def _prepare(self, program: Program, key: str) -> None:
+        if self.trees is None:
+            tree, setup = program.repository, self.setup.replace(VERSION, key)
+            self.ready.clear()
+        else:
+            tree, setup = self.trees.folder / key, self.setup
+            if not tree.exists():
+                tree = self.trees.add(key)
+        if setup:
+            prepare(program, tree, setup, scratch=self.scratch)
         for _ in range(self.warmup):
-            measure(self.program, tree, scratch=self.scratch)
-        self.ready[subject.key] = tree
-        return tree
-
-
-@dataclass
-class VersionLab:
-    """Measures versions of a package in the user's tree; a command installs each version.
-
-    Attributes:
-        setup: Shell command that makes a version the one that is used; `{version}` stands for it.
-        warmup: Measurements of a version just prepared that do not count.
-        prepared: The version that the environment holds now.
-    """
-
-    program: Program
-    store: Store
-    scratch: Path
-    setup: str = ""
-    signature: str = ""
-    warmup: int = 0
-    prepared: str = ""
-
-    def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure a version once; installs it if the version changes."""
-        words = tuple(word.replace(VERSION, subject.key) for word in self.program.command)
-        program = replace(self.program, command=words)
-        if self.prepared != subject.key:
-            self._prepare(program, subject)
-        return _values(program, self.store, program.repository, self.scratch, self.signature)
-
-    def _prepare(self, program: Program, subject: Subject) -> None:
-        self.prepared = ""
-        if self.setup:
-            script = self.setup.replace(VERSION, subject.key)
-            prepare(program, program.repository, script, scratch=self.scratch)
-        for _ in range(self.warmup):
-            measure(program, program.repository, scratch=self.scratch)
-        self.prepared = subject.key
-
-
-def _values(program: Program, store: Store, tree: Path, scratch: Path, signature: str) -> dict[str, float]:
-    sample = measure(program, tree, scratch=scratch)
-    if sample.run is None:
-        return sample.values
-    found = {**sample.values, **counts(sample.run, signature)}
-    keep(store, sample.run, label=sample.run.meta.label)
-    return found
+            measure(program, tree, scratch=self.scratch)
+        self.ready[key] = tree
 
 
 @contextmanager
-def commit_lab(
-    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
-) -> Iterator[CommitLab]:
-    """Open a runner for commits; its worktrees are removed at the end."""
-    with worktrees(store, program.repository) as trees, store.draft() as draft:
-        yield CommitLab(program, store, trees, draft.path / "scratch", setup, signature, warmup)
-
-
-@contextmanager
-def version_lab(
-    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0
-) -> Iterator[VersionLab]:
-    """Open a runner for versions of a package."""
-    with store.draft() as draft:
-        yield VersionLab(program, store, draft.path / "scratch", setup, signature, warmup)
+def lab(
+    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0, versions: bool
+) -> Iterator[Lab]:
+    """Open a runner for commits, whose worktrees are removed at the end, or for versions of a package."""
+    with ExitStack() as stack:
+        trees = None if versions else stack.enter_context(worktrees(store, program.repository))
+        draft = stack.enter_context(store.draft())
+        yield Lab(program, store, draft.path / "scratch", setup, signature, warmup, trees)
 
 
 FOLDER = ".bisect"

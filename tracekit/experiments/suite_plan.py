@@ -410,28 +410,19 @@ REPORT = "a student report on PyTorch's CUDA performance"
 PUBLISHED_CURVES = "Levental and Orlova, When they go high we go low"
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """Time shares of a domain: active, data movement, idle."""
-
-    active: float
-    movement: float
-    idle: float
-
-
 PUBLISHED_DOMAINS = {
-    ("vision", "train"): Breakdown(0.531, 0.021, 0.448),
-    ("language", "train"): Breakdown(0.849, 0.013, 0.138),
-    ("recommendation", "train"): Breakdown(0.754, 0.004, 0.242),
-    ("rl", "train"): Breakdown(0.102, 0.050, 0.848),
-    ("speech", "train"): Breakdown(0.288, 0.003, 0.709),
-    ("vision", "infer"): Breakdown(0.628, 0.014, 0.357),
-    ("language", "infer"): Breakdown(0.647, 0.008, 0.345),
-    ("recommendation", "infer"): Breakdown(0.514, 0.001, 0.485),
-    ("rl", "infer"): Breakdown(0.193, 0.084, 0.723),
-    ("speech", "infer"): Breakdown(0.503, 0.003, 0.494),
+    ("vision", "train"): (0.531, 0.021, 0.448),
+    ("language", "train"): (0.849, 0.013, 0.138),
+    ("recommendation", "train"): (0.754, 0.004, 0.242),
+    ("rl", "train"): (0.102, 0.050, 0.848),
+    ("speech", "train"): (0.288, 0.003, 0.709),
+    ("vision", "infer"): (0.628, 0.014, 0.357),
+    ("language", "infer"): (0.647, 0.008, 0.345),
+    ("recommendation", "infer"): (0.514, 0.001, 0.485),
+    ("rl", "infer"): (0.193, 0.084, 0.723),
+    ("speech", "infer"): (0.503, 0.003, 0.494),
 }
-"""Table 2 of TorchBench, on an A100."""
+"""Shares of active, data movement and idle time in Table 2 of TorchBench, on an A100."""
 OVERALL_ACTIVE = {"train": 0.568, "infer": 0.554}
 """Share of GPU active time over all its models."""
 COMPILED_SPEEDUP = {"train": 1.30, "infer": 1.46}

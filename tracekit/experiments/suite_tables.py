@@ -441,8 +441,7 @@ def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
     known |= {name: mean(getattr(row, name) for row in seen) for name in SHARES}
     shares = suite_plan.PUBLISHED_DOMAINS.get((domain, mode))
     if shares:
-        values = (shares.active, shares.movement, shares.idle)
-        known |= dict(zip(_PUBLISHED, values, strict=True))
+        known |= dict(zip(_PUBLISHED, shares, strict=True))
     elif domain == OVERALL:
         known["published_active"] = suite_plan.OVERALL_ACTIVE[mode]
     said = "none: not published" if domain == OVERALL else "not in the study"

@@ -16,9 +16,15 @@ import pyarrow.compute as pc
 from tracekit import analysis
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.experiments import sweep_model
-from tracekit.experiments.sweep_folder import Folder, find, listed
-from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
-from tracekit.experiments.sweep_table import Row, rows, write
+from tracekit.experiments.sweep_folder import find as find
+from tracekit.experiments.sweep_folder import listed as listed
+from tracekit.experiments.sweep_model import Cell as Cell
+from tracekit.experiments.sweep_model import Outcome, Settings, Values
+from tracekit.experiments.sweep_model import Plan as Plan
+from tracekit.experiments.sweep_model import Record as Record
+from tracekit.experiments.sweep_table import Row as Row
+from tracekit.experiments.sweep_table import rows as rows
+from tracekit.experiments.sweep_table import write
 from tracekit.recording.collector import Request, silent
 from tracekit.recording.workload import collect, decide
 from tracekit.runs import compilation
@@ -29,24 +35,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from tracekit.experiments.sweep_folder import Folder as Folder
     from tracekit.recording.collector import Progress
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-
-__all__ = [
-    "Cell",
-    "Folder",
-    "Outcome",
-    "Plan",
-    "Record",
-    "Row",
-    "Settings",
-    "Watcher",
-    "find",
-    "finish",
-    "listed",
-    "rows",
-]
 
 
 _OUT_OF_MEMORY = re.compile(r"ran out of memory|killed by SIGKILL")

@@ -165,7 +165,8 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
 def sweep_id(plan: Plan) -> str:
     """Return the id of a plan on this machine, with its installed packages."""
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", plan.name).strip("-.")[:38] or SWEEP_NAME
-    return f"{slug}-{digest([msgspec.to_builtins(plan), _witness()], 8)}"
+    machine = {**environment.identity(), "tracekit": tracekit.__version__}
+    return f"{slug}-{digest([msgspec.to_builtins(plan), machine], 8)}"
 
 
 def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
@@ -203,18 +204,6 @@ def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
     raise RunNotFoundError(
         f"{len(exact) or 'no'} {what}{'s' * (len(exact) > 1)} named {name!r}", hint=f"the newest: {there}"
     )
-
-
-def _witness() -> dict[str, Any]:
-    """Return what the results depend on besides the plan."""
-    return {
-        "cpu": environment.cpu_name(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "gpus": [gpu["uuid"] for gpu in environment.nvml_gpus()],
-        "driver": environment.nvml_driver(),
-        "packages": environment.packages(),
-        "tracekit": tracekit.__version__,
-    }
 
 
 def _machine() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from contextlib import contextmanager
@@ -74,6 +75,17 @@ def cpu_name() -> str:
         return platform.machine()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.machine())
+
+
+def identity() -> dict[str, Any]:
+    """Return what measurements on this machine depend on, besides the measured program."""
+    return {
+        "cpu": cpu_name(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "gpus": [gpu["uuid"] for gpu in nvml_gpus()],
+        "driver": nvml_driver(),
+        "packages": packages(),
+    }
 
 
 @contextmanager

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from tracekit.storage.address import STDIN, Kind, expand, is_address, kind, parse
-from tracekit.storage.filesystems import reason
-from tracekit.storage.remote import Place, RemotePath, Stat, inside
-from tracekit.storage.transfer import fetch, move, put
-
-__all__ = [
-    "STDIN",
-    "Kind",
-    "Place",
-    "RemotePath",
-    "Stat",
-    "expand",
-    "fetch",
-    "inside",
-    "is_address",
-    "kind",
-    "move",
-    "parse",
-    "put",
-    "reason",
-]
+from tracekit.storage.address import STDIN as STDIN
+from tracekit.storage.address import Kind as Kind
+from tracekit.storage.address import expand as expand
+from tracekit.storage.address import is_address as is_address
+from tracekit.storage.address import kind as kind
+from tracekit.storage.address import parse as parse
+from tracekit.storage.filesystems import reason as reason
+from tracekit.storage.remote import Place as Place
+from tracekit.storage.remote import RemotePath as RemotePath
+from tracekit.storage.remote import Stat as Stat
+from tracekit.storage.remote import inside as inside
+from tracekit.storage.transfer import fetch as fetch
+from tracekit.storage.transfer import move as move
+from tracekit.storage.transfer import put as put

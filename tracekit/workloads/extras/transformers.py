@@ -61,18 +61,30 @@ def _workload(
 
 
 def _build(options: Options, model: str, config: str, data: Data, changes: Mapping[str, int]) -> Program:
-    from tracekit.workloads.extras.transformers_model import Logits
+    import torch
+
     from tracekit.workloads.program import Task, build_program
     from tracekit.workloads.tasks import adamw, token_loss
 
     configuration = imported_class(_LIBRARY, config)(**changes)
-    network = imported_class(_LIBRARY, model)
+    network, inputs = imported_class(_LIBRARY, model), _INPUTS.get(model, ("input_ids",))
+
+    class Logits(torch.nn.Module):
+        """Call the model with its inputs by name and return its logits."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = network(configuration)
+
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.model(**dict(zip(inputs, tensors, strict=True))).logits
+            return logits
 
     def batch(_: torch.dtype) -> Batch:
         return data(options.batch_size, options.resolution, configuration.vocab_size)
 
     task = Task(
-        model=lambda: Logits(network(configuration), inputs=_INPUTS.get(model, ("input_ids",))),
+        model=Logits,
         data=batch,
         loss=token_loss,
         optimizer=adamw,
