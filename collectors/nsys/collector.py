@@ -27,7 +27,6 @@ from .export import (
     find_report,
     recorded_options,
     run_nsys,
-    sampling_diagnostics,
     stacks_ignored,
 )
 from .measured import EVENTS, REQUEST
@@ -44,38 +43,6 @@ _SAMPLED = Diagnostic(
     "samples_with_nsys",
     "sampled memory, threads and CPU time include those of nsys",
 )
-
-
-def record_program(program: Program, directory: Path, *, progress: Progress) -> Recording:
-    """See `tracekit.recording.collector.Collector.record_program`."""
-    nsys = tool.find()
-    command = tool.profile_command(nsys, directory.resolve() / REPORT, device=_device())
-    code, sampled = torch_program.run(program, directory, under=command)
-    ranks = program_report.recorded_ranks(directory)
-    if not ranks:
-        raise program_report.failure(program, directory, code)
-    report = find_report(directory)
-    if report is None:
-        raise tool.missing_report_error(code)
-    progress("export", 0, 1)
-    trace = export_report(nsys, report)
-    progress("export", 1, 1)
-    first = ranks[0].facts
-    check_not_empty(trace, device=first["device"])
-    ignored = stacks_ignored(requested=program.stacks)
-    problems = program_report.diagnostics(ranks, code)
-    return Recording(
-        traces=(trace,),
-        device=first["device"],
-        threads=first["threads"],
-        version=nsys.version,
-        timings=program_report.timings(ranks),
-        samples=(*program_report.samples(ranks), *sampled.samples()),
-        environment=first["environment"],
-        options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
-        diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
-        exit_code=code,
-    )
 
 
 def _device() -> str:
@@ -124,6 +91,7 @@ class NsysCollector:
         progress("export", 1, 1)
         check_not_empty(trace, device=decided.device)
         notes = (*result["notes"], *stacks_ignored(requested=request.stacks))
+        sampled = [Diagnostic(**{**one, "level": Level(one["level"])}) for one in result["diagnostics"]]
         return Recording(
             traces=(trace,),
             device=decided.device,
@@ -134,12 +102,39 @@ class NsysCollector:
             samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
             options={"arguments": recorded_options(command)},
-            diagnostics=(*sampling_diagnostics(result), *diagnostics(nsys, done.code, notes)),
+            diagnostics=(*sampled, *diagnostics(nsys, done.code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
-        return record_program(program, directory, progress=progress)
+        nsys = tool.find()
+        command = tool.profile_command(nsys, directory.resolve() / REPORT, device=_device())
+        code, sampled = torch_program.run(program, directory, under=command)
+        ranks = program_report.recorded_ranks(directory)
+        if not ranks:
+            raise program_report.failure(program, directory, code)
+        report = find_report(directory)
+        if report is None:
+            raise tool.missing_report_error(code)
+        progress("export", 0, 1)
+        trace = export_report(nsys, report)
+        progress("export", 1, 1)
+        first = ranks[0].facts
+        check_not_empty(trace, device=first["device"])
+        ignored = stacks_ignored(requested=program.stacks)
+        problems = program_report.diagnostics(ranks, code)
+        return Recording(
+            traces=(trace,),
+            device=first["device"],
+            threads=first["threads"],
+            version=nsys.version,
+            timings=program_report.timings(ranks),
+            samples=(*program_report.samples(ranks), *sampled.samples()),
+            environment=first["environment"],
+            options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
+            diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
+            exit_code=code,
+        )
 
 
 def _run_under_nsys(

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tracekit.runs.meta import Diagnostic, Level
@@ -180,8 +180,3 @@ def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iter
 def stacks_ignored(*, requested: bool) -> list[tuple[str, str]]:
     """Return a note if Python call stacks were requested."""
     return [("stacks_ignored", "--stacks was left out: not supported with --collector nsys")] * requested
-
-
-def sampling_diagnostics(result: dict[str, Any]) -> list[Diagnostic]:
-    """Return the diagnostics of samplers in the measured process."""
-    return [Diagnostic(Level(one["level"]), one["code"], one["message"]) for one in result["diagnostics"]]

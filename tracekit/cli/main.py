@@ -118,7 +118,6 @@ def one_line(error: TracekitError) -> str:
 
 
 def _unusable(error: OSError) -> TracekitError:
-    """Convert an unexpected system error."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     named = f"{error.filename}: {reason}" if error.filename else reason
     unusable = TracekitError(named, hint="rerun with `tracekit --debug` for a traceback")

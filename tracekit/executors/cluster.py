@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from tracekit.errors import MissingDependencyError, TracekitError, UnusableInputError
 from tracekit.executors.local import InProcess, LocalWorkers
 from tracekit.executors.model import Item, Outcome, Value, Workers
-from tracekit.executors.scheduling import Submission, Visit, host_of
+from tracekit.executors.scheduling import Submission, host_of, visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +100,7 @@ class ClusterWorkers(Workers):
         """See `Workers.everywhere`."""
         hosts = {host_of(address): address for address in self._threads() or ()}
         if hosts:
-            self._client.run(Visit(function, args), workers=list(hosts.values()), on_error="ignore")
+            self._client.run(visit, function, args, workers=list(hosts.values()), on_error="ignore")
 
     def cancel(self) -> None:
         """Cancel the tasks that have not started."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
-from tracekit.executors.model import Attempt, Item, Outcome, Value, Workers, unexpected
+from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,7 +137,7 @@ class InProcess(Workers):
     ) -> Iterator[Outcome[Value]]:
         """See `Workers.map`."""
         for index, item in enumerate(items):
-            yield _outcome(index, partial(Attempt(function), item))
+            yield _outcome(index, partial(attempt, function, item))
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
         """See `Workers.everywhere`."""
@@ -164,7 +164,7 @@ class LocalWorkers(Workers):
         self, function: Callable[[Item], Value], items: Sequence[Item], *, near: Sequence[str] = ()
     ) -> Iterator[Outcome[Value]]:
         """See `Workers.map`."""
-        ask = partial(_asked, self._processes, Attempt(function))
+        ask = partial(_asked, self._processes, partial(attempt, function))
         futures = [
             self._threads.submit(_outcome, index, partial(ask, item)) for index, item in enumerate(items)
         ]
@@ -192,16 +192,16 @@ class LocalWorkers(Workers):
         self._processes.dismiss()
 
 
-def _asked(processes: Processes, attempt: Attempt[Item, Value], item: Item) -> Any:
+def _asked(processes: Processes, function: Callable[[Item], Any], item: Item) -> Any:
     for _ in range(ATTEMPTS - 1):
         with suppress(LostWorkerError):
-            return processes.ask(attempt, item)
-    return processes.ask(attempt, item)
+            return processes.ask(function, item)
+    return processes.ask(function, item)
 
 
-def _outcome(index: int, attempt: Callable[[], tuple[Any, TracekitError | None]]) -> Outcome[Any]:
+def _outcome(index: int, run: Callable[[], tuple[Any, TracekitError | None]]) -> Outcome[Any]:
     try:
-        value, error = attempt()
+        value, error = run()
     except TracekitError as lost:
         return Outcome(index=index, error=lost)
     except Exception as failed:

@@ -82,28 +82,21 @@ class Workers(ABC):
         """Number of concurrent tasks, as currently known."""
 
 
-class Attempt(Generic[Item, Value]):
-    """Callable that returns the result of a function, or its error."""
+def attempt(function: Callable[[Item], Value], item: Item) -> tuple[Value | None, TracekitError | None]:
+    """Call a function; return its result, or its error.
 
-    def __init__(self, function: Callable[[Item], Value]) -> None:
-        """Wrap a function of a module; the wrapper is picklable."""
-        self.function = function
-
-    def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None]:
-        """Call it.
-
-        Raises:
-            OSError: The machine failed; another attempt may succeed.
-            MemoryError: As above.
-        """
-        try:
-            return self.function(item), None
-        except TracekitError as error:
-            return None, error
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:
-            return None, unexpected(error)
+    Raises:
+        OSError: The machine failed; another attempt may succeed.
+        MemoryError: As above.
+    """
+    try:
+        return function(item), None
+    except TracekitError as error:
+        return None, error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        return None, unexpected(error)
 
 
 def unexpected(error: BaseException) -> TracekitError:

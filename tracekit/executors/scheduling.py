@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from urllib.parse import urlsplit
 
 from tracekit.errors import TracekitError
-from tracekit.executors.model import Attempt, Item, Outcome, Value, scratch_at, unexpected
+from tracekit.executors.model import Item, Outcome, Value, attempt, scratch_at, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -107,35 +107,20 @@ def _scratch(worker: Worker) -> Path:
     return Path(worker.local_directory).parent
 
 
-class Task(Generic[Item, Value]):
-    """Task of a cluster: returns the result or error of a function, and its host."""
+def run(function: Callable[[Item], Value], item: Item) -> tuple[Value | None, TracekitError | None, str]:
+    """Run a task in a worker: return the result or error of a function, and the host; raises as `attempt`."""
+    from distributed import get_worker
 
-    def __init__(self, function: Callable[[Item], Value]) -> None:
-        """Wrap a function of a module."""
-        self._attempt = Attempt(function)
-
-    def __call__(self, item: Item) -> tuple[Value | None, TracekitError | None, str]:
-        """Run the function; raises the errors of `Attempt`."""
-        from distributed import get_worker
-
-        worker = get_worker()
-        with scratch_at(_scratch(worker)):
-            value, error = self._attempt(item)
-        return value, error, host_of(worker.address)
+    worker = get_worker()
+    with scratch_at(_scratch(worker)):
+        value, error = attempt(function, item)
+    return value, error, host_of(worker.address)
 
 
-class Visit:
-    """Function that is called once per host."""
-
-    def __init__(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
-        """Wrap a function of a module."""
-        self._function, self._args = function, args
-        self.__name__ = "visit"  # used by the cluster's log
-
-    def __call__(self, dask_worker: Worker) -> None:
-        """Call it."""
-        with scratch_at(_scratch(dask_worker)):
-            self._function(*self._args)
+def visit(function: Callable[..., object], args: tuple[Any, ...], dask_worker: Worker) -> None:
+    """Call a function in a worker, once per host."""
+    with scratch_at(_scratch(dask_worker)):
+        function(*args)
 
 
 if TYPE_CHECKING:
@@ -162,7 +147,7 @@ class Submission(Generic[Item, Value]):
             items: Its arguments.
             near: Preferred host of each task; may be shorter.
         """
-        self._client, self._task, self._items = client, Task(function), items
+        self._client, self._function, self._items = client, function, items
         self._name = f"tracekit-{secrets.token_hex(8)}"
         self._waiting = Waiting([near[n] if n < len(near) else "" for n in range(len(items))])
         self._running: dict[str, Running] = {}
@@ -199,10 +184,9 @@ class Submission(Generic[Item, Value]):
         return used
 
     def _submit(self, index: int, address: str) -> None:
-        attempt = self._losses[index] + self._failures[index]
-        key = f"{self._name}-{index}-{attempt}"
+        key = f"{self._name}-{index}-{self._losses[index] + self._failures[index]}"
         future = self._client.submit(
-            self._task, self._items[index], key=key, pure=False, workers=[address], retries=0
+            run, self._function, self._items[index], key=key, pure=False, workers=[address], retries=0
         )
         self._running[key] = index, address, future
         future.add_done_callback(self._start_fetch)

@@ -181,7 +181,9 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
     metrics = _metrics(question, made)
     _ = question.design.looks  # refuses an invalid design before anything starts
     warned = warnings()
-    with _alone(store), worktrees(store, root) as trees:
+    busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
+    alone = only_one(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
+    with alone, worktrees(store, root) as trees:
         state = StateFile(store.folder(FOLDER) / f"{key(_asked(question, made, sides))}.json")
         if question.restart:
             state.forget()
@@ -294,7 +296,6 @@ class _Bench:
 
 
 def _metrics(question: Question, made: Program) -> list[Metric]:
-    """Return the metrics to compare, in the order of the report."""
     able = OF_RUNS if made.collects else tuple(dict.fromkeys([*made.metrics, "wall"]))
     for name in question.design.metrics:
         if name not in able:
@@ -324,14 +325,3 @@ def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict
         "setup": question.setup,
         "variables": given_variables(),
     }
-
-
-@contextmanager
-def _alone(store: Store) -> Iterator[None]:
-    """Allow only one measuring call at a time, as two would disturb each other."""
-    with only_one(store.folder(FOLDER) / "lock") as alone:
-        if not alone:
-            raise UnusableInputError(
-                f"another `tracekit ab` is measuring in {store.path}", hint="wait until it is finished"
-            )
-        yield

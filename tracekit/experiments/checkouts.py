@@ -134,10 +134,16 @@ def abandoned(path: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[bool]:
-    """Hold a lock with a fixed name; yield False if another process holds it. The file is kept."""
+def only_one(path: Path, what: str, *, hint: str) -> Iterator[None]:
+    """Hold a lock with a fixed name, whose file is kept.
+
+    Raises:
+        UnusableInputError: Another process, described by `what`, holds it.
+    """
     with path.open("a") as stream:
-        yield _taken(stream.fileno())
+        if not _taken(stream.fileno()):
+            raise UnusableInputError(what, hint=hint)
+        yield
 
 
 @contextmanager

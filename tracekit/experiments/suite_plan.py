@@ -128,7 +128,6 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
 
 
 def _ways(levels: Sequence[str], backends: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Return the levels with their backends."""
     return [(level, backend) for level in levels for backend in (backends if level == COMPILE else (None,))]
 
 

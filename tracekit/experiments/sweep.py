@@ -74,19 +74,10 @@ def measured(
         label: Label of the run.
         progress: Callback for progress.
     """
-    request = replace(_request(settings, plan), label=label)
-    return _timed(settings.key, repeat, lambda: collect(store, request, progress=progress))
-
-
-def _request(settings: Settings, plan: Plan) -> Request:
-    planned = {name: getattr(plan, name) for name in ("collector", "steps", "warmup", "seed")}
-    return Request(**asdict(settings), **planned, no_profile=not plan.profile)
-
-
-def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
+    request, key = replace(_request(settings, plan), label=label), settings.key
     start = time.monotonic()
     try:
-        values = of_run(collected())
+        values = of_run(collect(store, request, progress=progress))
         found = Record(key=key, repeat=repeat, outcome=Outcome.OK, values=values)
     except CollectionError as error:
         outcome = Outcome.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(error.message) else Outcome.FAILED
@@ -101,6 +92,11 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         reason = f"the collector failed: {type(error).__name__}: {error}"
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
     return replace(found, seconds=round(time.monotonic() - start, 3))
+
+
+def _request(settings: Settings, plan: Plan) -> Request:
+    planned = {name: getattr(plan, name) for name in ("collector", "steps", "warmup", "seed")}
+    return Request(**asdict(settings), **planned, no_profile=not plan.profile)
 
 
 def briefly(message: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,7 +20,7 @@ from tracekit.runs import environment, scrubbing
 from tracekit.runs.store import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tracekit.runs.store import Store
@@ -123,19 +122,14 @@ class Folder:
         """Return the label of the run of a measurement, by which an interrupted sweep finds it."""
         return f"{self.id}/{record_key}/{repeat}"
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Lock the sweep.
 
         Raises:
             UnusableInputError: Another process measures it.
         """
-        with only_one(self.path / _LOCK) as free:
-            if not free:
-                raise UnusableInputError(
-                    f"another process is measuring {self.id}", hint=f"use --show {self.id} to see its results"
-                )
-            yield
+        busy = f"another process is measuring {self.id}"
+        return only_one(self.path / _LOCK, busy, hint=f"use --show {self.id} to see its results")
 
 
 def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: bool = False) -> Folder:

@@ -52,7 +52,6 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
 
 
 def _own_metadata(top: TopLevel) -> dict[str, Any]:
-    """Return the trace's own metadata."""
     found = {"simulated": top.simulated or None, "tool": top.tool}
     return {name: value for name, value in found.items() if value is not None}
 

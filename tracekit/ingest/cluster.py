@@ -190,7 +190,6 @@ class WorkerExecutor:
     def _done(
         self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
-        """Return the result of each task."""
         found: dict[int, Outcome[Any]] = {}
         self._told(what, 0, len(tasks))
         for outcome in self._workers.map(function, tasks, near=near):

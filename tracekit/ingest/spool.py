@@ -130,7 +130,6 @@ def _by_time(rows: Rows) -> Rows:
 
 
 def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> PartEntry:
-    """Append a part to a file."""
     places = {}
     for column, (values, missing) in rows.columns.items():
         held = values.astype(_CODE) if column in texts else values
@@ -153,7 +152,6 @@ def _extent(rows: Rows) -> tuple[int, int, int, int]:
 
 
 def _fill(file: int, room: memoryview, place: int) -> None:
-    """Fill a buffer from an offset of a file."""
     left = room.cast("B") if len(room) else room
     while left:
         read = os.preadv(file, [left], place)

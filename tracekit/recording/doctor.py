@@ -158,7 +158,6 @@ def _gpu(library: Any, index: int) -> Check:
 
 
 def _nsys() -> Check:
-    """Run the check of the nsys collector."""
     try:
         check: Check = registry.load(registry.COLLECTORS, "nsys")().check()
     except TracekitError as error:

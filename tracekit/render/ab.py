@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
-from tracekit.render.cells import envelope, escape, markdown_text
+from tracekit.render.cells import envelope, escape, fenced, markdown_text
 from tracekit.render.layout import table_text
 from tracekit.runs.text import human
 
@@ -57,8 +57,8 @@ def as_markdown(report: Report) -> str:
     lines += ["", "<details><summary>How it was measured</summary>", ""]
     texts = [*_design(report), *(f"warning: {one}" for one in report.warnings)]
     lines += [f"- {escape(text)}" for text in texts]
-    lines += ["", "</details>", "", *_fenced([*_profiles(report), clean(report.reproduce)])]
-    return "\n".join(lines) + "\n"
+    lines += ["", "</details>", "", fenced(*_profiles(report), report.reproduce)]
+    return "\n".join(lines)
 
 
 def headline(report: Report) -> str:
@@ -115,11 +115,3 @@ def _profiles(report: Report) -> list[str]:
     if {"base", "head"} - set(report.runs):
         return []
     return [f"tracekit diff {report.runs['base']} {report.runs['head']}"]
-
-
-def _fenced(lines: list[str]) -> list[str]:
-    """Fence code so that its content cannot close the block."""
-    fence = "```"
-    while any(fence in line for line in lines):
-        fence += "`"
-    return [f"{fence}sh", *lines, fence]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
-from tracekit.render.cells import envelope, escape, markdown_text
+from tracekit.render.cells import code, envelope, escape, markdown_text, short
 from tracekit.render.layout import table_text
 from tracekit.runs.text import MISSING, human, shorten
 from tracekit.stats.decide import change
@@ -142,24 +142,17 @@ def as_markdown(found: Bisection) -> str:
     """Render for an issue."""
     parts = [f"## {escape(headline(found))}\n", f"- {escape(ends(found))}\n"]
     parts += [_items(found, one) for one in (*found.culprits, *found.undecided)]
-    rows = [
-        {name: shorten(value, _WIDEST) if isinstance(value, str) else value for name, value in row.items()}
-        for row in (_row(found, one) for one in found.log)
-    ]
+    rows = [short(_row(found, one), _WIDEST) for one in found.log]
     parts.append(markdown_text(rows, COLUMNS))
     parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))
-    parts.append(f"Reproduce: `{_code(command(found))}`\n")
+    parts.append(f"Reproduce: {code(command(found))}\n")
     return "\n".join(parts)
 
 
 def _items(found: Bisection, one: Culprit) -> str:
     doubt = "uncertain: " if one in found.undecided else ""
     items = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in culprit(found, one))
-    return items + "".join(f"- compare: `{_code(line)}`\n" for line in one.commands)
-
-
-def _code(text: str) -> str:
-    return clean(text).replace("`", "'")
+    return items + "".join(f"- compare: {code(line)}\n" for line in one.commands)
 
 
 def as_json(found: Bisection) -> str:

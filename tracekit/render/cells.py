@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len
 
 from tracekit.errors import clean  # re-exported for the other renderers
-from tracekit.runs.text import human
+from tracekit.runs.text import human, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -208,3 +208,51 @@ def escape_prose(text: str) -> str:
 
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def code(text: str) -> str:
+    """Format as inline code in Markdown, with enough backticks that the text is kept unchanged.
+
+    Example:
+        >>> print(code("a"), code("a`b"))
+        `a` `` a`b ``
+    """
+    shown = clean(text)
+    runs = re.findall("`+", shown)
+    if not runs:
+        return f"`{shown}`"
+    fence = "`" * (1 + max(map(len, runs)))
+    return f"{fence} {shown} {fence}"
+
+
+def fenced(*commands: str) -> str:
+    """Fence commands in Markdown so that their content cannot close the block."""
+    longest = max(map(len, re.findall("`+", "\n".join(commands))), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}sh", *map(clean, commands), f"{fence}\n"])
+
+
+def details(title: str, content: str) -> str:
+    """Fold content of a Markdown document; nothing without content."""
+    return f"<details><summary>{escape(title)}</summary>\n\n{content}\n</details>\n" if content else ""
+
+
+def short(row: Mapping[str, Any], width: int) -> Record:
+    """Shorten the texts of a row."""
+    return {key: shorten(value, width) if isinstance(value, str) else value for key, value in row.items()}
+
+
+_REST = 200
+"""Bytes reserved for the line that counts omitted sections."""
+
+
+def fitting(sections: Sequence[str], room: int, *, elsewhere: str) -> list[str]:
+    """Return the sections that fit into a number of bytes, and a line that counts the others."""
+    chosen: list[str] = []
+    for section in sections:
+        if (needed := len(section.encode()) + 1) <= room - _REST:
+            room -= needed
+            chosen.append(section)
+    left = len(sections) - len(chosen)
+    said = f"{left} more section{'s' * (left != 1)} omitted; see {elsewhere}\n"
+    return [*chosen, said] if left else chosen

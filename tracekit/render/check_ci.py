@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from tracekit.errors import ExitCode, clean
 from tracekit.experiments.gate_model import Outcome
 from tracekit.render import check as words
-from tracekit.render.cells import escape, markdown_text
+from tracekit.render.cells import code, details, escape, fitting, markdown_text, short
 from tracekit.render.check import causes
 from tracekit.render.diff_tables import Table
 from tracekit.render.page import folding, page
@@ -158,28 +157,15 @@ def as_markdown(gate: Gate) -> str:
             for text, one in causes(gate)
         ),
         _table(words.metric_fields(gate), words.FIELDS, title="Differences of the runs"),
-        _folded("Notes", _items(words.notes(gate))),
+        details("Notes", _items(words.notes(gate))),
         *(f"Break down the difference: {code(line)}\n" for line in words.differences(gate)[:_MOST_ROWS]),
         *(f"Find the commit: {code(line)}\n" for line in words.searches(gate)[:_MOST_ROWS]),
     ]
     again = words.command(gate)
     known = len(again.encode()) <= _LONGEST
-    return _within(parts, f"Reproduce: {code(again)}\n" if known else "Reproduce: in `--format json`\n")
-
-
-def _within(parts: Sequence[str], end: str) -> str:
-    """Join the parts that fit, and the end."""
-    room = MOST_BYTES - len(end.encode()) - 200
-    fitting, left = [], 0
-    for part in parts:
-        if (needed := len(part.encode()) + 1) > room:
-            left += 1
-            continue
-        room -= needed
-        fitting.append(part)
-    if left:
-        fitting.append(f"{left} more section{'s' * (left != 1)} omitted; see `--format json`\n")
-    return "\n".join(part for part in [*fitting, end] if part)
+    end = f"Reproduce: {code(again)}\n" if known else "Reproduce: in `--format json`\n"
+    room = MOST_BYTES - len(end.encode())
+    return "\n".join(one for one in (*fitting(parts, room, elsewhere="`--format json`"), end) if one)
 
 
 def _items(lines: Sequence[str]) -> str:
@@ -189,27 +175,5 @@ def _items(lines: Sequence[str]) -> str:
 
 
 def _table(rows: Sequence[Record], columns: Sequence[Column], *, title: str = "") -> str:
-    short = [
-        {key: shorten(value, _WIDEST) if isinstance(value, str) else value for key, value in row.items()}
-        for row in rows
-    ]
-    return markdown_text(short, columns, title=title, limit=_MOST_ROWS) if short else ""
-
-
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{title}</summary>\n\n{content}\n</details>\n" if content else ""
-
-
-def code(text: str) -> str:
-    """Format as inline code, with enough backticks that the text is kept unchanged.
-
-    Example:
-        >>> print(code("a"), code("a`b"))
-        `a` `` a`b ``
-    """
-    shown = clean(text)
-    runs = re.findall("`+", shown)
-    if not runs:
-        return f"`{shown}`"
-    fence = "`" * (1 + max(map(len, runs)))
-    return f"{fence} {shown} {fence}"
+    shown = [short(row, _WIDEST) for row in rows]
+    return markdown_text(shown, columns, title=title, limit=_MOST_ROWS) if shown else ""

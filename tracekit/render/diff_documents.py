@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
-from tracekit.render.cells import escape, escape_prose, markdown_text
+from tracekit.render.cells import details, escape, escape_prose, fenced, fitting, markdown_text, short
 from tracekit.render.page import folding, page
-from tracekit.runs.text import human, shorten
+from tracekit.runs.text import human
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,8 +132,6 @@ MOST_BYTES = 60_000
 _TOP = 5
 _DETAILS = 25
 _WIDEST = 120
-_REST = 200
-"""Bytes reserved for the line that counts omitted sections."""
 _CAUSE_COLUMNS = ("delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
@@ -151,15 +148,16 @@ def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
     ]
     if diff.verdict is Verdict.NOT_COMPARABLE:
         parts += ["", _markdown_table(tables.differences(diff)), escape(tables.next_step(diff)) + "\n"]
-        return "\n".join([*parts, _fenced(tables.declaring(diff))])
+        return "\n".join([*parts, fenced(tables.declaring(diff))])
     said = (tables.comparable(diff), tables.compared(diff), *diff.warnings)
     next_step = [f"- {escape_prose(tables.next_step(diff))}"] if tables.next_step(diff) else []
     parts += ["\n".join([*(f"- {escape(text)}" for text in said if text), *next_step]) + "\n"]
     parts += [_markdown_table(one) for one in (tables.metrics(diff), tables.wall(diff), tables.work(diff))]
     parts.append(_top_causes(diff))
-    end = f"Reproduce:\n\n{_fenced(tables.command(diff))}"
-    room = MOST_BYTES - _size("\n".join([*parts, end]))
-    return "\n".join([*parts, *_fitting(_details(diff, limit), room), end])
+    end = f"Reproduce:\n\n{fenced(tables.command(diff))}"
+    room = MOST_BYTES - len("\n".join([*parts, end]).encode())
+    folded = fitting(_details(diff, limit), room, elsewhere="`--format html` or `--format json`")
+    return "\n".join([*parts, *folded, end])
 
 
 _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS: "✅ "}
@@ -170,31 +168,6 @@ def _sign(diff: Diff) -> str:
     if diff.verdict is not Verdict.REGRESSION and tables.worsens(diff):
         return "⚠️ "
     return _SIGNS.get(diff.verdict, "")
-
-
-def _fenced(command: str) -> str:
-    """Fence a command so that its content cannot close the block."""
-    longest = max(map(len, re.findall("`+", command)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{clean(command)}\n{fence}\n"
-
-
-def _size(text: str) -> int:
-    return len(text.encode())
-
-
-def _fitting(sections: list[str], room: int) -> list[str]:
-    """Return the sections that fit, and a line that counts the others."""
-    chosen: list[str] = []
-    for section in sections:
-        if (needed := _size(section) + 1) <= room - _REST:
-            room -= needed
-            chosen.append(section)
-    left = len(sections) - len(chosen)
-    if not left:
-        return chosen
-    many = "1 more section" if left == 1 else f"{left} more sections"
-    return [*chosen, f"{many} omitted; see `--format html` or `--format json`\n"]
 
 
 def _top_causes(diff: Diff) -> str:
@@ -215,7 +188,7 @@ def _details(diff: Diff, limit: int) -> list[str]:
         tables.groups(diff),
     ]
     folded = [
-        _folded(one.title, _markdown_table(one, limit=limit, title=False)) for one in chosen if one.rows
+        details(one.title, _markdown_table(one, limit=limit, title=False)) for one in chosen if one.rows
     ]
     return [*_analyses_markdown(diff), *folded]
 
@@ -229,12 +202,8 @@ def _analyses_markdown(diff: Diff) -> list[str]:
         ]
         items += [f"- note: {escape(note)}" for note in result.notes]
         if items:
-            found.append(_folded(analysis.title, "\n".join(items) + "\n"))
+            found.append(details(analysis.title, "\n".join(items) + "\n"))
     return found
-
-
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>\n\n{content}\n</details>\n"
 
 
 def _markdown_table(table: Table, *, limit: int = 0, title: bool = True) -> str:
@@ -243,9 +212,6 @@ def _markdown_table(table: Table, *, limit: int = 0, title: bool = True) -> str:
 
 def _shown(table: Table, columns: Sequence[Column], *, limit: int, title: str) -> str:
     """Render the first rows with shortened names."""
-    rows = [_short(row) if place < limit or not limit else row for place, row in enumerate(table.rows)]
+    many = limit or len(table.rows)
+    rows = [*(short(row, _WIDEST) for row in table.rows[:many]), *table.rows[many:]]
     return markdown_text(rows, columns, title=title, limit=limit)
-
-
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: shorten(value, _WIDEST) if isinstance(value, str) else value for key, value in row.items()}

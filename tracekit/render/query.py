@@ -54,7 +54,6 @@ def _batches(answer: Answer, limit: int) -> Iterator[Rows]:
 
 
 def _more(answer: Answer, shown: int, limit: int) -> int:
-    """Count the rows not shown."""
     return answer.count() - shown if limit and answer.fetch(1) else 0
 
 

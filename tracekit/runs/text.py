@@ -68,7 +68,6 @@ def shorten(text: str, width: int) -> str:
 
 
 def _end(text: str, width: int) -> str:
-    """Return the end of a text that fits a width."""
     start = max(0, len(text) - width)
     while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
         start += 1  # does not start with a combining accent

@@ -143,7 +143,6 @@ def _matching(folder: Place, pattern: list[str]) -> Iterator[Place]:
 
 
 def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:
-    """Return whether the last names match a pattern."""
     last = names[-len(pattern) :]
     return len(last) == len(pattern) and all(map(fnmatchcase, last, pattern))
 

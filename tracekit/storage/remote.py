@@ -251,7 +251,6 @@ def _stat(info: Any) -> Stat | None:
 
 
 def _spelled(key: str) -> str:
-    """Escape a key for an address."""
     return "".join(one if one.isalnum() or one in _PLAIN else quote(one, safe="") for one in key)
 
 

@@ -113,8 +113,8 @@ class Workload:
     summary: str
     parameters: int
     defaults: Mapping[str, int]
-    smallest_resolution: int
     build: Callable[[Options], Program]
+    smallest_resolution: int = 1
     modes: tuple[str, ...] = MODES
     levels: tuple[str, ...] = LEVELS
     dtypes: tuple[str, ...] = DTYPES

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tracekit.workloads.program import Task, build_program
-from tracekit.workloads.tasks import adamw, masked_tokens, token_loss
+from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -108,7 +108,7 @@ class Bert(nn.Module):
         self.embeddings = Embeddings()
         self.layers = nn.Sequential(*[Layer() for _ in range(layers)])
         self.pooler = nn.Linear(WIDTH, WIDTH)
-        self.apply(_initialize)
+        self.apply(initialize_transformer)
 
     def forward(self, tokens: torch.Tensor, segments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits of each token (batch, tokens, vocabulary) and of the next sentence (batch, 2)."""
@@ -124,10 +124,3 @@ def pretraining_loss(
     """Sum the losses of masked words, labels (batch, tokens), and of the next sentence, 0 or 1 (batch,)."""
     words, sentences = output
     return token_loss(words, labels) + functional.cross_entropy(sentences, follows)
-
-
-def _initialize(module: nn.Module) -> None:
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear):
-        nn.init.zeros_(module.bias)

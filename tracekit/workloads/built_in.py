@@ -37,6 +37,12 @@ def _built_by(module: str, **arguments: Any) -> Callable[[Options], Program]:
     return build
 
 
+def _sizes(**sizes: tuple[int, int]) -> dict[str, Any]:
+    """Return the defaults and the presets from pairs of batch size and resolution."""
+    named = {name: {"batch_size": batch, "resolution": side} for name, (batch, side) in sizes.items()}
+    return {"defaults": named.pop("default"), "sizes": named}
+
+
 def _image_classifier(
     name: str, model: str, *, parameters: int, batch: int, gpu_batch: int, build: Callable[[Options], Program]
 ) -> Workload:
@@ -46,11 +52,7 @@ def _image_classifier(
         domain="vision",
         summary=f"{model} classifying random 3-channel images into 1000 classes",
         parameters=parameters,
-        defaults={"batch_size": batch, "resolution": 224},
-        sizes={
-            "test": {"batch_size": 2, "resolution": 64},
-            "gpu": {"batch_size": gpu_batch, "resolution": 224},
-        },
+        **_sizes(default=(batch, 224), test=(2, 64), gpu=(gpu_batch, 224)),
         dataset_shapes=tuple(DATASET_SHAPES),
         smallest_resolution=8,
         build=build,
@@ -64,8 +66,7 @@ def _reformer(name: str, summary: str, *, copies: bool) -> Workload:
         domain="language",
         summary=summary,
         parameters=5_975_872,
-        defaults={"batch_size": 2, "resolution": 512},
-        sizes={"test": {"batch_size": 1, "resolution": 128}, "gpu": {"batch_size": 8, "resolution": 4096}},
+        **_sizes(default=(2, 512), test=(1, 128), gpu=(8, 4096)),
         smallest_resolution=2 * _CHUNK,
         resolution_means=f"Bytes in a sequence, a multiple of {_CHUNK}",
         build=_built_by("reformer", copies=copies),
@@ -78,9 +79,7 @@ BERT = Workload(
     domain="language",
     summary="BERT-base recovering masked words of random sentences; two layers in size test",
     parameters=109_482_240,
-    defaults={"batch_size": 1, "resolution": 128},
-    sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 32, "resolution": 512}},
-    smallest_resolution=1,
+    **_sizes(default=(1, 128), test=(1, 8), gpu=(32, 512)),
     resolution_means="Tokens in a sequence",
     build=_built_by("bert"),
     check=positions_check("bert", 512),
@@ -90,9 +89,7 @@ DLRM = Workload(
     domain="recommendation",
     summary="DLRM with 26 embedding tables judging random clicks",
     parameters=13_924_673,
-    defaults={"batch_size": 128, "resolution": 1},
-    sizes={"test": {"batch_size": 128, "resolution": 1}, "gpu": {"batch_size": 16_384, "resolution": 1}},
-    smallest_resolution=1,
+    **_sizes(default=(128, 1), test=(128, 1), gpu=(16_384, 1)),
     resolution_means="Categories in a bag",
     build=_built_by("dlrm"),
 )
@@ -101,9 +98,7 @@ GPT = Workload(
     domain="language",
     summary="GPT-2 (124M) predicting the next of random tokens; two layers in size test",
     parameters=124_439_808,
-    defaults={"batch_size": 1, "resolution": 128},
-    sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 8, "resolution": 1024}},
-    smallest_resolution=1,
+    **_sizes(default=(1, 128), test=(1, 8), gpu=(8, 1024)),
     resolution_means="Tokens in a sequence",
     build=_built_by("gpt"),
     check=positions_check("gpt", 1024),
@@ -116,9 +111,7 @@ LENNARD_JONES = Workload(
     # torch.jit.trace would make constants of the weights that the inner autograd reads
     levels=(EAGER, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
-    defaults={"batch_size": 1000, "resolution": 1},
-    sizes={"test": {"batch_size": 100, "resolution": 1}, "gpu": {"batch_size": 1000, "resolution": 64}},
-    smallest_resolution=1,
+    **_sizes(default=(1000, 1), test=(100, 1), gpu=(1000, 64)),
     resolution_means="Pairs of points in a sample",
     build=_built_by("lennard_jones"),
 )
@@ -127,8 +120,7 @@ MNIST_CNN = Workload(
     domain="vision",
     summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
     parameters=1_199_882,
-    defaults={"batch_size": 64, "resolution": 28},
-    sizes={"test": {"batch_size": 16, "resolution": 28}, "gpu": {"batch_size": 1024, "resolution": 28}},
+    **_sizes(default=(64, 28), test=(16, 28), gpu=(1024, 28)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=6,
     build=_built_by("mnist_cnn"),
@@ -165,9 +157,7 @@ SAC = Workload(
     parameters=201_989,
     levels=(EAGER, TORCHSCRIPT, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
-    defaults={"batch_size": 256, "resolution": 1},
-    sizes={"test": {"batch_size": 64, "resolution": 1}, "gpu": {"batch_size": 256, "resolution": 1}},
-    smallest_resolution=1,
+    **_sizes(default=(256, 1), test=(64, 1), gpu=(256, 1)),
     resolution_means="Environment steps between updates",
     offloads=("none",),
     build=_built_by("sac"),
@@ -177,8 +167,7 @@ SPEECH_TRANSFORMER = Workload(
     domain="speech",
     summary="Transformer encoder aligning word pieces with random mel frames by CTC",
     parameters=18_904_456,
-    defaults={"batch_size": 4, "resolution": 400},
-    sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 32, "resolution": 1600}},
+    **_sizes(default=(4, 400), test=(1, 64), gpu=(32, 1600)),
     smallest_resolution=7,
     resolution_means="Frames of 10 ms",
     build=_built_by("speech_transformer"),
@@ -188,8 +177,7 @@ TTS = Workload(
     domain="speech",
     summary="Tacotron 2 speaking random text into mel frames, one after another",
     parameters=28_193_153,
-    defaults={"batch_size": 4, "resolution": 40},
-    sizes={"test": {"batch_size": 1, "resolution": 4}, "gpu": {"batch_size": 64, "resolution": 400}},
+    **_sizes(default=(4, 40), test=(1, 4), gpu=(64, 400)),
     smallest_resolution=2,
     resolution_means="Frames of 11.6 ms",
     build=_built_by("tts"),
@@ -199,8 +187,7 @@ UNET = Workload(
     domain="vision",
     summary="U-Net giving each pixel of random 3-channel images one of 2 classes; narrower in size test",
     parameters=31_037_698,  # 31,037,633 are published for one class, the second has 65
-    defaults={"batch_size": 1, "resolution": 256},
-    sizes={"test": {"batch_size": 1, "resolution": 64}, "gpu": {"batch_size": 8, "resolution": 512}},
+    **_sizes(default=(1, 256), test=(1, 64), gpu=(8, 512)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=16,
     build=_built_by("unet"),
@@ -211,8 +198,7 @@ VGG16 = Workload(
     domain="vision",
     summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
     parameters=138_357_544,
-    defaults={"batch_size": 4, "resolution": 224},
-    sizes={"test": {"batch_size": 1, "resolution": 32}, "gpu": {"batch_size": 64, "resolution": 224}},
+    **_sizes(default=(4, 224), test=(1, 32), gpu=(64, 224)),
     dataset_shapes=("cifar10", "stl10", "pascal"),
     smallest_resolution=32,
     build=_built_by("vgg16"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from tracekit.workloads.tasks import image_classifier
+from tracekit.workloads.tasks import image_classifier, initialize_classifier
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -69,7 +69,7 @@ class MobileNetV2(nn.Module):
         self.features = nn.Sequential(*layers, _convolution(inputs, LAST, 1))
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(LAST, classes))
-        self.apply(_initialize)
+        self.apply(initialize_classifier)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits of a batch of images."""
@@ -86,11 +86,3 @@ def _convolution(
         nn.BatchNorm2d(outputs),
         nn.ReLU6(inplace=True),
     )
-
-
-def _initialize(module: nn.Module) -> None:
-    if isinstance(module, nn.Conv2d):
-        nn.init.kaiming_normal_(module.weight, mode="fan_out")
-    elif isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, 0, 0.01)
-        nn.init.zeros_(module.bias)

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from tracekit.workloads.program import Task, build_program
-from tracekit.workloads.tasks import adamw, masked_tokens, token_loss
+from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ class Reformer(nn.Module):
         self.layers = nn.ModuleList([Layer(kind(scale)) for kind in kinds])
         self.norm = nn.LayerNorm(2 * WIDTH, eps=1e-12)
         self.head = nn.Linear(2 * WIDTH, VOCABULARY)
-        self.apply(_initialize)
+        self.apply(initialize_transformer)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits of shape (batch, tokens, vocabulary)."""
@@ -184,10 +184,3 @@ class Reformer(nn.Module):
     def _positions(self, tokens: int) -> torch.Tensor:
         parts = [part.expand(*AXES, -1) for part in (self.rows, self.columns)]
         return torch.cat(parts, dim=-1).flatten(0, 1)[:tokens]
-
-
-def _initialize(module: nn.Module) -> None:
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from tracekit.workloads.tasks import image_classifier
+from tracekit.workloads.tasks import image_classifier, initialize_classifier
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Options, Program
@@ -46,7 +46,7 @@ class VGG16Model(nn.Module):
             nn.Dropout(),
             nn.Linear(hidden, classes),
         )
-        self.apply(_initialize)
+        self.apply(initialize_classifier)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits of a batch of images."""
@@ -63,12 +63,3 @@ def _features(inputs: int) -> nn.Sequential:
             inputs = outputs
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers)
-
-
-def _initialize(module: nn.Module) -> None:
-    if isinstance(module, nn.Conv2d):
-        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    elif isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, 0, 0.01)
-    if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

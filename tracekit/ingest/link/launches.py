@@ -132,7 +132,6 @@ class _InFile(msgspec.Struct, frozen=True):
 
 
 def _merged(spooled: spool.SpooledTable, path: Path) -> _InFile:
-    """Merge sorted files into one."""
     first: list[Ints] = [np.empty(0, np.int64)]
     done = 0
     table = outlined(spooled)

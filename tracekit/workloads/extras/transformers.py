@@ -52,7 +52,6 @@ def _workload(
         dtypes=("float32", "bfloat16", "float16"),
         defaults={"batch_size": 1, "resolution": 128},
         sizes={"test": {"batch_size": 1, "resolution": 8}, "gpu": {"batch_size": 32, "resolution": 512}},
-        smallest_resolution=1,
         resolution_means="Tokens in a sequence",
         build=build,
         check=positions_check(name, 512),

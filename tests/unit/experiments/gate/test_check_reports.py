@@ -15,7 +15,7 @@ from tests.runs import make_run, step_rows
 from tests.unit.experiments.gate.gates import FINGERPRINT, commit, record, state
 from tracekit.cli.main import run
 from tracekit.experiments.gate import Options, check
-from tracekit.render.check_ci import code
+from tracekit.render.cells import code
 from tracekit.runs.meta import Timings
 from tracekit.schema import C
 

@@ -84,7 +84,6 @@ def _bytes(builder: Any, address: Any, width: int) -> Any:
 
 
 def _compared(builder: Any, how: str, text: Any, value: int) -> Any:
-    """Compare each byte with a value."""
     constant = ir.Constant(text.type, [ir.Constant(_BYTE, value)] * text.type.count)
     return builder.icmp_unsigned(how, text, constant)
 

@@ -214,7 +214,6 @@ def _fill(scratch: int, slot: int, other: int) -> None:
 
 @compiled
 def _replace(scratch: int, slot: int, value: int, other: int) -> None:
-    """Replace a value of a slot by another one."""
     if peek(scratch, slot) == value:
         poke(scratch, slot, other)
 
