@@ -107,12 +107,12 @@ def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options:
 
     store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
-    with _resumable(), question.runner(store) as runner, _progress(question.search) as report:
+    with _resumable(), question.runner(store) as runner:
         return bisect(
             question.search,
             runner,
             cache,
-            report=report,
+            report=_progress(question.search),
             command=_again(question, words, {**options, "store": place}),
             explain=question.explain,
         )
@@ -150,9 +150,8 @@ def _resumable() -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _progress(search: Search) -> Iterator[Callable[[Subject, str], None]]:
-    """Print a line on stderr for each measurement."""
+def _progress(search: Search) -> Callable[[Subject, str], None]:
+    """Return a function that prints a line on stderr for each measurement."""
     places = {one.key: at for at, one in enumerate(search.subjects)}
 
     def line(subject: Subject, problem: str) -> None:
@@ -162,4 +161,4 @@ def _progress(search: Search) -> Iterator[Callable[[Subject, str], None]]:
         where = f"{places[subject.key]}/{search.last} {subject.short}"
         click.echo(clean(f"{where} {subject.title[:60]}: {what}"), err=True)
 
-    yield line
+    return line

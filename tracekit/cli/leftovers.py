@@ -284,25 +284,18 @@ def _measured(found: Found) -> Leftover:
         size, age = found.known or (0, 0.0)
         return Leftover(found=found, bytes=size, age_s=age)
     size, newest = 0, 0.0
-    for status in _stats(found.path):
-        size += status.st_size
-        newest = max(newest, status.st_mtime)
+    for own, written in _stats(found.path):
+        size, newest = size + own, max(newest, written)
     return Leftover(found=found, bytes=size, age_s=max(0.0, time.time() - newest))
 
 
-def _stats(path: Path) -> Iterator[os.stat_result]:
-    """Yield the status of a file, or of a folder and the files below it; links are not followed."""
+def _stats(path: Path) -> Iterator[tuple[int, float]]:
+    """Yield size and time of a file, or of a folder and the files below it; links are not followed."""
     try:
         status = path.lstat()
         below = list(path.iterdir()) if path.is_dir() and not path.is_symlink() else []
     except OSError:  # it has just gone, or is another user's
         return
-    yield status if not below else _without_size(status)
+    yield 0 if below else status.st_size, status.st_mtime
     for one in below:
         yield from _stats(one)
-
-
-def _without_size(status: os.stat_result) -> os.stat_result:
-    fields = list(status)
-    fields[6] = 0
-    return os.stat_result(fields)

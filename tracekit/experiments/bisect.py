@@ -302,16 +302,12 @@ def _judged(session: Session, jump: Jump, own: list[list[float]]) -> Jump:
     return replace(jump, effect=effect, low=effect - half, high=effect + half, posterior=posterior)
 
 
-def silent(_subject: Subject, _problem: str) -> None:
-    """Ignore progress."""
-
-
 def bisect(
     search: Search,
     runner: Runner,
     cache: Cache,
     *,
-    report: Callable[[Subject, str], None] = silent,
+    report: Callable[[Subject, str], None] = lambda _subject, _problem: None,
     command: Sequence[str] = (),
     explain: Callable[[Subject, Subject], tuple[str, ...]] = lambda _before, _after: (),
 ) -> Bisection:

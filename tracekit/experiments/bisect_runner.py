@@ -11,7 +11,7 @@ import json
 import math
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import CollectionError, UnusableInputError
@@ -140,14 +140,8 @@ class Cache:
 
     def add(self, record: Record) -> None:
         """Append a measurement."""
-        content = {
-            "session": record.session,
-            "key": record.key,
-            "values": record.values,
-            "problem": record.problem,
-        }
         with self.path.open("a", encoding="utf-8") as stream:
-            stream.write("\n" * self._cut() + json.dumps(content) + "\n")
+            stream.write("\n" * self._cut() + json.dumps(asdict(record)) + "\n")
 
     def _cut(self) -> bool:
         """Whether the last line is truncated."""

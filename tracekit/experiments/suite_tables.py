@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from tracekit.experiments.sweep_table import Row
 
 
+_APART = Column(
+    "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
+)
 COMPILED_COLUMNS = (
     Column("workload", "", "what ran"),
     Column("mode", "", "train or infer"),
@@ -49,9 +52,7 @@ COMPILED_COLUMNS = (
     Column("eager_ns", "ns", "median step time, eager"),
     Column("compiled_ns", "ns", "median step time, at this level"),
     Column("speedup", "×", "eager over compiled step time"),
-    Column(
-        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
-    ),
+    _APART,
     Column("host_ratio", "×", "compiled over eager peak memory of the host"),
     Column("device_ratio", "×", "compiled over eager peak of the device's allocator"),
     *(column for column in sweep.COLUMNS if column.name in sweep.COMPILE_COLUMNS),
@@ -270,12 +271,13 @@ SPEEDUP_COLUMNS = (
     Column("before_ns", "ns", "median step time before"),
     Column("after_ns", "ns", "median step time after"),
     Column("speedup", "×", "before over after; above 1× is faster"),
-    Column(
-        "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"
-    ),
+    _APART,
     Column("published_speedup", "×", "speedup published for the change"),
     Column("remark", "", "scope of the published number"),
 )
+
+
+_UNPUBLISHED = dict.fromkeys(("published_speedup", "remark"), "none: not published")
 
 
 def speedup_table(kind: Kind) -> Table:
@@ -336,30 +338,22 @@ def _speedup_row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         "after_ns": why(after),
         "speedup": missing,
         "apart": FEW if before.n and after and after.n else missing,
-        **_unpublished(),
+        **_UNPUBLISHED,
     }
     return filled(known, SPEEDUP_COLUMNS, reasons)
 
 
 def _mean_speedup(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
-    known: dict[str, Any] = {
+    known = {
         "change": change,
         "workload": GEOMEAN,
-        "speedup": geomean(r["speedup"] for r in own),
+        "speedup": geomean(row["speedup"] for row in own),
+        "mode": ", ".join(dict.fromkeys(row["mode"] for row in own)),
+        "published_speedup": _PUBLISHED_SPEEDUP.get(change),
+        "remark": _SAID.get(change),
     }
-    known |= {"mode": ", ".join(dict.fromkeys(row["mode"] for row in own))}
-    known |= {"published_speedup": _PUBLISHED_SPEEDUP.get(change), "remark": _SAID.get(change)}
-    reasons = {
-        "before_ns": RATIOS,
-        "after_ns": RATIOS,
-        "apart": RATIOS,
-        **_unpublished(),
-    }
+    reasons = dict.fromkeys(("before_ns", "after_ns", "apart"), RATIOS) | _UNPUBLISHED
     return filled(known, SPEEDUP_COLUMNS, {**reasons, "speedup": "not measured"})
-
-
-def _unpublished() -> dict[str, str]:
-    return {"published_speedup": "none: not published", "remark": "none: not published"}
 
 
 SHARES = ("active_share", "movement_share", "idle_share")

@@ -74,10 +74,14 @@ def measured(
         label: Label of the run.
         progress: Callback for progress.
     """
-    request, key = replace(_request(settings, plan), label=label), settings.key
+    request = replace(_request(settings, plan), label=label)
+    return _timed(settings.key, repeat, lambda: collect(store, request, progress=progress))
+
+
+def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
     start = time.monotonic()
     try:
-        values = of_run(collect(store, request, progress=progress))
+        values = of_run(collected())
         found = Record(key=key, repeat=repeat, outcome=Outcome.OK, values=values)
     except CollectionError as error:
         outcome = Outcome.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(error.message) else Outcome.FAILED

@@ -242,11 +242,7 @@ if TYPE_CHECKING:
     """Called with the run, its bytes read so far, and its size."""
 
 
-def _silent(_name: str, _done: int, _size: int) -> None:
-    pass
-
-
-def verify(run: Run, *, quick: bool = False, progress: Progress = _silent) -> Verdict:
+def verify(run: Run, *, quick: bool = False, progress: Progress = lambda *_: None) -> Verdict:
     """Verify a run, without changing it.
 
     Args:
