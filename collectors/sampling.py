@@ -132,8 +132,6 @@ def sampling(
 
 
 class _SamplingLoop:
-    """Loop of the sampling thread."""
-
     def __init__(
         self,
         buffer: SampleBuffer,

@@ -163,11 +163,8 @@ def compare(
     if a[DTYPE] is None or b[DTYPE] is None:
         found += [_traced(DTYPE, *(side.dtypes for side in shapes), free=free)]
     by_field = {one.field: one for one in found if one}  # what was traced says more than what is unknown
-    return Comparability(tuple(sorted(by_field.values(), key=_gravity)))
-
-
-def _gravity(one: Difference) -> tuple[int, int]:
-    return _GRAVITY.index(one.status), FIELDS.index(one.field)
+    ordered = sorted(by_field.values(), key=lambda one: (_GRAVITY.index(one.status), FIELDS.index(one.field)))
+    return Comparability(tuple(ordered))
 
 
 def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference | None:

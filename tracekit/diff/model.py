@@ -269,10 +269,7 @@ def _named(store: Store, reference: str) -> tuple[Run, list[Run]]:
     if reference.startswith("git:"):
         sha = revisions.commit(reference.removeprefix("git:"))
         return newest, [run for run in store.readable() if run.meta.git and run.meta.git.sha == sha]
-    if newest.meta.label == reference and not _names_a_run(reference, newest):
+    is_id = RUN_ID.fullmatch(reference) and newest.path.name.startswith(reference)
+    if newest.meta.label == reference and not is_id:
         return newest, [run for run in store.readable() if run.meta.label == reference]
     return newest, [newest]
-
-
-def _names_a_run(reference: str, run: Run) -> bool:
-    return bool(RUN_ID.fullmatch(reference)) and run.path.name.startswith(reference)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -129,14 +129,12 @@ class Cache:
 
     def records(self) -> list[Record]:
         """Return all measurements, oldest first; skips a truncated line."""
-        return list(self._read()) if self.path.is_file() else []
-
-    def _read(self) -> Iterator[Record]:
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                yield Record(**json.loads(line))
-            except (ValueError, TypeError):
-                continue
+        found = []
+        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
+        for line in text.splitlines():
+            with suppress(ValueError, TypeError):
+                found.append(Record(**json.loads(line)))
+        return found
 
     def add(self, record: Record) -> None:
         """Append a measurement."""

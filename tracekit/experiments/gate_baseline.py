@@ -234,7 +234,9 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
     others = [run for run in store.readable() if run.path not in own]
     usable = [run for run in others if allow_dirty or not _is_dirty(run)]
     if _means_label(others, against):
-        found = Candidates(_of_label(usable, against.removeprefix(_LABEL)))
+        label = against.removeprefix(_LABEL)
+        states = reversed(_by_code(run for run in usable if run.meta.label == label))  # newest first
+        found = Candidates(tuple(Group(own, None) for own in states))
     else:
         found = _of_revision(usable, against.removeprefix(_GIT), head)
     if not found.groups:
@@ -284,13 +286,6 @@ def _means_label(runs: Sequence[Run], against: str) -> bool:
             f"{against!r} is both a label and a git revision", hint=f"use git:{against} or label:{against}"
         )
     return False
-
-
-def _of_label(runs: Sequence[Run], label: str) -> tuple[Group, ...]:
-    """Return the runs of a label by code state, newest first."""
-    return tuple(
-        Group(own, None) for own in reversed(_by_code(run for run in runs if run.meta.label == label))
-    )
 
 
 def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Candidates:

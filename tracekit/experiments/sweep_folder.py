@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -92,11 +93,9 @@ class Folder:
         """Return finished measurements by cell key and repeat; a damaged file counts as missing."""
         found = {}
         for file in sorted((self.path / _CELLS).glob("*.json")):
-            try:
+            with suppress(OSError, msgspec.DecodeError):
                 one = msgspec.json.decode(file.read_bytes(), type=Record)
-            except (OSError, msgspec.DecodeError):
-                continue
-            found[one.key, one.repeat] = one
+                found[one.key, one.repeat] = one
         return found
 
     def keep(self, record: Record) -> None:

@@ -69,7 +69,7 @@ def _facts(run: Run) -> dict[str, Any]:
         RUN_ID: meta.run_id,
         "created_at": meta.created_at,
         "label": meta.label,
-        **{to: _text(about.get(key)) for key, to in _ABOUT.items()},
+        **{to: None if about.get(key) is None else str(about[key]) for key, to in _ABOUT.items()},
         "batch_size": about.get("batch_size") if isinstance(about.get("batch_size"), int) else None,
         "collector": meta.collector.name,
         "git_sha": meta.git.sha if meta.git else None,
@@ -83,10 +83,6 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 _ABOUT = {"name": "workload", "mode": "mode", "level": "level", "device": "machine"}
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def of_runs(

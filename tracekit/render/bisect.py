@@ -114,11 +114,6 @@ def notes(found: Bisection) -> list[str]:
     return texts
 
 
-def command(found: Bisection) -> str:
-    """Return the command that repeats the search."""
-    return shlex.join(found.command)
-
-
 _WIDEST = 120
 
 
@@ -145,7 +140,7 @@ def as_markdown(found: Bisection) -> str:
     rows = [short(_row(found, one), _WIDEST) for one in found.log]
     parts.append(markdown_text(rows, COLUMNS))
     parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))
-    parts.append(f"Reproduce: {code(command(found))}\n")
+    parts.append(f"Reproduce: {code(shlex.join(found.command))}\n")
     return "\n".join(parts)
 
 

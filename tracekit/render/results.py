@@ -228,7 +228,8 @@ def summary(
     Returns:
         Rows and columns to show instead; a row per column with a unit, up to the limit.
     """
-    candidates = [column for column in columns if column.name not in _PLACES and not _is_row(column.name)]
+    candidates = [one for one in columns if one.name not in _PLACES]
+    candidates = [one for one in candidates if not one.name.endswith("_row")]  # rows differ between ranks
     measures = [column for column in candidates if _measures(frame, column)]
     labels = [column.name for column in candidates if not column.unit and column not in measures]
     places = [name for name in _PLACES if name in frame]
@@ -246,11 +247,6 @@ def summary(
         for row in _measured(own, measures[:each])
     ]
     return rows, [*(column for column in columns if column.name in labels), *_SHOWN]
-
-
-def _is_row(name: str) -> bool:
-    """Tell whether a column refers to a row of the run, which differs between ranks."""
-    return name.endswith("_row")
 
 
 def _measures(frame: pd.DataFrame, column: Column) -> bool:

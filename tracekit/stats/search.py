@@ -271,8 +271,6 @@ def _numbers(values: Values, *, logarithms: bool) -> Floats:
 
 @dataclass(frozen=True)
 class _Search:
-    """State of a search."""
-
     levels: dict[int, Level]
     spread: Spread
     last: int

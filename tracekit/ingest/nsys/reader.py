@@ -304,8 +304,6 @@ def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[
 
 
 class _Reading:
-    """State of reading an export."""
-
     def __init__(self, tables: Tables, directory: Path) -> None:
         self._tables, self._directory = tables, directory
         self._strings = Strings(tables)
