@@ -24,7 +24,7 @@ from tracekit.experiments.bisect_runner import (
     Cache,
     Runner,
     Session,
-    lab,
+    open_runner,
     open_cache,
 )
 from tracekit.experiments.checkouts import changes, repository_root
@@ -73,7 +73,7 @@ class Question:
 
     def runner(self, store: Store) -> AbstractContextManager[Runner]:
         """Open what measures the subjects."""
-        return lab(
+        return open_runner(
             self.program,
             store,
             setup=self.setup,

@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 @dataclass
-class Lab:
+class SubjectRunner:
     """Measures commits in worktrees, or versions of a package; runs of `tracekit collect` are stored.
 
     Attributes:
@@ -98,14 +98,14 @@ class Lab:
 
 
 @contextmanager
-def lab(
+def open_runner(
     program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0, versions: bool
-) -> Iterator[Lab]:
+) -> Iterator[SubjectRunner]:
     """Open a runner for commits, whose worktrees are removed at the end, or for versions of a package."""
     with ExitStack() as stack:
         trees = None if versions else stack.enter_context(worktrees(store, program.repository))
         draft = stack.enter_context(store.draft())
-        yield Lab(program, store, draft.path / "scratch", setup, signature, warmup, trees)
+        yield SubjectRunner(program, store, draft.path / "scratch", setup, signature, warmup, trees)
 
 
 FOLDER = ".bisect"
