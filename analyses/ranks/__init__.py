@@ -15,7 +15,9 @@
 * stragglers: per device, over aligned collectives (of the profiled steps, if marked): late = time after the
   first arrival; wait = duration − shortest duration, at most the time no other kernel ran; caused = Σ of the
   mean wait of the others over collectives in which it was last; gain = Σ of the saving if it had arrived with
-  the next to last; excess = its time over the window minus the median of the other devices.
+  the next to last; excess = what it did longer than the mean of the others between the end of the collective
+  before and its arrival, over the collectives in which it was last. All devices end a collective together, so
+  these parts are of one span and sum to its lateness.
 
 A straggler's cause is named if excess computation, idle time or copies explain half of the waiting.
 
@@ -128,6 +130,7 @@ def _notes(tables: dict[str, pd.DataFrame], parts: list[Part], unmatched: list[s
 
 
 _BY_RANK = ByRank(map=measure, combine=compare)
+_BEFORE = "before those collectives, minus the mean of the others"
 _LAST = "it arrived last (only one with the shortest kernel)"
 
 ANALYSIS = Analysis(
@@ -176,9 +179,9 @@ ANALYSIS = Analysis(
                 Column("last_count", "count", f"collectives in which {_LAST}"),
                 Column("collectives", "count", "aligned collectives"),
                 Column("gain_ns", "ns", "Σ of the saving if it had arrived with the next to last"),
-                Column("excess_computation_ns", "ns", "computation minus the median of the other devices"),
-                Column("excess_idle_ns", "ns", "idle minus the median of the other devices"),
-                Column("excess_other_ns", "ns", "other minus the median of the other devices"),
+                Column("excess_computation_ns", "ns", f"computation {_BEFORE}"),
+                Column("excess_idle_ns", "ns", f"idle time {_BEFORE}"),
+                Column("excess_other_ns", "ns", f"copies and the like {_BEFORE}"),
             ),
         ),
         TableSpec(

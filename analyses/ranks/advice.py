@@ -13,9 +13,9 @@ from tracekit.analysis.savings import WARN_SHARE
 from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
-from ..shared.collectives import Matched, match
+from ..shared.collectives import match
 from ..shared.common import duration, ints, percent, share
-from .skew import skew, waits
+from .skew import EXCESS, skew, waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,17 +37,18 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
         return tables, []
     if len(steps) and len(parts) > 1:
         tables["steps"] = by_step(steps)
-    matched, unmatched = match(_joined(parts, "collectives"))
+    kernels = _joined(parts, "collectives")
+    matched, unmatched = match(kernels)
     if matched:
-        tables["stragglers"] = stragglers(tables["per_rank"], waits(matched, marked=len(steps) > 0))
+        tables["stragglers"] = stragglers(waits(matched, kernels, marked=len(steps) > 0))
         tables["skew"] = skew(matched)
     return tables, unmatched
 
 
 def evidence(parts: Sequence[Part], places: Sequence[tuple[int, int]], *, marked: bool) -> pd.DataFrame:
     """Kernels in which one of these devices was last, sorted by the wait of the others, longest first."""
-    matched: list[Matched] = match(_joined(parts, "collectives"))[0]
-    rows = waits(matched, marked=marked)
+    kernels = _joined(parts, "collectives")
+    rows = waits(match(kernels)[0], kernels, marked=marked)
     blamed = pd.MultiIndex.from_frame(rows[_PLACE]).isin(list(places))
     found: pd.DataFrame = rows.loc[blamed & rows["last"].to_numpy(bool)]
     return found.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
@@ -119,15 +120,11 @@ def by_step(steps: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def stragglers(devices: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """How often each device was last, the wait of the others, and its excess times."""
+def stragglers(rows: pd.DataFrame) -> pd.DataFrame:
+    """How often each device was last, the wait of the others, and what it did longer before."""
     counted = rows.assign(collectives=1, last=rows["last"].astype(np.int64))
-    names = ["collectives", "last", "late_ns", "caused_ns", "gain_ns", "waited_ns"]
-    sums = counted.groupby(_PLACE, sort=True)[names].sum().reset_index()
-    excess = devices[_PLACE].copy()
-    for name in ("computation_ns", "idle_ns", "other_ns"):
-        excess[f"excess_{name}"] = _excess(ints(devices, name))
-    table = sums.merge(excess, on=_PLACE, how="left")
+    names = ["collectives", "last", "late_ns", "caused_ns", "gain_ns", "waited_ns", *EXCESS]
+    table = counted.groupby(_PLACE, sort=True)[names].sum().reset_index()
     collectives = np.maximum(ints(table, "collectives"), 1)
     table = table.assign(
         last_count=table["last"],
@@ -143,17 +140,9 @@ def stragglers(devices: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         "last_count",
         "collectives",
         "gain_ns",
-        "excess_computation_ns",
-        "excess_idle_ns",
-        "excess_other_ns",
+        *EXCESS,
     ]
     return table[order].sort_values(["caused_ns", *_PLACE], ascending=[False, True, True], ignore_index=True)
-
-
-def _excess(values: Ints) -> Ints:
-    """How much each value exceeds the median of the others."""
-    others = [_middle(np.delete(values, place)) for place in range(len(values))]
-    return values - np.array(others, np.int64)
 
 
 FEWEST_COLLECTIVES = 8
@@ -167,7 +156,7 @@ NEARLY_ALL, FEW = 0.9, 1 / 3
 """Share of the wait in a share of the collectives that may indicate a single event, such as a start."""
 IMBALANCE = 0.05
 EXPLAINED = 0.8
-"""Confidence if the rank's total time, not that before each collective, explains the wait."""
+"""Confidence if what the rank did before the collectives explains the wait."""
 UNEXPLAINED = 0.6
 """Confidence if the wait was measured without a known cause."""
 
@@ -187,11 +176,7 @@ RULES = (
         "ranks with equal work differ by 1 to 3% (clocks, memory); all ranks wait for the slowest",
     ),
 )
-_CAUSES = {
-    "excess_computation_ns": "it computes longer",
-    "excess_idle_ns": "its device idles longer",
-    "excess_other_ns": "it copies longer",
-}
+_CAUSES = dict(zip(EXCESS, ("it computes longer", "its device idles longer", "it copies longer"), strict=True))
 
 
 def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:
@@ -304,13 +289,13 @@ def _reason(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
     who = _called(parts, row)
     if row["cause"] < 0:
         return (
-            f"Over the whole capture neither the kernels nor the copies nor the idle time of {who} differ by "
-            "half of the wait: look in the timeline at what it did before the collectives with the longest "
-            "waits."
+            f"Before these collectives neither the kernels nor the copies nor the idle time of {who} exceed "
+            "those of the others by half of the wait: look in the timeline at what it did before the "
+            "collectives with the longest waits."
         )
     excess = int(row[list(_CAUSES)[row["cause"]]])
     more = f"{duration(spent.per_step(excess * len(parts)))} {spent.per}"
-    reason = f"{list(_CAUSES.values())[row['cause']]}, by {more} against the median of the others"
+    reason = f"{list(_CAUSES.values())[row['cause']]} before these collectives than the others, by {more}"
     if row["cause"] == 0:
         most = _family_note(parts, int(row[C.RANK])) if len(parts) > 1 else ""
         return (

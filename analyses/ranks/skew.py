@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import covered, covered_before
 from tracekit.runs.rank_view import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -65,16 +65,79 @@ def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
     )
 
 
-def waits(matched: list[Matched], *, marked: bool) -> pd.DataFrame:
-    """One row per device of each aligned collective: wait, lateness, and whether it was last.
+def waits(matched: list[Matched], kernels: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+    """One row per device of each aligned collective: wait, lateness, whether it was last, and why.
 
     Args:
         matched: The collectives.
+        kernels: Their kernels, rows of `Part.collectives`.
         marked: Whether steps are marked; then only collectives in steps count.
     """
     spreads = end_spreads(matched)
     tables = [_waits(one, spread, marked=marked) for one, spread in zip(matched, spreads, strict=True)]
-    return pd.concat(tables, ignore_index=True)
+    rows = pd.concat(tables, ignore_index=True)
+    excess = _excess(matched, spreads, kernels).reindex(ints(rows, C.ROW_ID), fill_value=0)
+    for name in EXCESS:
+        rows[name] = np.where(rows["last"], ints(excess, name), 0)
+    return rows
+
+
+EXCESS = ("excess_computation_ns", "excess_idle_ns", "excess_other_ns")
+_PARTS = ("computation", "kernels", "occupied")
+"""Unions of `Lanes` whose time before the start and the end of each communication kernel is kept."""
+
+
+def _excess(matched: list[Matched], spreads: list[Ints], kernels: pd.DataFrame) -> pd.DataFrame:
+    """What each device did longer than the mean of the others since the collective before, by row id.
+
+    All devices end a collective together, so the times from there to their arrivals at the next one differ by
+    what some of them did longer, on whatever clock. Collectives whose devices had not all ended one before
+    are left out.
+    """
+    before = kernels.set_index(C.ROW_ID)[[_column(name, edge) for name in _PARTS for edge in _EDGES]]
+    found = [pd.DataFrame({name: [] for name in EXCESS}, dtype=np.int64)]
+    places = {tuple(one.places) for one in matched}
+    for group in sorted(places):
+        own = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == group]
+        start, dur, rows = (
+            np.concatenate([getattr(one, name)[aligned(one, spread)] for one, spread in own])
+            for name in ("start", "dur", "row_id")
+        )
+        order = np.argsort(start[:, 0], kind="stable")
+        start, end, rows = start[order], (start + dur)[order], rows[order]
+        follows = (start[1:] >= end[:-1]).all(axis=1)
+        found.append(_longer(before, rows[1:][follows], rows[:-1][follows], (start[1:] - end[:-1])[follows]))
+    return pd.concat(found)
+
+
+def _longer(before: pd.DataFrame, rows: Ints, earlier: Ints, length: Ints) -> pd.DataFrame:
+    """Excess times of the devices (columns) between an earlier collective and this one, by row id."""
+
+    def spent(name: str) -> Ints:
+        begun, ended = (
+            ints(before.loc[chosen.ravel()], _column(name, edge)).reshape(chosen.shape)
+            for edge, chosen in zip(_EDGES, (rows, earlier), strict=True)
+        )
+        return begun - ended
+
+    computation, active, occupied = (spent(name) for name in _PARTS)
+    measures = (computation, length - occupied, occupied - active)
+    columns = {name: _over_others(values).ravel() for name, values in zip(EXCESS, measures, strict=True)}
+    return pd.DataFrame(columns, index=rows.ravel())
+
+
+def _over_others(values: Ints) -> Ints:
+    """Each value minus the mean of the others in its row."""
+    others = values.shape[1] - 1
+    found: Ints = values - (values.sum(axis=1, keepdims=True) - values) // others
+    return found
+
+
+_EDGES = ("start", "end")
+
+
+def _column(name: str, edge: str) -> str:
+    return f"{name}_before_{edge}"
 
 
 def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
@@ -111,7 +174,8 @@ class Part:
     Attributes:
         devices: A row per device: times over the measured windows.
         steps: A row per profiled step: its length, and the computation in it on the busiest device.
-        collectives: A row per communication kernel, in order.
+        collectives: A row per communication kernel, in order, with what its device had done before it
+            started and before it ended.
         kernels: A row per family of the other kernels: number and sum of durations.
     """
 
@@ -196,7 +260,11 @@ def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.D
     )
     start, end = spans(kernels)
     exposed = ints(kernels, C.DUR_NS).copy()
+    done = {_column(name, edge): np.zeros(len(kernels), np.int64) for name in _PARTS for edge in _EDGES}
     for device, one in unions.items():
         mine = (kernels[C.DEVICE] == device).to_numpy(bool)
         exposed[mine] -= covered(one.computation, start[mine], end[mine])
-    return described(run, kernels).assign(exposed_ns=exposed)
+        for name in _PARTS:
+            for edge, moments in zip(_EDGES, (start, end), strict=True):
+                done[_column(name, edge)][mine] = covered_before(getattr(one, name), moments[mine])
+    return described(run, kernels).assign(exposed_ns=exposed, **done)

@@ -229,6 +229,7 @@ def test_parts_of_ranks_read_apart_combine_to_the_same_tables(tmp_path: Path) ->
             talk(rank, 1000 * k + 100 * rank, 1000 * k + 500),
         )
     ]
+    rows = [row | {C.ROW_ID: number} for number, row in enumerate(rows)]
     together = make_run(tmp_path / "all", device_intervals=rows)
     apart = [
         make_run(tmp_path / str(rank), device_intervals=[row for row in rows if row[C.RANK] == rank])
@@ -295,6 +296,33 @@ def test_two_late_ranks_of_eight_share_the_blame(tmp_path: Path) -> None:
     lateness: list[dict[int, int]] = [{2: 300_000}, {5: 300_000}] * 6
     (finding,) = analyze(make_run(tmp_path, device_intervals=late_by(lateness, 8)), "ranks").findings
     assert finding.title.startswith("Ranks 2 and 5 cause 100.0% of the waiting in 12 collectives")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "excess"),
+    [
+        ("gemm", "it computes longer", [3_200_000, 0, 0]),
+        (None, "its device idles longer", [0, 3_200_000, 0]),
+        ("copy", "it copies longer", [0, 0, 3_200_000]),
+    ],
+)
+def test_a_straggler_is_late_for_what_it_does_before_the_collectives(
+    tmp_path: Path, kind: str | None, cause: str, excess: list[int]
+) -> None:
+    """Over the whole capture both ranks do the same: rank 1 does behind the collectives what 0 does before."""
+    rows = late_by([{0: 400_000}] * 9, 2)
+    for number in range(9):
+        begin = 1_000_000 * number - 500_000
+        rows += [work(rank, begin, begin + 500_000) for rank in (0, 1)]
+        make = {"gemm": work, "copy": lambda rank, *span: memcpy(*span, **{C.RANK: rank, C.DEVICE: rank})}
+        if kind:
+            rows.append(make[kind](0, begin + 500_000, begin + 900_000))
+            rows.append(make[kind](1, 10_000_000 + begin + 500_000, 10_000_000 + begin + 900_000))
+    result = analyze(make_run(tmp_path, device_intervals=rows), "ranks")
+    columns = ["excess_computation_ns", "excess_idle_ns", "excess_other_ns"]
+    assert result.tables["stragglers"][columns].to_numpy().tolist() == [excess, [0, 0, 0]]
+    (finding,) = result.findings
+    assert f"because {cause} before these collectives than the others, by 3.2 ms" in finding.advice
 
 
 def test_waiting_only_at_the_start_of_a_capture_has_no_saving(tmp_path: Path) -> None:
