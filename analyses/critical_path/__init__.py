@@ -44,7 +44,7 @@ from . import findings as path_findings
 from . import whatif
 from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from .walk import ALL_KINDS, COMMUNICATE, DEVICE_KINDS, LAUNCH_DELAY, MEMCPY, WINDOW, Walker, Window, graph
-from .whatif import Span, WhatIf
+from .whatif import CLASS, COMMUNICATION, Span, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,26 @@ def compute(run: Run) -> Result:
     notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
     findings = path_findings.findings(run, paths, what_if)
     return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
+
+
+def saved_without_communication(run: Run) -> int | None:
+    """How much shorter the profiled steps (the capture) would be if communication kernels took no time.
+
+    An upper bound of what overlapping them saves: another chain of work may be nearly as long.
+
+    Returns:
+        Sum over the ranks of the run, ns; None if launches, or the waits of streams for each other, were not
+        recorded: what depends on communication is then unknown.
+    """
+    windows, total = step_windows(run), 0
+    for rank in path_device.ranks(run):
+        own = graph(run.of_ranks(rank), rank)
+        device = own.device
+        if (device.call < 0).all() or (len(device.lanes) > 1 and (device.waited < 0).all()):
+            return None
+        model = WhatIf(own, _span(own, windows[windows[C.RANK] == rank]))
+        total += model.savings([(CLASS, COMMUNICATION)])[0]
+    return total
 
 
 def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:

@@ -36,6 +36,7 @@ from .causes import (
     OP,
     RESTING,
     SOURCE,
+    STARTING,
     WAIT_ROW,
     Cause,
     of_places,
@@ -166,7 +167,7 @@ if TYPE_CHECKING:
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
-    *(ASIDE, DISPATCH, FIRST, NAMED, AFTER),
+    *(ASIDE, STARTING, DISPATCH, FIRST, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
 """Prefix of labels of gaps in which no host row covers most of the host's part."""
@@ -178,6 +179,10 @@ RECURS = 3
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
+_START = (
+    "saving not estimated: the queue was empty when the capture began, and at its end the host is further ahead "
+    "than it was late in all: the gaps recur only if the program waits for the device after each round"
+)
 _PROFILED = "; the profiler slows the host, so gaps are shorter without it"
 
 
@@ -211,7 +216,9 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     for chosen, rule, least in rules:
         worst = worst_devices(own[chosen])
         if allowed.matters(total(worst), least=least):
-            found.append(rule(worst, allowed))
+            starting = allowed.steps <= len(run.ranks) and _mostly(worst, worst[STARTING])
+            one = rule(worst, allowed)
+            found.append(_without_saving(one, _START) if starting else one)
     return tuple(found)
 
 

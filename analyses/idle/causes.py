@@ -43,6 +43,7 @@ from ..shared.host_lines import STEP_MARKER
 from ..shared.hosts import NO_OP, source_lines
 from ..shared.lanes import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS, first_ending_after, waits
 from . import context
+from .context import CLOCKS_NS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from ..shared.host_lines import HostLines, Small
 
-__all__ = ["CAUSES", "NEAR_NS", "Cause", "Explained", "explain"]
+__all__ = ["CAUSES", "CLOCKS_NS", "NEAR_NS", "Cause", "Explained", "explain"]
 
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ class Cause(StrEnum):
 CAUSES = tuple(str(cause) for cause in Cause)
 DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
-CLOCKS_NS = 5_000
-"""Tolerance for a wait that seems to end before the work that it waited for."""
 WAIT_EVENT = r"(?i)streamwaitevent"
 LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
 NOT_PROFILER = r"(?i)lazy|compil"
@@ -122,6 +121,7 @@ class Explained:
         call: Host position of the longest of the runtime calls that together cover most of the host's part,
             or -1 if they do not.
         aside: Whether the gap is at an edge of the capture or in marked warm-up.
+        starting: Whether the host was late only before it got ahead for the rest of the capture.
     """
 
     cause: Ints
@@ -135,6 +135,7 @@ class Explained:
     waiting_elsewhere: Bools
     call: Ints
     aside: Bools
+    starting: Bools
 
 
 def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
@@ -185,6 +186,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
         waiting_elsewhere,
         _longest_call(host, part),
         aside,
+        context.starting_up(gaps, device, host, waits, late & ~aside),
     )
 
 
@@ -311,8 +313,9 @@ def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines)
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
 WAIT_ROW, ANCHOR_ROW, RESTING, ALLOCATING = "wait_row", "host_row", "resting", "allocating"
-ASIDE, DISPATCH, FIRST, NAMED = "aside", "dispatch", "first_call", "named"
-"""Whether a gap is set aside, is the dispatch of an op or module, has a first call, and a known activity."""
+ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
+"""Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
+and a known activity."""
 NOT_LAUNCHED = "(launch not recorded)"
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
@@ -389,7 +392,7 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
     shown[RESTING], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
-    shown[ASIDE] = why.aside
+    shown[ASIDE], shown[STARTING] = why.aside, why.starting
     shown[FIRST], rare = context.first_calls(host, anchor)
     shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.named(_BACKWARD_NODE), anchor)
     dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)

@@ -5,6 +5,9 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Edge: the launches of the work before the gap precede the capture, or the work after it was queued while the
   first wait of the capture blocked the host: what was waited for is not in the trace.
 * Warm-up: the gap begins in a range that the program named so.
+* Start-up: the host was late only before it got ahead. When its last launch call returned, the device had work
+  queued for longer than the host was late in all, and no wait had drained the queue. A loop without waits
+  keeps that lead, so the gaps do not recur; where the program waits after each round, they do.
 * First call: the op that covers the host's part took 10 times the median of its other calls, and only few of
   them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python function only the very
   first call counts: what an op does depends on shapes, what a function does on anything.
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from ..shared.host_lines import Bools, HostLines
 
 WARM_UP = r"(?i)warm[-_ ]?up"
+CLOCKS_NS = 5_000
+"""Tolerance for a wait that seems to end before the work that it waited for."""
 FIRST_FACTOR = 10
 """Minimum ratio of a first call's time to the median of the op's calls."""
 MOST_FIRST = 3
@@ -68,6 +73,37 @@ def _in_first_wait(gaps: pd.DataFrame, host: HostLines, waits: Ints, queued: Boo
         first = own[np.argmin(host.start[own])]
         inside = np.minimum(end, host.end[first]) - np.maximum(start, host.start[first])
         found |= queued & (ranks == rank) & (2 * inside > end - start)
+    return found
+
+
+def starting_up(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints, late: Bools) -> Bools:
+    """Whether each gap is one of a device on which the host was late only before it got ahead.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        host: Host rows.
+        waits: Host positions of the waits for a device.
+        late: Whether the host was late, for each gap.
+    """
+    found = np.zeros(len(gaps), np.bool_)
+    call, (start, end) = host.at(device[C.LAUNCH_ROW]), spans(device)
+    lengths = gaps[C.DUR_NS].to_numpy()
+    rows_of = device.groupby([C.RANK, C.DEVICE], sort=True).indices
+    for (rank, number), own in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
+        rows = np.asarray(rows_of[rank, number])
+        launched = call[rows][call[rows] >= 0]
+        if not len(launched) or not late[own].any():
+            continue
+        last = int(host.end[launched].max())
+        occupied = intervals.union(start[rows], end[rows])
+        lead = int(covered(occupied, np.array([last]), end[rows].max(keepdims=True))[0])
+        done = host.end[waits[host.rank[waits] == rank]]
+        done = done[(done > start[rows].min()) & (done <= last)]
+        drained = (covered(occupied, done, done + 1) == 0) | (
+            covered(occupied, done + CLOCKS_NS, done + CLOCKS_NS + 1) == 0
+        )
+        found[own] = late[own] & (lead >= lengths[own][late[own]].sum()) & ~drained.any()
     return found
 
 

@@ -9,7 +9,8 @@ exposed copies if there are no memsets. TraceLens counts a memcpy as exposed if 
 computation nor communication, with memsets as computation: the same number if no memset overlaps a copy.
 TorchExpert subtracts overlap twice; this analysis does not.
 
-A saving is at most the exposed time, and at most the kernel time that has nothing of the kind to overlap yet.
+A saving is at most the exposed time, and at most the kernel time that has nothing of the kind to overlap yet;
+that of communication also at most what the critical path is shorter without it.
 Devices of one rank run concurrently, so the one with the largest amount counts.
 
 Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
@@ -40,7 +41,7 @@ from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, share, spans
 from ..shared.lanes import Lanes, collective_kinds, communicates, lanes, stacked, stacked_by_name
-from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, findings, joined, measured
+from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, bounded, findings, joined, measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,12 +197,16 @@ def measure(run: Run) -> Partial:
     on_streams = rows[rows[C.STREAM].notna()]
     if len(on_streams):
         tables["streams"] = streams(on_streams)
+    steps = spent(run)
+    exposed = {
+        what: measured(run, rows, what, windows) for what in (COMMUNICATION, *ADVISED) if what in present
+    }
+    if COMMUNICATION in exposed:
+        exposed[COMMUNICATION] = bounded(run, exposed[COMMUNICATION], budget_of([steps]))
     return Partial(
         tables=tables,
-        spent=spent(run),
-        exposed={
-            what: measured(run, rows, what, windows) for what in (COMMUNICATION, *ADVISED) if what in present
-        },
+        spent=steps,
+        exposed=exposed,
         ranks=rows[C.RANK].nunique(),
         opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
         unplaced=int(rows[C.STREAM].isna().sum()),
@@ -366,11 +371,14 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "exposed_communication",
-            "the shorter of exposed communication and of other kernels' time without communication, without "
-            "the waiting for other ranks, is at least 3% of a step; not if most of the communication is "
-            "waiting; never high on one rank, which does not tell waiting from transfer",
+            "the shortest of exposed communication, of other kernels' time without communication, and of the "
+            "time that the critical path loses without communication kernels (except where 50 or more short "
+            "all-reduces are to be combined), without the waiting for other ranks, is at least 3% of a step; "
+            "not if most of the communication is waiting; never high on one rank, which does not tell waiting "
+            "from transfer",
             "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
-            "communication, and only transfer can be overlapped",
+            "communication, only transfer can be overlapped, and where the host or other work is nearly as "
+            "long a step does not become shorter by all of it",
         ),
         Rule(
             "exposed_copies",

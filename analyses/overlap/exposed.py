@@ -16,6 +16,7 @@ from tracekit.runs import intervals, rank_view
 from tracekit.runs.intervals import covered
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
+from ..critical_path import saved_without_communication
 from ..shared import collectives
 from ..shared.common import duration, ints, percent, spans
 from ..shared.hosts import NO_OP, host_rows, source_lines, texts
@@ -49,6 +50,7 @@ class Exposed:
         pageable: Whether any copies from or to pageable memory.
         exposed_ns: Sum over ranks of that of the device with most of it.
         hidable_ns: Upper bound of the part that can overlap, limited by the non-overlapped computation.
+        path_ns: The same, limited by what the critical path is shorter without them.
         union_ns: Length of the union, summed likewise.
     """
 
@@ -58,7 +60,22 @@ class Exposed:
     pageable: bool
     exposed_ns: int
     hidable_ns: int
+    path_ns: int
     union_ns: int
+
+
+def bounded(run: Run, exposed: Exposed, spent: Budget) -> Exposed:
+    """Limit the part of communication that can overlap by its part of the critical path.
+
+    Args:
+        run: The ranks that were measured.
+        exposed: Their exposed communication.
+        spent: Their steps; less than a finding needs is left as it is.
+    """
+    if not spent.matters(exposed.hidable_ns, least=WARN_SHARE):
+        return exposed
+    saved = saved_without_communication(run)
+    return exposed if saved is None else replace(exposed, path_ns=min(exposed.hidable_ns, saved))
 
 
 def measured(run: Run, rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> Exposed:
@@ -136,6 +153,7 @@ def _described(
         pageable=bool((ends == Memory.PAGEABLE).any()),
         exposed_ns=exposed_ns,
         hidable_ns=hidable_ns,
+        path_ns=hidable_ns,
         union_ns=union_ns,
     )
 
@@ -158,6 +176,7 @@ def joined(parts: Sequence[Exposed]) -> Exposed:
         pageable=any(part.pageable for part in parts),
         exposed_ns=sum(part.exposed_ns for part in parts),
         hidable_ns=sum(part.hidable_ns for part in parts),
+        path_ns=sum(part.path_ns for part in parts),
         union_ns=sum(part.union_ns for part in parts),
     )
 
@@ -180,6 +199,7 @@ MOSTLY = 0.5
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 
+_PATH = ", and what the critical path is shorter without communication"
 _DDP = r"(?i)DistributedDataParallel|ddp\.reducer"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
 _SCHEMES = {
@@ -230,10 +250,11 @@ def findings(
     for what in (COMMUNICATION, *ADVISED):
         exposed = found.get(what)
         if exposed and spent.matters(exposed.hidable_ns, least=WARN_SHARE):
+            few = _many(calls, spent) if what == COMMUNICATION else ""
             if what == COMMUNICATION:
-                exposed = replace(exposed, hidable_ns=_transferring(calls, exposed.hidable_ns))
+                most = exposed.hidable_ns if few else exposed.path_ns
+                exposed = replace(exposed, hidable_ns=_transferring(calls, most))
             if spent.matters(exposed.hidable_ns, least=WARN_SHARE):
-                few = _many(calls, spent) if what == COMMUNICATION else ""
                 advised.append(_finding(run, what, exposed, spent, ranks, few))
     return tuple(advised)
 
@@ -265,11 +286,12 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
     is_communication = what == COMMUNICATION
     exposed_time = spent.per_step(exposed.exposed_ns)
     part = exposed.exposed_ns / exposed.union_ns
+    less = exposed.hidable_ns < exposed.exposed_ns
     subject = "communication" if is_communication else f"{what} copies"
     title = (
         f"Exposed (non-overlapped) {subject}: {duration(exposed_time)} {spent.per}, {percent(part)} of "
         f"{'its' if is_communication else 'their'} time, {percent(spent.share(exposed.exposed_ns))} of "
-        "the step"
+        f"the step{f', of which at most {duration(spent.per_step(exposed.hidable_ns))} can be saved' * less}"
     )
     severity = spent.severity(exposed.hidable_ns)
     if is_communication and ranks == 1 and severity is Severity.HIGH:
@@ -282,8 +304,8 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the exposed time, at most the time of kernels that do not overlap with it; "
-            f"{spent.per}"
+            "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
+            f"{_PATH if is_communication and not combine else ''}; {spent.per}"
         ),
         confidence=CONFIDENCE,
         evidence={

@@ -56,6 +56,21 @@ def test_hidden_communication_on_few_multiprocessors_is_left_alone(load: Any) ->
     assert advice(run) == set()
 
 
+def test_gaps_of_a_queue_that_was_empty_at_the_start_save_nothing(load: Any) -> None:
+    """They recur only where the host waits for the device after each round."""
+    for waits in (False, True):
+        found = analyze(load(planted.started_empty(waits=waits)), "idle_gaps").findings
+        (gaps,) = [one for one in found if one.code == "idle_launch_bound"]
+        assert (gaps.saving_ns_per_step is not None, gaps.severity == "info") == (waits, not waits)
+
+
+def test_communication_behind_a_slower_host_saves_nothing(load: Any) -> None:
+    run = load(planted.communication_behind_the_host())
+    table = analyze(run, "overlap").tables["profiled_steps"].set_index("what")
+    assert table.loc["communication", "exposed_ns"] == STEPS * LATE_NS
+    assert "exposed_communication" not in advice(run)
+
+
 @pytest.mark.parametrize("missing", [(), (0, 3, 5, 1, 0, 2, 0, 0)])
 def test_two_late_ranks_share_the_blame_whenever_their_captures_began(
     load: Any, missing: tuple[int, ...]

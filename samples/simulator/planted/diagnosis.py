@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 STEPS = 6
 COMPUTE, ALL_REDUCE = "gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+GATHER = "ncclDevKernel_AllGather_RING_LL"
 COMPUTE_NS, TRANSFER_NS = 1_000_000, 100_000
 TALK_STREAM = 30
 GRID = (528, 1, 1)
@@ -62,6 +63,43 @@ def few_sms() -> Program:
                 with program.op("aten::mm"):
                     program.kernel(COMPUTE, COMPUTE_NS, grid=GRID)
             program.synchronize()
+    return program
+
+
+def started_empty(*, waits: bool) -> Program:
+    """A decoding loop without marked steps: short kernels, then long ones, for which the host is ahead.
+
+    The capture begins with an empty queue, so the first short kernels find an idle device.
+
+    Args:
+        waits: Whether the host waits for the device after each round, so that each begins like the first.
+    """
+    program = Program()
+    for _ in range(2):
+        for _ in range(20):
+            with program.op("aten::add"):
+                program.wait(COMPUTE_NS // 30)
+                program.kernel("short", COMPUTE_NS // 200, grid=GRID)
+        for _ in range(8):
+            with program.op("aten::mm"):
+                program.kernel(COMPUTE, COMPUTE_NS // 2, grid=GRID)
+        if waits:
+            program.synchronize()
+    program.synchronize()
+    return program
+
+
+def communication_behind_the_host() -> Program:
+    """Every step gathers for 0.4 ms before it computes, and the host takes far longer than the device."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("c10d::_allgather_base_"):
+                program.kernel(GATHER, LATE_NS, stream=TALK_STREAM)
+            with program.op("aten::mm"):
+                program.wait_event(stream=7, on_stream=TALK_STREAM)
+                program.kernel(COMPUTE, LATE_NS, grid=GRID)
+            program.wait(3 * COMPUTE_NS)
     return program
 
 
