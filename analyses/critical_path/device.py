@@ -57,7 +57,7 @@ FEWEST_LATENCIES, MOST_LATENCY_NS = 5, 100_000
 GAP_NS, FOLLOWS_NS = 30_000, 20_000
 """An idle stream with launched work, and the time after the end of another stream's work in which it "
 "resumes."""
-_KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.SRC_MEMORY, C.DST_MEMORY)
+_KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
 

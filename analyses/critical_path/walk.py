@@ -18,6 +18,7 @@ from tracekit.analysis.kernel_names import COMMUNICATION, family, matches
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import NO_PARENT, known
+from ..shared.lanes import collective_copies
 from . import device as path_device
 from . import host as path_host
 from .host import FAR, KINDS
@@ -80,15 +81,16 @@ def graph(run: Run, rank: int) -> Graph:
     device = path_device.read(run, rank, host)
     joins = path_device.find(host, device)
     label, labels = _labels(host, device)
-    return Graph(host, device, joins, _kinds(device), label, labels)
+    return Graph(host, device, joins, _kinds(run, device), label, labels)
 
 
-def _kinds(device: Device) -> Ints:
+def _kinds(run: Run, device: Device) -> Ints:
     frame = device.frame
     kind = np.full(len(frame), ALL_KINDS.index(COMPUTE))
     kind[matches(frame[C.NAME], COMMUNICATION).to_numpy(bool)] = ALL_KINDS.index(COMMUNICATE)
     for value, name in ((DeviceKind.MEMCPY, MEMCPY), (DeviceKind.MEMSET, MEMSET), (DeviceKind.GRAPH, GRAPH)):
         kind[(frame[C.KIND] == value).to_numpy(bool)] = ALL_KINDS.index(name)
+    kind[(collective_copies(run, frame) != "").to_numpy(bool)] = ALL_KINDS.index(COMMUNICATE)
     return kind
 
 

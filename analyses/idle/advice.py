@@ -180,8 +180,8 @@ RECURS = 3
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
 _START = (
-    "saving not estimated: the queue was empty when the capture began, and at its end the host is further ahead "
-    "than it was late in all: the gaps recur only if the program waits for the device after each round"
+    "saving not estimated: the queue was empty when the capture began, and at its end the host is further "
+    "ahead than it was late in all: the gaps recur only if the program waits for the device after each round"
 )
 _PROFILED = "; the profiler slows the host, so gaps are shorter without it"
 
@@ -216,7 +216,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     for chosen, rule, least in rules:
         worst = worst_devices(own[chosen])
         if allowed.matters(total(worst), least=least):
-            starting = allowed.steps <= len(run.ranks) and _mostly(worst, worst[STARTING])
+            recurs = rule not in _AT_FIRST
+            starting = recurs and allowed.steps <= len(run.ranks) and _mostly(worst, worst[STARTING])
             one = rule(worst, allowed)
             found.append(_without_saving(one, _START) if starting else one)
     return tuple(found)
@@ -380,6 +381,10 @@ def _on_call(rows: pd.DataFrame) -> str:
             "`slowest` of `launch_latency`): warm up before recording"
         )
     return "Find out why the call is slow, and keep it out of the step"
+
+
+_AT_FIRST = (_calls, _first_calls)
+"""Rules whose advice is to warm up, which is right of the start of a capture too."""
 
 
 def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:

@@ -5,9 +5,9 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Edge: the launches of the work before the gap precede the capture, or the work after it was queued while the
   first wait of the capture blocked the host: what was waited for is not in the trace.
 * Warm-up: the gap begins in a range that the program named so.
-* Start-up: the host was late only before it got ahead. When its last launch call returned, the device had work
-  queued for longer than the host was late in all, and no wait had drained the queue. A loop without waits
-  keeps that lead, so the gaps do not recur; where the program waits after each round, they do.
+* Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
+  work queued for longer than the host was late in all, and no wait had drained the queue. A loop without
+  waits keeps that lead, so the gaps do not recur; where the program waits after each round, they do.
 * First call: the op that covers the host's part took 10 times the median of its other calls, and only few of
   them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python function only the very
   first call counts: what an op does depends on shapes, what a function does on anything.
@@ -90,8 +90,9 @@ def starting_up(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits
     call, (start, end) = host.at(device[C.LAUNCH_ROW]), spans(device)
     lengths = gaps[C.DUR_NS].to_numpy()
     rows_of = device.groupby([C.RANK, C.DEVICE], sort=True).indices
-    for (rank, number), own in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
-        rows = np.asarray(rows_of[rank, number])
+    for place, own in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
+        rows = np.asarray(rows_of[place])
+        rank = device[C.RANK].to_numpy()[rows[0]]
         launched = call[rows][call[rows] >= 0]
         if not len(launched) or not late[own].any():
             continue

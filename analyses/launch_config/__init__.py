@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.runs.run import busy
 from tracekit.schema import C
@@ -45,6 +45,10 @@ NO_LIMITS = (
 NO_SHAPES = (
     "no input shapes were recorded, so elements and threads per element are missing: record with "
     "`record_shapes=True`"
+)
+SEARCHES = Remark(
+    "{count:,} kernels are the search for the fastest algorithm of a convolution (`torch.backends.cudnn."
+    "benchmark`), which runs once for a shape: their grids are listed, and not advised on"
 )
 
 
@@ -70,6 +74,11 @@ def compute(run: Run) -> Result:
     notes += [NO_LIMITS] if launched["resident_blocks"].isna().all() else []
     notes += [NO_SHAPES] if launched[NUMEL].isna().all() and (launched[OP] != NO_OP).any() else []
     tables = {"configs": launched[[column.name for column in _CONFIGS]], **tables}
+    search = configs.searching(rows)
+    if search.any():
+        notes.append(SEARCHES.format(count=int(search.sum())))
+        rows = rows[~search].reset_index(drop=True)
+        launched = configurations(run, rows)
     launches = Launches(run, rows, launched, budget(run))
     return Result(tables, rules.findings(launches), tuple(notes))
 

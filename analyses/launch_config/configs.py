@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import family
+from tracekit.analysis.kernel_names import family, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.run import busy
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from ..shared.common import Floats
     from ..shared.groups import Shape
+    from ..shared.host_lines import Bools
     from ..shared.hosts import Objects
 
 
@@ -186,6 +187,31 @@ def kernels(run: Run) -> pd.DataFrame:
             index=frame.index,
         )
     )
+
+
+SEARCHED, ALGORITHMS, SEARCH_FACTOR = 8, 4, 3
+_CONVOLUTION = r"(?i)conv"
+
+
+def searching(rows: pd.DataFrame) -> Bools:
+    """Whether each kernel belongs to a search for the fastest algorithm of a convolution.
+
+    With `torch.backends.cudnn.benchmark`, and by MIOpen's find, the first call for a shape runs every
+    algorithm. Such a call launches at least `SEARCHED` kernels of `ALGORITHMS` families, and `SEARCH_FACTOR`
+    times as many as the median of the calls with the same shapes; without other calls it cannot be told.
+    """
+    call = [C.RANK, C.OP_ROW]
+    own = rows[matches(rows[OP].astype("category"), _CONVOLUTION) & (rows[C.OP_ROW] != UNKNOWN)]
+    calls = own.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY].agg(["size", "nunique"]).reset_index()
+    same = calls.groupby([C.RANK, OP, C.INPUT_SHAPES], sort=True)["size"]
+    typical = same.transform("quantile", 0.5, interpolation="lower")
+    found = calls[
+        (calls["size"] >= SEARCHED)
+        & (calls["nunique"] >= ALGORITHMS)
+        & (calls["size"] >= SEARCH_FACTOR * typical)
+    ]
+    searched: Bools = pd.MultiIndex.from_frame(rows[call]).isin(pd.MultiIndex.from_frame(found[call]))
+    return searched
 
 
 def _alone(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:

@@ -4,8 +4,9 @@ Directions of copies and kinds of collectives may overlap each other, so their t
 all copies and all communication. `per_step` counts the part of each interval inside the step's window,
 `profiled_steps` the part inside the union of those windows.
 
-Communication equals that of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, which equals the
-exposed copies if there are no memsets. TraceLens counts a memcpy as exposed if it overlaps neither
+P2P copies that the op of a collective launched are communication here, and movement in `gpu_breakdown`.
+Without them communication equals that of `gpu_breakdown`. Its movement is |(C∪S)∖K| with memsets S, which
+equals the exposed copies if there are no memsets. TraceLens counts a memcpy as exposed if it overlaps neither
 computation nor communication, with memsets as computation: the same number if no memset overlaps a copy.
 TorchExpert subtracts overlap twice; this analysis does not.
 
@@ -40,7 +41,15 @@ from tracekit.schema import C, CopyKind, DeviceKind
 from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, share, spans
-from ..shared.lanes import Lanes, collective_kinds, communicates, lanes, stacked, stacked_by_name
+from ..shared.lanes import (
+    Lanes,
+    collective_copies,
+    collective_kinds,
+    communicates,
+    lanes,
+    stacked,
+    stacked_by_name,
+)
 from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, bounded, findings, joined, measured
 
 if TYPE_CHECKING:
@@ -187,7 +196,7 @@ def measure(run: Run) -> Partial:
     frame = busy(run, _READ)
     if frame.empty:
         return Partial(tables={}, spent=spent(run))
-    rows = frame.assign(**{WHAT: _what(frame)})
+    rows = frame.assign(**{WHAT: _what(run, frame)})
     windows = step_windows(run)
     tables = {name: table for name, parts in _measured(rows, windows).items() if len(table := _joined(parts))}
     present = set(tables["whole"][WHAT]) if "whole" in tables else set()
@@ -241,12 +250,13 @@ def _notes(
     return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
 
 
-def _what(frame: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _what(run: Run, frame: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     """Subject of each interval: communication, the direction of a copy, or empty."""
     kinds = frame[C.COPY_KIND].astype(object)
     directions = kinds.where(kinds.notna(), str(CopyKind.UNKNOWN)).to_numpy(object)
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
-    return np.where(communicates(frame), COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
+    talks = communicates(frame) | (collective_copies(run, frame) != "").to_numpy(bool)
+    return np.where(talks, COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
 
 
 def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -281,7 +291,7 @@ def _subjects(own: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Communication, all copies, and the copies of each direction, without empty ones."""
     copies = own[own[C.KIND] == DeviceKind.MEMCPY]
     found = [(COMMUNICATION, own[own[WHAT] == COMMUNICATION]), (ALL_COPIES, copies)]
-    found += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True)]
+    found += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True) if what != COMMUNICATION]
     return [(what, rows) for what, rows in found if len(rows)]
 
 
@@ -315,7 +325,8 @@ ANALYSIS = Analysis(
     question="How much of the copies and of the communication overlaps with kernels, how much is exposed?",
     definition=(
         "Per device, with K kernels, C memcpys (of one direction, or all), N communication kernels "
-        "(identified by name, a subset of K) and |X| the length of the union of X: copies overlapped = "
+        "(identified by name, a subset of K, and P2P copies that a collective launched) and |X| the length "
+        "of the union of X: copies overlapped = "
         "|C∩K|, exposed = |C∖K|; communication overlapped = |N∩(K∖N)|, exposed = |N∖(K∖N)|; shares are over "
         "|C| and |N|. Steps: the part inside the window from the step's start to the later of its end on the "
         "host and the end of the last interval launched in it. Streams: busy = time with work (kernel, copy, "
@@ -374,8 +385,8 @@ ANALYSIS = Analysis(
             "the shortest of exposed communication, of other kernels' time without communication, and of the "
             "time that the critical path loses without communication kernels (except where 50 or more short "
             "all-reduces are to be combined), without the waiting for other ranks, is at least 3% of a step; "
-            "not if most of the communication is waiting; never high on one rank, which does not tell waiting "
-            "from transfer",
+            "not if most of the communication is waiting; never high on one rank, which does not tell "
+            "waiting from transfer",
             "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
             "communication, only transfer can be overlapped, and where the host or other work is nearly as "
             "long a step does not become shorter by all of it",

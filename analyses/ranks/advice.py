@@ -176,7 +176,9 @@ RULES = (
         "ranks with equal work differ by 1 to 3% (clocks, memory); all ranks wait for the slowest",
     ),
 )
-_CAUSES = dict(zip(EXCESS, ("it computes longer", "its device idles longer", "it copies longer"), strict=True))
+_CAUSES = dict(
+    zip(EXCESS, ("it computes longer", "its device idles longer", "it copies longer"), strict=True)
+)
 
 
 def findings(parts: list[Part], tables: dict[str, pd.DataFrame], spent: Budget) -> tuple[Finding, ...]:

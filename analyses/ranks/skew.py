@@ -99,10 +99,10 @@ def _excess(matched: list[Matched], spreads: list[Ints], kernels: pd.DataFrame) 
     places = {tuple(one.places) for one in matched}
     for group in sorted(places):
         own = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == group]
-        start, dur, rows = (
-            np.concatenate([getattr(one, name)[aligned(one, spread)] for one, spread in own])
-            for name in ("start", "dur", "row_id")
-        )
+        together = [(one, aligned(one, spread)) for one, spread in own]
+        start = np.concatenate([one.start[at] for one, at in together])
+        dur = np.concatenate([one.dur[at] for one, at in together])
+        rows = np.concatenate([one.row_id[at] for one, at in together])
         order = np.argsort(start[:, 0], kind="stable")
         start, end, rows = start[order], (start + dur)[order], rows[order]
         follows = (start[1:] >= end[:-1]).all(axis=1)

@@ -15,7 +15,7 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import busy
-from tracekit.schema import C, DeviceKind, HostKind, Memory
+from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from .common import NO_PARENT, ints, spans
 from .hosts import host_rows, texts
@@ -110,13 +110,41 @@ def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:
 
     Args:
         run: The run.
-        rows: Communication kernels with name and launching op.
+        rows: Communication kernels with name and launching op; also the copies of `collective_copies`.
     """
     kinds = kinds_of(rows[C.NAME])
+    if C.COPY_KIND in rows:
+        copied = collective_copies(run, rows)
+        kinds = kinds.where(copied == "", copied)
     sends = (kinds == SEND_RECV).to_numpy(bool)
     if sends.any():
         kinds[sends & _launched_by(run, rows, sends)] = ALL_TO_ALL
     return kinds
+
+
+def collective_copies(run: Run, rows: pd.DataFrame) -> pd.Series:
+    """Kind of collective whose op launched each P2P copy, empty for other rows.
+
+    Collectives by the copy engines move data without a kernel: symmetric memory, NCCL's all-gather within a
+    node.
+
+    Args:
+        run: The run.
+        rows: Device intervals with kind, direction of copies and launching op.
+    """
+    found = pd.Series("", index=rows.index, dtype=object)
+    ops = rows.loc[(rows[C.KIND] == DeviceKind.MEMCPY) & (rows[C.COPY_KIND] == CopyKind.P2P), C.OP_ROW]
+    for _ in range(_LEVELS if len(ops) else 0):
+        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
+        kinds = kinds_of(pd.Series(texts(host[C.NAME], ""), index=ops.index))
+        unknown = found[ops.index] == ""
+        found[ops.index] = found[ops.index].mask(unknown & (kinds != OTHER), kinds)
+        ops = host[C.PARENT_ROW]
+    return found
+
+
+_LEVELS = 3
+"""Ops around a copy that are examined: the copy, its implementation, the collective."""
 
 
 def kinds_of(names: pd.Series) -> pd.Series:

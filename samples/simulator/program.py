@@ -25,6 +25,7 @@ _ENDS = {
     "H2D": ("HtoD", "pageable", "device"),
     "D2H": ("DtoH", "device", "pageable"),
     "D2D": ("DtoD", "device", "device"),
+    "P2P": ("PtoP", "device", "device"),
 }
 
 
@@ -183,7 +184,7 @@ class Program:
         launch_ns: int = LAUNCH_NS,
         delay_ns: int = DELAY_NS,
     ) -> DeviceEvent:
-        """Copy bytes, `direction` being H2D, D2H or D2D; with pageable memory the host waits for the end.
+        """Copy bytes: H2D, D2H, D2D or P2P; with pageable memory the host waits for the end.
 
         `wait` says otherwise: True is PyTorch's blocking copy from pinned memory, False a copy that returns.
         """

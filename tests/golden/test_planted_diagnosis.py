@@ -64,6 +64,36 @@ def test_gaps_of_a_queue_that_was_empty_at_the_start_save_nothing(load: Any) -> 
         assert (gaps.saving_ns_per_step is not None, gaps.severity == "info") == (waits, not waits)
 
 
+def test_a_search_for_convolution_algorithms_gets_no_advice_on_its_grids(load: Any) -> None:
+    for once in (True, False):
+        result = analyze(load(planted.algorithm_search(once=once)), "launch_config")
+        assert [finding.code for finding in result.findings] == ([] if once else ["serial_kernel"] * 5)
+        listed = result.tables["configs"]
+        assert (listed["blocks"] == 1).sum() == 24
+        noted = [note for note in result.notes if "fastest algorithm of a convolution" in note]
+        assert [note.startswith("26 kernels") for note in noted] == [True] * once
+
+
+@pytest.mark.parametrize(
+    ("collective", "subject", "code"),
+    [(True, "communication", "exposed_communication"), (False, "P2P", "exposed_copies")],
+)
+def test_copies_between_devices_are_communication_if_a_collective_launched_them(
+    load: Any, collective: bool, subject: str, code: str
+) -> None:
+    run = load(planted.gathered_by_copies(collective=collective))
+    result = analyze(run, "overlap")
+    times = result.tables["profiled_steps"].set_index("what")["exposed_ns"].to_dict()
+    assert times == {subject: STEPS * LATE_NS, "all copies": STEPS * LATE_NS}
+    assert [finding.code for finding in result.findings] == [code]
+    if collective:
+        assert result.tables["collectives"]["collective"].tolist() == ["all_gather"]
+    path = analyze(run, "critical_path").tables["by_kind"].set_index(C.KIND)["path_ns"]
+    kind, other = ("communication", "memcpy") if collective else ("memcpy", "communication")
+    assert path[kind] == STEPS * LATE_NS
+    assert other not in path.index
+
+
 def test_communication_behind_a_slower_host_saves_nothing(load: Any) -> None:
     run = load(planted.communication_behind_the_host())
     table = analyze(run, "overlap").tables["profiled_steps"].set_index("what")

@@ -89,6 +89,45 @@ def started_empty(*, waits: bool) -> Program:
     return program
 
 
+def algorithm_search(*, once: bool) -> Program:
+    """Convolutions whose first call tries twelve algorithms, of one block each, before it runs the fastest.
+
+    Args:
+        once: Whether only the first call does; else they are what every call launches.
+    """
+    program = Program()
+    for number in range(STEPS):
+        with program.step():
+            for shape in ([8, 3, 224, 224], [8, 64, 56, 56]):
+                with program.op("aten::cudnn_convolution", shapes=[shape]):
+                    for algorithm in range(12) if number == 0 or not once else ():
+                        name = f"algorithm_{'abcdefghijkl'[algorithm]}_convolve"
+                        program.kernel(name, COMPUTE_NS, grid=(1, 1, 1))
+                    program.kernel("fastest_convolve", COMPUTE_NS, grid=GRID)
+            program.synchronize()
+    return program
+
+
+def gathered_by_copies(*, collective: bool) -> Program:
+    """Every step copies 4 MB from another device in 0.4 ms before it computes.
+
+    Args:
+        collective: Whether an all-gather of symmetric memory does; else it is a copy of the program.
+    """
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with (
+                program.op("symm_mem::low_contention_all_gather" if collective else "aten::to"),
+                program.op("aten::copy_"),
+            ):
+                program.copy("P2P", 10 * LATE_NS)
+            with program.op("aten::mm"):
+                program.kernel(COMPUTE, COMPUTE_NS, grid=GRID)
+            program.synchronize()
+    return program
+
+
 def communication_behind_the_host() -> Program:
     """Every step gathers for 0.4 ms before it computes, and the host takes far longer than the device."""
     program = Program()

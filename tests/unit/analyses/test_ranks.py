@@ -309,7 +309,7 @@ def test_two_late_ranks_of_eight_share_the_blame(tmp_path: Path) -> None:
 def test_a_straggler_is_late_for_what_it_does_before_the_collectives(
     tmp_path: Path, kind: str | None, cause: str, excess: list[int]
 ) -> None:
-    """Over the whole capture both ranks do the same: rank 1 does behind the collectives what 0 does before."""
+    """Over the capture both ranks do the same: rank 1 does after the collectives what 0 does before."""
     rows = late_by([{0: 400_000}] * 9, 2)
     for number in range(9):
         begin = 1_000_000 * number - 500_000
