@@ -252,8 +252,10 @@ def findings(
         if exposed and spent.matters(exposed.hidable_ns, least=WARN_SHARE):
             few = _many(calls, spent) if what == COMMUNICATION else ""
             if what == COMMUNICATION:
-                most = exposed.hidable_ns if few else exposed.path_ns
-                exposed = replace(exposed, hidable_ns=_transferring(calls, most))
+                limited = exposed.path_ns < exposed.hidable_ns and not few
+                most = exposed.path_ns if limited else exposed.hidable_ns
+                path = exposed.path_ns if limited else exposed.exposed_ns
+                exposed = replace(exposed, hidable_ns=_transferring(calls, most), path_ns=path)
             if spent.matters(exposed.hidable_ns, least=WARN_SHARE):
                 advised.append(_finding(run, what, exposed, spent, ranks, few))
     return tuple(advised)
@@ -286,13 +288,15 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
     is_communication = what == COMMUNICATION
     exposed_time = spent.per_step(exposed.exposed_ns)
     part = exposed.exposed_ns / exposed.union_ns
-    less = exposed.hidable_ns < exposed.exposed_ns
     subject = "communication" if is_communication else f"{what} copies"
     title = (
         f"Exposed (non-overlapped) {subject}: {duration(exposed_time)} {spent.per}, {percent(part)} of "
         f"{'its' if is_communication else 'their'} time, {percent(spent.share(exposed.exposed_ns))} of "
-        f"the step{f', of which at most {duration(spent.per_step(exposed.hidable_ns))} can be saved' * less}"
+        "the step"
     )
+    limited = is_communication and exposed.path_ns < exposed.exposed_ns
+    if limited:
+        title += f"; the critical path is {duration(spent.per_step(exposed.path_ns))} shorter without it"
     severity = spent.severity(exposed.hidable_ns)
     if is_communication and ranks == 1 and severity is Severity.HIGH:
         severity = Severity.WARN  # one rank does not tell its waiting from the transfer
@@ -305,7 +309,7 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
         basis=Basis.ESTIMATED,
         how=(
             "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
-            f"{_PATH if is_communication and not combine else ''}; {spent.per}"
+            f"{_PATH if limited else ''}; {spent.per}"
         ),
         confidence=CONFIDENCE,
         evidence={
