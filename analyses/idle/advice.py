@@ -61,16 +61,16 @@ LEAST_SMALL = 0.05
 LAUNCHES = Rule(
     "idle_launch_bound",
     states="launch_bound gaps with a host part under 200 µs, or under 1 ms inside one op, module or range, "
-    "sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps; without a saving "
-    "in a capture of one round in which the host was late only before it got ahead",
+    "sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps; without a "
+    "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
 )
 COMPUTES = Rule(
     "idle_host_work",
     states="launch_bound gaps with a host part of at least 1 ms (200 µs in Python outside modules), mostly "
     "outside runtime calls and first calls, sum to at least 3% of the steps, on a device that is idle for at "
-    "least 5% of the steps; without a saving where it was not recorded what the host did, or where the host "
-    "was late only before it got ahead",
+    "least 5% of the steps; without a saving where it was not recorded what the host did, or, with at most "
+    "one step marked, was late only before it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
 )
 CALLS = Rule(
