@@ -24,8 +24,8 @@ from tracekit.experiments.bisect_runner import (
     Cache,
     Runner,
     Session,
-    open_runner,
     open_cache,
+    open_runner,
 )
 from tracekit.experiments.checkouts import changes, repository_root
 from tracekit.experiments.measure import UNITS, Program, Reading, program
