@@ -30,6 +30,8 @@ NOT_PROFILED = (
     "no profile was recorded: the run has step times and samples only; "
     "collect it again without `--no-profile`"
 )
+NODE, PARENT = "node", "parent"
+"""Columns of a table that is a tree: the number of each row, and that of the row above it."""
 EVIDENCE_ROWS = 20
 """Maximum evidence rows per table of a finding, those with the largest values."""
 
@@ -61,12 +63,15 @@ class Column:
         meaning: What a value says.
         unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
             not shown to people, whose cells hold the unit.
+        indent_by: The column that holds each row's depth in a tree, by which its cells are indented; such a
+            table has the columns `NODE` and `PARENT`, and rows in depth-first order.
     """
 
     name: str
     unit: str
     meaning: str
     unit_in: str = ""
+    indent_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
 
 
+_INDENT = 2 * "\N{NO-BREAK SPACE}"
+"""Indentation of a level of a tree, which HTML and Markdown keep."""
+
+
 def cell(record: Mapping[str, Any], column: Column) -> str:
     """Format a record's value of a column, in the column's unit or the one named in the record.
 
@@ -33,6 +37,8 @@ def cell(record: Mapping[str, Any], column: Column) -> str:
         ['1.50 µs', '2']
     """
     value = record[column.name]
+    if column.indent_by:
+        return _INDENT * int(record.get(column.indent_by) or 0) + human(value, column.unit)
     if not column.unit_in:
         return human(value, column.unit)
     if isinstance(value, float) and value.is_integer():

@@ -1,0 +1,364 @@
+"""Module tree: host and device time of every `torch.nn.Module`, forward and backward.
+
+Times are those of the operator table, divided among the modules in which the ops were called: their sums, with
+the row of ops outside of any module, equal those of the operator table exactly. Device work that is launched
+outside of ops, as by Triton kernels and extensions without a registered op, is counted too, and stated apart.
+
+Sources: TensorBoard's profiler plugin (module view); torch.profiler key_averages.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "modules")  # doctest: +SKIP
+    >>> result.tables["tree"].nlargest(5, "device_self_ns")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import NODE, PARENT, Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.modules import OUTSIDE, module_type, read_modules
+from tracekit.analysis.savings import budget
+from tracekit.runs.run import busy
+from tracekit.runs.text import human
+from tracekit.schema import C
+
+from .shared.common import UNLINKED, absent_device_note, ints, share
+from .shared.hosts import read_ops, total_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.analysis.modules import Modules
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+NO_MODULES = Remark(
+    "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect --stacks`); "
+    "code that runs in a graph replay or in a compiled region calls no modules"
+)
+NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
+OUTSIDE_NAME = "(outside of any module)"
+ARROW = " > "
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums by node; the last element is what lies outside of any module.
+
+    Attributes:
+        calls: Number of calls.
+        call_ns: Σ of the durations of the calls.
+        host: Host self time of ops.
+        host_backward: The part of it of the backward pass.
+        device: Device time launched; None if unknown.
+        device_backward: The part of it of the backward pass.
+        no_op: The part of it launched outside of ops.
+    """
+
+    calls: Ints
+    call_ns: Ints
+    host: Ints
+    host_backward: Ints
+    device: Ints | None
+    device_backward: Ints | None
+    no_op: Ints | None
+
+
+def compute(run: Run) -> Result:
+    """Compute the tables of modules."""
+    modules = read_modules(run)
+    if modules is None:
+        return Result(notes=(NO_MODULES,))
+    sums, notes = _sums(run, modules)
+    tree = _tree(modules, sums)
+    if modules.unlinked:
+        notes.append(
+            Remark(f"{modules.unlinked:,} backward ops have no known forward op: they stay where they ran")
+        )
+    return Result({"types": _types(tree), "tree": tree}, notes=tuple(notes))
+
+
+def _sums(run: Run, modules: Modules) -> tuple[_Sums, list[str]]:
+    size = len(modules.names) + 1
+    ops = read_ops(run)
+    at = modules.places(ops.frame[C.ROW_ID])
+    node, backward = _nodes(modules, at), modules.backward[at]
+    calls = modules.node[modules.call]
+    rows = run.table("host_intervals", columns=[C.ROW_ID, C.DUR_NS]).sort_values(C.ROW_ID)
+    device, notes = _device(run, modules, size)
+    found = _Sums(
+        calls=np.bincount(calls, minlength=size),
+        call_ns=total_by(calls, size, ints(rows, C.DUR_NS)[modules.call]),
+        host=total_by(node, size, ops.self_ns),
+        host_backward=total_by(node[backward], size, ops.self_ns[backward]),
+        device=device[0],
+        device_backward=device[1],
+        no_op=device[2],
+    )
+    return found, notes
+
+
+def _nodes(modules: Modules, at: Ints) -> Ints:
+    """Node of rows by position, of which the last is that outside of any module."""
+    node = np.append(modules.node, OUTSIDE)[at]
+    found: Ints = np.where(node == OUTSIDE, len(modules.names), node)
+    return found
+
+
+def _device(
+    run: Run, modules: Modules, size: int
+) -> tuple[tuple[Ints | None, Ints | None, Ints | None], list[str]]:
+    """Device time by node, with its parts of the backward pass and without an op, or a note why it is unknown."""
+    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
+    if frame.empty:
+        return (None, None, None), [absent_device_note(run)]
+    op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
+    at = np.where(op >= 0, op, launch)
+    known, duration = at >= 0, ints(frame, C.DUR_NS)
+    if not known.any():
+        return (None, None, None), [UNLINKED]
+    node, backward = _nodes(modules, at), np.append(modules.backward, False)[at]
+    masks = (known, known & backward, known & (op < 0))
+    sums = tuple(total_by(node[mask], size, duration[mask]) for mask in masks)
+    missing = int(duration[~known].sum())
+    text = (
+        f"{human(missing / max(1, int(duration.sum())), 'share')} of the device time has no recorded launch"
+    )
+    return (sums[0], sums[1], sums[2]), [Remark(f"{text}: its module is unknown")] if missing else []
+
+
+def _tree(modules: Modules, sums: _Sums) -> pd.DataFrame:
+    """One row per node in depth-first order, the largest total first, and last what is outside of modules."""
+    parent = np.append(modules.parent, OUTSIDE)
+    weight = _totals(parent, sums.host if sums.device is None else sums.device)
+    order = _depth_first(parent, weight)
+    size = len(order)
+    names = [*modules.names, OUTSIDE_NAME]
+    depth, paths = np.zeros(size, np.int64), [*names]
+    for node, above in enumerate(parent.tolist()):
+        if above != OUTSIDE:
+            depth[node] = depth[above] + 1
+            paths[node] = f"{paths[above]}{ARROW}{names[node]}"
+    measures = {**_measures(parent, "host", sums.host), **_measures(parent, "device", sums.device)}
+    measures["host_backward_ns"] = _subtree(parent, sums.host_backward)
+    measures["device_backward_ns"] = _subtree(parent, sums.device_backward)
+    measures["no_op_ns"] = _integers(sums.no_op, size)
+    inside = np.arange(size) < size - 1
+    table = pd.DataFrame(
+        {
+            NODE: np.arange(size),
+            PARENT: pd.array(np.where(parent == OUTSIDE, pd.NA, parent), dtype="Int64"),
+            C.DEPTH: depth,
+            "path": paths,
+            C.MODULE: names,
+            "type": [*map(module_type, modules.names), ""],
+            "calls": pd.array(np.where(inside, sums.calls, pd.NA), dtype="Int64"),
+            "call_ns": pd.array(np.where(inside, sums.call_ns, pd.NA), dtype="Int64"),
+            **measures,
+        }
+    )
+    return table[[column.name for column in _TREE]].iloc[order].reset_index(drop=True)
+
+
+def _measures(parent: Ints, side: str, own: Ints | None) -> dict[str, Any]:
+    total = None if own is None else _totals(parent, own)
+    part = np.nan if own is None or total is None else share(total, int(own.sum()))
+    size = len(parent)
+    return {
+        f"{side}_self_ns": _integers(own, size),
+        f"{side}_total_ns": _integers(total, size),
+        f"{side}_share": part,
+    }
+
+
+def _subtree(parent: Ints, own: Ints | None) -> Any:
+    return _integers(None if own is None else _totals(parent, own), len(parent))
+
+
+def _integers(values: Ints | None, size: int) -> Any:
+    return pd.array([pd.NA] * size if values is None else values, dtype="Int64")
+
+
+def _totals(parent: Ints, own: Ints) -> Ints:
+    """Own values of each node and of those below it."""
+    total = own.copy()
+    for node in range(len(parent) - 1, -1, -1):  # parents precede children
+        if parent[node] != OUTSIDE:
+            total[parent[node]] += total[node]
+    return total
+
+
+def _depth_first(parent: Ints, weight: Ints) -> list[int]:
+    """Order of the nodes: each before those below it, siblings by weight; the last node stays last."""
+    below: dict[int, list[int]] = {}
+    for node in range(len(parent) - 1):
+        below.setdefault(int(parent[node]), []).append(node)
+    order: list[int] = []
+    pending = sorted(below.get(OUTSIDE, []), key=lambda node: (weight[node], -node))
+    while pending:
+        order.append(pending.pop())
+        pending += sorted(below.get(order[-1], []), key=lambda node: (weight[node], -node))
+    return [*order, len(parent) - 1]
+
+
+def _types(tree: pd.DataFrame) -> pd.DataFrame:
+    """One row per class of modules; totals leave out modules inside one of the same class."""
+    above = dict(zip(tree[NODE], zip(tree[PARENT], tree["type"], strict=True), strict=True))
+    outer = [not _inside_own(above, node) for node in tree[NODE]]
+    sums = [name for name in _SUMMED if name in tree]
+    grouped = tree.groupby("type", sort=True)
+    table = grouped[["calls", *sums]].sum(min_count=1)
+    totals = tree[outer].groupby("type", sort=True)[[*_TOTALS]].sum(min_count=1)
+    table[[*_TOTALS]] = totals
+    table["instances"] = grouped[C.MODULE].nunique()
+    for side in ("host", "device"):
+        own = table[f"{side}_self_ns"]
+        known = own.notna().all()
+        table[f"{side}_share"] = share(own.to_numpy(np.int64), int(own.sum())) if known else np.nan
+    table = table.drop(index="").reset_index()
+    by = "device_self_ns" if table["device_self_ns"].notna().any() else "host_self_ns"
+    ordered = table.sort_values([by, "type"], ascending=[False, True], ignore_index=True)
+    return ordered[[column.name for column in _TYPES]]
+
+
+def _inside_own(above: dict[int, tuple[Any, str]], node: int) -> bool:
+    """Whether a module of the same class encloses a node."""
+    parent, own = above[node]
+    while not pd.isna(parent):
+        parent, kind = above[int(parent)]
+        if kind == own:
+            return True
+    return False
+
+
+def compare(base: Run, head: Run) -> Result:
+    """Compare the time of each module per step."""
+    both = [compute(run).tables.get("tree") for run in (base, head)]
+    if both[0] is None or both[1] is None:
+        return Result(notes=() if both[0] is both[1] else (NOT_IN_BOTH,))
+    sides = [_per_step(run, tree) for run, tree in zip((base, head), both, strict=True)]
+    joined = sides[0].join(sides[1], how="outer", lsuffix="_base", rsuffix="_head")
+    on_device = all(side["device_self_ns"].notna().any() for side in sides)
+    side = "device" if on_device else "host"
+    return Result({"changed": _changed(joined, side)}, notes=tuple(_shared(joined, side)))
+
+
+def _per_step(run: Run, tree: pd.DataFrame) -> pd.DataFrame:
+    """Self and total times by path, of a step: whole nanoseconds, rounded down."""
+    steps = max(1, budget(run).steps)
+    times = tree[[f"{side}_{kind}_ns" for side in ("host", "device") for kind in ("self", "total")]]
+    return (times // steps).set_index(tree["path"]).assign(type=tree["type"].to_numpy())
+
+
+def _changed(joined: pd.DataFrame, side: str) -> pd.DataFrame:
+    """Rows whose time differs, the largest difference of self time first."""
+    own, total = f"{side}_self_ns", f"{side}_total_ns"
+    table = pd.DataFrame(
+        {
+            "path": joined.index.astype(object),
+            "type": joined["type_head"].fillna(joined["type_base"]).to_numpy(object),
+            "side": side,
+            **{f"{which}_{kind}": joined[f"{name}_{which}"].to_numpy() for kind, name in
+               (("self_ns", own), ("total_ns", total)) for which in ("base", "head")},
+        }
+    )  # fmt: skip
+    for kind in ("self_ns", "total_ns"):
+        values = table[[f"base_{kind}", f"head_{kind}"]].astype("Int64")
+        table[[f"base_{kind}", f"head_{kind}"]] = values
+        table[f"delta_{kind}"] = values[f"head_{kind}"].fillna(0) - values[f"base_{kind}"].fillna(0)
+    table = table[(table["delta_self_ns"] != 0) | (table["delta_total_ns"] != 0)]
+    table = table.assign(weight=-table["delta_self_ns"].abs()).sort_values(
+        ["weight", "path"], ignore_index=True
+    )
+    return table[[column.name for column in _CHANGED]]
+
+
+def _shared(joined: pd.DataFrame, side: str) -> Iterator[str]:
+    """Say how many modules only one run has: numbers of instances shift when a model changes."""
+    for which, other in (("base", "head"), ("head", "base")):
+        absent = joined[f"{side}_self_ns_{other}"].isna()
+        alone = joined[f"{side}_self_ns_{which}"].notna() & absent
+        if alone.any():
+            yield Remark(f"{int(alone.sum()):,} modules are only in the {which}; they are matched by path")
+
+
+_PATH = Column("path", "", "names of the instances from the outermost module; equal names are one instance")
+_TYPE = Column("type", "", "class of the module")
+_CALLS = Column("calls", "count", "number of calls")
+_TIMES = (
+    Column("device_total_ns", "ns", "Σ of device intervals launched in it and in the modules below it"),
+    Column("device_self_ns", "ns", "the same without the modules below it"),
+    Column("device_share", "share", "device total over Σ of the device intervals with a known launch"),
+    Column("host_total_ns", "ns", "Σ of the host self time of ops in it and in the modules below it"),
+    Column("host_self_ns", "ns", "the same without the modules below it"),
+    Column("host_share", "share", "host total over the host self time of all ops"),
+    Column("device_backward_ns", "ns", "part of device total: launched in the backward pass"),
+    Column("host_backward_ns", "ns", "part of host total: ops of the backward pass"),
+    Column("call_ns", "ns", "Σ of the durations of its calls on the host, with Python outside of ops"),
+    Column("no_op_ns", "ns", "part of device self: launched outside of ops, which the op table leaves out"),
+)
+_TREE = (
+    Column(C.MODULE, "", "instance: class and a number, in order of first calls", indent_by=C.DEPTH),
+    _CALLS,
+    *_TIMES,
+    _TYPE,
+    _PATH,
+    Column(C.DEPTH, "", "number of modules around it"),
+    Column(NODE, "", "number of the node, in order of first calls"),
+    Column(PARENT, "", "node of the module around it; empty at the top"),
+)
+_SUMMED = ("call_ns", "host_self_ns", "device_self_ns", "no_op_ns")
+_TOTALS = ("host_total_ns", "host_backward_ns", "device_total_ns", "device_backward_ns")
+_SELF_SHARE = {
+    "host_share": Column("host_share", "share", "host self over the host self time of all ops"),
+    "device_share": Column(
+        "device_share", "share", "device self over Σ of the device intervals with a known launch"
+    ),
+}
+_TYPES = (
+    _TYPE,
+    Column("instances", "count", "number of instances"),
+    _CALLS,
+    *(_SELF_SHARE.get(column.name, column) for column in _TIMES),
+)
+_CHANGED = (
+    _PATH,
+    _TYPE,
+    Column("side", "", "device, or host where a run has no device time by module"),
+    Column("delta_self_ns", "ns", "head − base of self time per step"),
+    Column("base_self_ns", "ns", "self time per step in the base; empty if it has no such module"),
+    Column("head_self_ns", "ns", "self time per step in the head; empty if it has no such module"),
+    Column("delta_total_ns", "ns", "head − base of total time per step, with the modules below it"),
+    Column("base_total_ns", "ns", "total time per step in the base"),
+    Column("head_total_ns", "ns", "total time per step in the head"),
+)
+
+ANALYSIS = Analysis(
+    name="modules",
+    title="Modules",
+    question="Which torch.nn modules take host and device time, forward and backward?",
+    definition=(
+        "An op belongs to the innermost module call around it on its thread; an op of the backward pass, with all "
+        "that runs in it, to the module of the forward op with the same autograd sequence number (the last that "
+        "started), if one thread of the process gave out that number. Host self = Σ of self times of ops as in "
+        "`ops`; device self = Σ of device intervals by their launching op, else by their launching call; totals "
+        "add the modules below. The self times of all rows, with that outside of any module, sum to those of "
+        "`ops` exactly, device time plus `no_op_ns`. Gradient accumulation and optimizers are outside of "
+        "modules. Over all threads and ranks, on which equal paths are one module. In comparisons, times are "
+        "per step, rounded down, and modules are matched by path."
+    ),
+    tables=(
+        TableSpec("types", "By class", _TYPES),
+        TableSpec("tree", "By module, the largest total first within each module", _TREE),
+    ),
+    sources=("TensorBoard profiler plugin: module view", "torch.profiler key_averages"),
+    order=41,
+    compute=compute,
+    compare=compare,
+    comparison=(TableSpec("changed", "Modules whose time per step differs", _CHANGED),),
+)

@@ -1,0 +1,211 @@
+"""Tree of the `torch.nn.Module` calls of a run, and the module of each host row.
+
+torch.profiler records a range `nn.Module: Linear_3` around each call of a module, with Python stacks only. A node
+of the tree is a module instance at its place: all calls of one name under the same parent node, over all steps,
+threads and ranks. A row belongs to the node of the innermost module call around it on its thread.
+
+An op of the backward pass belongs to the node of its forward op instead, with all that runs in it: the last one
+to start with the same sequence number in the same process, as the profiler links them. A sequence number that
+several threads of a process gave out identifies no forward op: such backward ops stay where they ran, like those
+without a sequence number (`AccumulateGrad`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    Bools = npt.NDArray[np.bool_]
+
+MARKER = "nn.Module: "
+OUTSIDE = -1
+"""Node of rows outside of any module."""
+_PENDING = -2
+_INSTANCE = re.compile(r"_\d+$")
+_READ = (C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.SEQUENCE, C.FWD_TID)
+
+
+@dataclass(frozen=True)
+class Modules:
+    """Tree of modules: nodes in order of their first calls, so that parents precede children.
+
+    Attributes:
+        parent: Parent of each node, `OUTSIDE` at the top.
+        names: Name of each node's instance, as `Linear_3`.
+        row_id: Ids of the host rows, ascending.
+        node: Node of each host row; of a call of a module, its own.
+        backward: Whether each row belongs to its node by a sequence number.
+        call: Whether each row is a call of a module.
+        unlinked: Number of backward ops with a sequence number but without a known forward op.
+    """
+
+    parent: Ints
+    names: tuple[str, ...]
+    row_id: Ints
+    node: Ints
+    backward: Bools
+    call: Bools
+    unlinked: int
+
+    def places(self, rows: pd.Series) -> Ints:
+        """Positions of host rows by id, -1 for null and absent ones."""
+        asked = rows.astype("Int64").fillna(-1).to_numpy(np.int64)
+        if not len(self.row_id):
+            return np.full(len(asked), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.row_id, asked), len(self.row_id) - 1)
+        found: Ints = np.where(self.row_id[at] == asked, at, -1)
+        return found
+
+    def of(self, rows: pd.Series) -> Ints:
+        """Node of each host row by id, `OUTSIDE` for null and absent ones."""
+        found: Ints = np.append(self.node, OUTSIDE)[self.places(rows)]
+        return found
+
+
+def module_type(name: str) -> str:
+    """Class of a module instance.
+
+    Example:
+        >>> module_type("Linear_3"), module_type("FusedMoE_v2_0")
+        ('Linear', 'FusedMoE_v2')
+    """
+    return _INSTANCE.sub("", name)
+
+
+def recorded(run: Run) -> bool:
+    """Whether the run has calls of modules."""
+    python = pc.field(C.KIND) == str(HostKind.PYTHON)
+    names = run.table("host_intervals", columns=[C.NAME], where=python)[C.NAME]
+    return bool(names.astype(str).str.startswith(MARKER).any()) if len(names) else False
+
+
+def read_modules(run: Run) -> Modules | None:
+    """Read the tree of modules; None if the run has no calls of modules.
+
+    Example:
+        >>> import tracekit
+        >>> from tracekit.analysis.modules import read_modules
+        >>> read_modules(tracekit.open("latest"))  # doctest: +SKIP
+    """
+    if not recorded(run):
+        return None
+    rows = run.table("host_intervals", columns=list(_READ))
+    rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
+    ids, kinds = rows[C.ROW_ID].to_numpy(np.int64), rows[C.KIND]
+    call = (kinds == HostKind.PYTHON).to_numpy(bool) & rows[C.NAME].astype(str).str.startswith(
+        MARKER
+    ).to_numpy(bool)
+    parent = _positions(ids, rows[C.PARENT_ROW])
+    forward, unlinked = _forward_ops(rows, (kinds == HostKind.OP).to_numpy(bool))
+    linked = forward >= 0
+    above = _nearest(call | linked, parent)
+    start = rows[C.START_NS].to_numpy(np.int64)
+    tree = _Tree(call, np.where(linked, above[forward], above), rows[C.NAME], start)
+    own = tree.nodes(np.flatnonzero(call | linked))
+    anchored = np.where(call | linked, np.arange(len(ids)), above)
+    node = np.append(own, OUTSIDE)[anchored]
+    by_link = _nearest(linked, parent)
+    backward = (linked | (by_link >= 0)) & (node != OUTSIDE)
+    return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
+
+
+def _positions(ids: Ints, wanted: pd.Series) -> Ints:
+    asked = wanted.fillna(-1).to_numpy(np.int64)
+    at = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
+    found: Ints = np.where(ids[at] == asked, at, -1)
+    return found
+
+
+def _nearest(wanted: Bools, parent: Ints) -> Ints:
+    """Position of the nearest enclosing wanted row of each row, -1 without one."""
+    jump = np.append(np.where(wanted, np.arange(len(parent)), parent), -1)
+    for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
+        further = jump[jump]
+        if np.array_equal(further, jump):
+            break
+        jump = further
+    found = jump[parent]
+    return np.where(np.append(wanted, False)[found], found, -1)
+
+
+def _forward_ops(rows: pd.DataFrame, is_op: Bools) -> tuple[Ints, int]:
+    """Position of the forward op of each backward op, -1 for other rows; and how many have none."""
+    numbered = is_op & (rows[C.SEQUENCE].fillna(-1).to_numpy(np.int64) >= 0)
+    after = rows[C.FWD_TID].fillna(0).to_numpy(np.int64) > 0
+    found = np.full(len(rows), -1, np.int64)
+    keys = [C.RANK, C.PID, C.SEQUENCE]
+    forward = rows.loc[numbered & ~after, [*keys, C.TID, C.START_NS]]
+    forward = forward.assign(at=forward.index).sort_values([C.START_NS, "at"], kind="stable")
+    one_thread = forward.groupby(keys)[C.TID].transform("nunique") == 1
+    last = forward[one_thread].drop_duplicates(keys, keep="last")[[*keys, C.START_NS, "at"]]
+    backward = rows.loc[numbered & after, [*keys, C.START_NS]]
+    joined = backward.merge(last, on=keys, how="left", suffixes=("", "_forward"))
+    known = (joined["at"].notna() & (joined[f"{C.START_NS}_forward"] <= joined[C.START_NS])).to_numpy(bool)
+    places = backward.index.to_numpy(np.int64)
+    found[places[known]] = joined.loc[known, "at"].to_numpy(np.int64)
+    return found, int((~known).sum())
+
+
+class _Tree:
+    """Nodes of module calls.
+
+    Args:
+        call: Whether each row is a call of a module; other anchors take the node of what they depend on.
+        depends: Position of the anchor under which each row's node lies, -1 at the top.
+        names: Names of the rows.
+        start: Starts of the rows, ns.
+    """
+
+    def __init__(self, call: Bools, depends: Ints, names: pd.Series, start: Ints) -> None:
+        self._call, self._depends, self._start = call, depends, start
+        coded = names.astype("category").cat
+        self._codes, self._labels = coded.codes.to_numpy(np.int64), coded.categories.astype(str)
+        self.parent: Ints = np.empty(0, np.int64)
+        self.names: tuple[str, ...] = ()
+
+    def nodes(self, anchors: Ints) -> Ints:
+        """Node of each anchor by position of its row; `OUTSIDE` for all other rows."""
+        node = np.full(
+            len(self._call) + 1, OUTSIDE, np.int64
+        )  # the last is what anchors at the top depend on
+        node[anchors] = _PENDING
+        numbers: dict[tuple[int, int], int] = {}
+        pending = anchors
+        while len(pending):
+            waits = node[self._depends[pending]] == _PENDING
+            ready, pending = pending[~waits], pending[waits]
+            if not len(ready):  # damaged rows form a cycle
+                node[pending] = OUTSIDE
+                break
+            node[ready] = node[self._depends[ready]]
+            called = ready[self._call[ready]]
+            keys, inverse = np.unique(
+                np.stack((node[called], self._codes[called])), axis=1, return_inverse=True
+            )
+            found = [numbers.setdefault((above, code), len(numbers)) for above, code in keys.T.tolist()]
+            node[called] = np.array(found, np.int64)[inverse.reshape(-1)]
+        return self._in_order(node[:-1], np.array([*numbers], np.int64).reshape(-1, 2))
+
+    def _in_order(self, node: Ints, keys: Ints) -> Ints:
+        """Number the nodes by their first calls, a parent before its children."""
+        first = np.full(len(keys), np.iinfo(np.int64).max)
+        np.minimum.at(first, node[self._call], self._start[self._call])
+        order = np.lexsort((np.arange(len(keys)), first))  # parents have the lower number of equal starts
+        number = np.append(np.argsort(order), OUTSIDE)
+        self.parent = number[keys[order, 0]]
+        self.names = tuple(self._labels[code].removeprefix(MARKER) for code in keys[order, 1].tolist())
+        found: Ints = number[node]
+        return found
