@@ -42,6 +42,7 @@ RECIPES = {
         workload="resnet50", mode="train", batch_size=2, resolution=64, steps=2, threads=1
     ),
     "gpt-train": Request(workload="gpt", size="test", steps=3, threads=1),
+    "gpt-train-stacks": Request(workload="gpt", size="test", steps=1, threads=1, stacks=True),
     "dlrm-train": Request(workload="dlrm", size="test", steps=2, threads=1),
     "sac-train": Request(workload="sac", size="test", steps=3, threads=1),
     "speech_transformer-infer": Request(

@@ -8,6 +8,7 @@
     human: (value, format) => window.tracekit.human(value, format),
     exact: (value, base) => window.tracekit.exact(value, base),
     bar: (params) => window.tracekit.grid.bar(params),
+    treeShows: (params) => window.tracekit.grid.treeShows(params),
     sorted: (params) => window.tracekit.grid.sorted(params),
   };
 })();

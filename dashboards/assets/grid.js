@@ -106,17 +106,51 @@
     if (column) {
       filterOnServer(api, column, event.target.value);
     } else {
+      openTree(api, event.target.value);
       api.setGridOption("quickFilterText", event.target.value);
     }
   });
 
-  /* Enter follows the link of a cell; Ctrl+C copies the full text of a cell. */
+  /* Rows of a tree below a closed row are hidden. */
+  function treeShows(params) {
+    return !params.data.tk_hidden;
+  }
+
+  /* Hide what is below closed rows; rows are in depth-first order, so that a parent comes before its children. */
+  function hideClosed(api) {
+    const shows = new Map();
+    api.forEachNode(({ data }) => {
+      const above = data.parent;
+      data.tk_hidden = above !== null && above !== undefined && !shows.get(above);
+      shows.set(data.node, !data.tk_hidden && data.tk_open);
+    });
+    api.onFilterChanged();
+    api.refreshCells({ force: true });
+  }
+
+  function toggle(api, data) {
+    [data.tk_open, data.tk_closed] = [data.tk_closed, data.tk_open];
+    hideClosed(api);
+  }
+
+  /* Open all rows of a tree, so that a filter finds those below closed ones. */
+  function openTree(api, text) {
+    if (!text || !api.getGridOption("doesExternalFilterPass")) {
+      return;
+    }
+    api.forEachNode(({ data }) => {
+      [data.tk_open, data.tk_closed] = [data.tk_open || data.tk_closed, false];
+    });
+    hideClosed(api);
+  }
+
+  /* Enter follows the link of a cell, or opens or closes a row of a tree; Ctrl+C copies the full text of a cell. */
   document.addEventListener("keydown", (event) => {
     const cell = event.target.closest && event.target.closest(".tk-grid .ag-cell");
     if (!cell) {
       return;
     }
-    const link = cell.querySelector("a[href]");
+    const link = cell.querySelector("a[href], button.tk-tree-toggle");
     if (event.key === "Enter" && link && event.target !== link) {
       link.click();
     } else if (event.key === "c" && (event.ctrlKey || event.metaKey) && !String(window.getSelection())) {
@@ -124,5 +158,5 @@
     }
   });
 
-  window.tracekit.grid = { bar, sorted };
+  window.tracekit.grid = { bar, sorted, toggle, treeShows };
 })();

@@ -21,6 +21,31 @@
     );
   };
 
+  /* Name in a tree, indented, with a button that shows or hides the rows below. */
+  components.tracekitTree = (props) => {
+    const { tk_open: open, tk_closed: closed } = props.data;
+    const label = `${open ? "Close" : "Open"} ${props.value}`;
+    const toggle = make(
+      "button",
+      {
+        type: "button",
+        className: "tk-tree-toggle",
+        tabIndex: -1,
+        "aria-expanded": Boolean(open),
+        "aria-label": label,
+        title: label,
+        onClick: () => window.tracekit.grid.toggle(props.api, props.data),
+      },
+      open ? "▾" : "▸",
+    );
+    return make(
+      "span",
+      { className: "tk-tree", style: { paddingLeft: `${14 * props.data[props.depth]}px` }, title: String(props.value) },
+      open || closed ? toggle : make("span", { className: "tk-tree-leaf" }),
+      make("span", { className: "tk-tree-name" }, String(props.value)),
+    );
+  };
+
   /* Follow a link without reloading, like dcc.Link. */
   function follow(event, address) {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) {

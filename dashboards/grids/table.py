@@ -16,6 +16,7 @@ from tracekit.errors import TracekitError, clean
 from tracekit.render.cells import header
 
 from ..parts.charts import aria
+from . import tree
 from .columns import cells, column, column_values, timeline_link
 
 if TYPE_CHECKING:
@@ -147,12 +148,17 @@ def _grid(
 ) -> Component:
     visible = [one for one in columns if not one.empty] or columns
     definitions = [*timeline_link(columns), *(one.definition(filters=not paged) for one in visible)]
+    trunk = None if paged else tree.indented(columns)
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows)
     if paged:
         options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
         options["context"]["filter"] = _filtered(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
+    elif trunk:
+        kind = {"rowData": tree.with_state(to_records(columns), trunk)}
+        options |= tree.OPTIONS
+        _show_tree(definitions, columns, trunk)
     else:
         values = {one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty}
         kind = {"rowData": _records(values)}
@@ -170,6 +176,14 @@ def _grid(
         style=_size(definitions, rows),
         **kind,
     )
+
+
+def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], trunk: Column) -> None:
+    """Show names as a tree, without the columns that say what the tree shows."""
+    for definition in definitions:
+        definition["hide"] = definition["field"] in tree.hidden(columns)
+        if definition["field"] == trunk.name:
+            definition |= tree.renderer(trunk)
 
 
 def _options(context: Context, spec: TableSpec, rows: int) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Tree of the `torch.nn.Module` calls of a run, and the module of each host row.
 
-torch.profiler records a range `nn.Module: Linear_3` around each call of a module, with Python stacks only. A node
-of the tree is a module instance at its place: all calls of one name under the same parent node, over all steps,
-threads and ranks. A row belongs to the node of the innermost module call around it on its thread.
+torch.profiler records a range `nn.Module: Linear_3` around each call of a module if it records Python stacks.
+A node of the tree is a module instance at its place: all calls of one name under the same parent node, over
+all steps, threads and ranks. A row belongs to the node of the innermost module call around it on its thread.
 
-An op of the backward pass belongs to the node of its forward op instead, with all that runs in it: the last one
-to start with the same sequence number in the same process, as the profiler links them. A sequence number that
-several threads of a process gave out identifies no forward op: such backward ops stay where they ran, like those
-without a sequence number (`AccumulateGrad`).
+An op of the backward pass, with all that runs in it, belongs to the node of its forward op instead: the last
+one to start with the same sequence number in the same process, as the profiler links them. A sequence number
+that several threads of a process gave out identifies no forward op: such backward ops stay where they ran,
+like those without a sequence number (`AccumulateGrad`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
