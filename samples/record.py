@@ -13,6 +13,7 @@ import argparse
 import gzip
 import hashlib
 import sys
+import sysconfig
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -64,7 +65,8 @@ def record(name: str, *, device: str = "auto") -> Path:
     """
     with tempfile.TemporaryDirectory() as scratch:
         run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device, keep_trace=True))
-        packed = gzip.compress(gzip.decompress((run.path / RAW_TRACE).read_bytes()), 9, mtime=0)
+        trace = without_folders(gzip.decompress((run.path / RAW_TRACE).read_bytes()))
+        packed = gzip.compress(trace, 9, mtime=0)
         if len(packed) > MAX_BYTES:
             raise ValueError(f"{name}: {len(packed)} bytes are more than {MAX_BYTES}; take fewer steps")
         folder = RECORDED / f"{name}-{(run.meta.workload or {})['device']}"
@@ -73,6 +75,15 @@ def record(name: str, *, device: str = "auto") -> Path:
         text = msgspec.json.format(msgspec.json.encode(provenance(run, packed)), indent=2)
         (folder / "provenance.json").write_bytes(text + b"\n")
     return folder
+
+
+def without_folders(trace: bytes) -> bytes:
+    """Make the paths in names of Python functions relative to where the code is installed."""
+    folders = {Path(__file__).resolve().parents[1], *(Path(path) for path in sysconfig.get_paths().values())}
+    roots = {Path(sys.prefix), Path(sys.base_prefix), *(Path(path) for path in sys.path if path)}
+    for folder in sorted({*folders, *roots}, key=lambda path: -len(str(path))):
+        trace = trace.replace(f"{folder}/".encode(), b"") if len(folder.parts) > 1 else trace
+    return trace
 
 
 def provenance(run: Run, packed: bytes) -> dict[str, Any]:
