@@ -1,8 +1,8 @@
 """Module tree: host and device time of every `torch.nn.Module`, forward and backward.
 
-Times are those of the operator table, divided among the modules in which the ops were called: their sums, with
-the row of ops outside of any module, equal those of the operator table exactly. Device work that is launched
-outside of ops, as by Triton kernels and extensions without a registered op, is counted too, and stated apart.
+Times are those of the operator table, divided among the modules in which the ops were called: their sums,
+with the row outside of any module, equal those of the operator table exactly. Device work launched outside of
+ops, as by Triton kernels and extensions without a registered op, is counted too, and stated apart.
 
 Sources: TensorBoard's profiler plugin (module view); torch.profiler key_averages.
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 NO_MODULES = Remark(
-    "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect --stacks`); "
-    "code that runs in a graph replay or in a compiled region calls no modules"
+    "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "
+    "--stacks`); graph replays and compiled code call no modules"
 )
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
 OUTSIDE_NAME = "(outside of any module)"
@@ -113,7 +113,7 @@ def _nodes(modules: Modules, at: Ints) -> Ints:
 def _device(
     run: Run, modules: Modules, size: int
 ) -> tuple[tuple[Ints | None, Ints | None, Ints | None], list[str]]:
-    """Device time by node, with its parts of the backward pass and without an op, or a note why it is unknown."""
+    """Device time by node and its parts of the backward pass and without an op, or a note why not."""
     frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
     if frame.empty:
         return (None, None, None), [absent_device_note(run)]
@@ -343,14 +343,14 @@ ANALYSIS = Analysis(
     title="Modules",
     question="Which torch.nn modules take host and device time, forward and backward?",
     definition=(
-        "An op belongs to the innermost module call around it on its thread; an op of the backward pass, with all "
-        "that runs in it, to the module of the forward op with the same autograd sequence number (the last that "
-        "started), if one thread of the process gave out that number. Host self = Σ of self times of ops as in "
-        "`ops`; device self = Σ of device intervals by their launching op, else by their launching call; totals "
-        "add the modules below. The self times of all rows, with that outside of any module, sum to those of "
-        "`ops` exactly, device time plus `no_op_ns`. Gradient accumulation and optimizers are outside of "
-        "modules. Over all threads and ranks, on which equal paths are one module. In comparisons, times are "
-        "per step, rounded down, and modules are matched by path."
+        "An op belongs to the innermost module call around it on its thread; an op of the backward pass, with "
+        "all that runs in it, to the module of the forward op with the same autograd sequence number (the last "
+        "that started), if one thread of the process gave out that number. Host self = Σ of self times of ops "
+        "as in `ops`; device self = Σ of device intervals by their launching op, else by their launching call; "
+        "totals add the modules below. The self times of all rows, with that outside of any module, sum to "
+        "those of `ops` exactly, device time after subtracting `no_op_ns`. Gradient accumulation and "
+        "optimizers are outside of modules. Over all threads and ranks: equal paths are one module. In "
+        "comparisons, times are per step, rounded down, and modules are matched by path."
     ),
     tables=(
         TableSpec("types", "By class", _TYPES),
