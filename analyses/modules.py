@@ -44,6 +44,7 @@ NO_MODULES = Remark(
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
 OUTSIDE_NAME = "(outside of any module)"
 ARROW = " > "
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -242,10 +243,12 @@ def compare(base: Run, head: Run) -> Result:
     if both[0] is None or both[1] is None:
         return Result(notes=() if both[0] is both[1] else (NOT_IN_BOTH,))
     sides = [_per_step(run, tree) for run, tree in zip((base, head), both, strict=True)]
-    joined = sides[0].join(sides[1], how="outer", lsuffix="_base", rsuffix="_head")
-    on_device = all(side["device_self_ns"].notna().any() for side in sides)
-    side = "device" if on_device else "host"
-    return Result({"changed": _changed(joined, side)}, notes=tuple(_shared(joined, side)))
+    measure = "device" if all(side["device_self_ns"].notna().any() for side in sides) else "host"
+    joined = sides[0].add_suffix("_base").join(sides[1].add_suffix("_head"), how="outer")
+    changed = _changed(joined, measure)
+    by_type = _changed_types(changed)
+    tables = {"changed_types": by_type, "changed": changed}
+    return Result(tables, notes=(*_largest(by_type, measure), *_only_one(joined, measure)))
 
 
 def _per_step(run: Run, tree: pd.DataFrame) -> pd.DataFrame:
@@ -255,36 +258,51 @@ def _per_step(run: Run, tree: pd.DataFrame) -> pd.DataFrame:
     return (times // steps).set_index(tree["path"]).assign(type=tree["type"].to_numpy())
 
 
-def _changed(joined: pd.DataFrame, side: str) -> pd.DataFrame:
+def _changed(joined: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Rows whose time differs, the largest difference of self time first."""
-    own, total = f"{side}_self_ns", f"{side}_total_ns"
-    table = pd.DataFrame(
-        {
-            "path": joined.index.astype(object),
-            "type": joined["type_head"].fillna(joined["type_base"]).to_numpy(object),
-            "side": side,
-            **{f"{which}_{kind}": joined[f"{name}_{which}"].to_numpy() for kind, name in
-               (("self_ns", own), ("total_ns", total)) for which in ("base", "head")},
-        }
-    )  # fmt: skip
+    kinds = joined["type_head"].fillna(joined["type_base"]).to_numpy(object)
+    table = pd.DataFrame({"path": joined.index.astype(object), "type": kinds, "measure": measure})
     for kind in ("self_ns", "total_ns"):
-        values = table[[f"base_{kind}", f"head_{kind}"]].astype("Int64")
-        table[[f"base_{kind}", f"head_{kind}"]] = values
-        table[f"delta_{kind}"] = values[f"head_{kind}"].fillna(0) - values[f"base_{kind}"].fillna(0)
+        for side in ("base", "head"):
+            table[f"{side}_{kind}"] = joined[f"{measure}_{kind}_{side}"].astype("Int64").to_numpy()
+            table[f"{side}_{kind}"] = table[f"{side}_{kind}"].astype("Int64")
+        table[f"delta_{kind}"] = table[f"head_{kind}"].fillna(0) - table[f"base_{kind}"].fillna(0)
     table = table[(table["delta_self_ns"] != 0) | (table["delta_total_ns"] != 0)]
-    table = table.assign(weight=-table["delta_self_ns"].abs()).sort_values(
-        ["weight", "path"], ignore_index=True
-    )
-    return table[[column.name for column in _CHANGED]]
+    return _by_change(table, "path")[[column.name for column in _CHANGED]]
 
 
-def _shared(joined: pd.DataFrame, side: str) -> Iterator[str]:
-    """Say how many modules only one run has: numbers of instances shift when a model changes."""
+def _changed_types(changed: pd.DataFrame) -> pd.DataFrame:
+    """Differences of self times by class of modules; what is outside of modules is a row of its own."""
+    named = changed.assign(type=changed["type"].where(changed["type"] != "", changed["path"]))
+    sums = named.groupby("type", sort=True)[["delta_self_ns", "base_self_ns", "head_self_ns"]].sum()
+    counts = named.groupby("type", sort=True)["path"].count()
+    table = sums.assign(modules=counts, measure=changed["measure"].iloc[0] if len(changed) else "")
+    return _by_change(table.reset_index(), "type")[[column.name for column in _CHANGED_TYPES]]
+
+
+def _by_change(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    weight = -table["delta_self_ns"].abs()
+    return table.assign(weight=weight).sort_values(["weight", name], kind="stable", ignore_index=True)
+
+
+def _largest(by_type: pd.DataFrame, measure: str) -> Iterator[str]:
+    """Name the classes whose self times differ most."""
+    named = [
+        f"{row['type']} {'+' if row['delta_self_ns'] > 0 else ''}{human(int(row['delta_self_ns']), 'ns')}"
+        for row in by_type.head(_NAMED).to_dict("records")
+        if row["delta_self_ns"]
+    ]
+    if named:
+        yield Remark(f"largest changes of {measure} self time per step by class: {', '.join(named)}")
+
+
+def _only_one(joined: pd.DataFrame, measure: str) -> Iterator[str]:
+    """Say how many modules only one run has: instances are renumbered when a model changes."""
     for which, other in (("base", "head"), ("head", "base")):
-        absent = joined[f"{side}_self_ns_{other}"].isna()
-        alone = joined[f"{side}_self_ns_{which}"].notna() & absent
-        if alone.any():
-            yield Remark(f"{int(alone.sum()):,} modules are only in the {which}; they are matched by path")
+        absent = joined[f"{measure}_self_ns_{other}"].isna()
+        alone = int((joined[f"{measure}_self_ns_{which}"].notna() & absent).sum())
+        if alone:
+            yield Remark(f"modules only in the {which}, matched by path: {alone:,}")
 
 
 _PATH = Column("path", "", "names of the instances from the outermost module; equal names are one instance")
@@ -326,10 +344,19 @@ _TYPES = (
     _CALLS,
     *(_SELF_SHARE.get(column.name, column) for column in _TIMES),
 )
+_MEASURE = Column("measure", "", "device, or host where a run has no device time by module")
+_CHANGED_TYPES = (
+    _TYPE,
+    Column("modules", "count", "modules whose time differs"),
+    _MEASURE,
+    Column("delta_self_ns", "ns", "head − base of self time per step"),
+    Column("base_self_ns", "ns", "self time per step of these modules in the base"),
+    Column("head_self_ns", "ns", "self time per step of these modules in the head"),
+)
 _CHANGED = (
     _PATH,
     _TYPE,
-    Column("side", "", "device, or host where a run has no device time by module"),
+    _MEASURE,
     Column("delta_self_ns", "ns", "head − base of self time per step"),
     Column("base_self_ns", "ns", "self time per step in the base; empty if it has no such module"),
     Column("head_self_ns", "ns", "self time per step in the head; empty if it has no such module"),
@@ -343,14 +370,14 @@ ANALYSIS = Analysis(
     title="Modules",
     question="Which torch.nn modules take host and device time, forward and backward?",
     definition=(
-        "An op belongs to the innermost module call around it on its thread; an op of the backward pass, with "
-        "all that runs in it, to the module of the forward op with the same autograd sequence number (the last "
-        "that started), if one thread of the process gave out that number. Host self = Σ of self times of ops "
-        "as in `ops`; device self = Σ of device intervals by their launching op, else by their launching call; "
-        "totals add the modules below. The self times of all rows, with that outside of any module, sum to "
-        "those of `ops` exactly, device time after subtracting `no_op_ns`. Gradient accumulation and "
-        "optimizers are outside of modules. Over all threads and ranks: equal paths are one module. In "
-        "comparisons, times are per step, rounded down, and modules are matched by path."
+        "An op belongs to the innermost module call around it on its thread; an op of the backward pass, "
+        "with all that runs in it, to the module of the forward op with the same autograd sequence number "
+        "(the last that started), if one thread of the process gave out that number. Host self = Σ of self "
+        "times of ops as in `ops`; device self = Σ of device intervals by their launching op, else by their "
+        "launching call; totals add the modules below. The self times of all rows, with that outside of any "
+        "module, sum to those of `ops` exactly, device time after subtracting `no_op_ns`. Gradient "
+        "accumulation and optimizers are outside of modules. Over all threads and ranks: equal paths are "
+        "one module. In comparisons, times are per step, rounded down, and modules are matched by path."
     ),
     tables=(
         TableSpec("types", "By class", _TYPES),
@@ -360,5 +387,8 @@ ANALYSIS = Analysis(
     order=41,
     compute=compute,
     compare=compare,
-    comparison=(TableSpec("changed", "Modules whose time per step differs", _CHANGED),),
+    comparison=(
+        TableSpec("changed_types", "Classes of modules whose time per step differs", _CHANGED_TYPES),
+        TableSpec("changed", "Modules whose time per step differs", _CHANGED),
+    ),
 )

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
@@ -120,6 +120,23 @@ def read_modules(run: Run) -> Modules | None:
     by_link = _nearest(linked, parent)
     backward = (linked | (by_link >= 0)) & (node != OUTSIDE)
     return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
+
+
+def named_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
+    """Module of each op, as in the column `module`, and of backward ops that of their forward op.
+
+    Args:
+        run: The run.
+        ops: Rows of ops with their ids and the column `module`.
+    """
+    modules = read_modules(run)
+    if modules is None or not modules.backward.any():
+        return ops[C.MODULE]
+    node = modules.of(ops[C.ROW_ID])
+    names = pd.Index([MARKER + name for name in modules.names], dtype=object)
+    labels, codes = np.unique(names.to_numpy(), return_inverse=True)
+    coded = pd.Categorical.from_codes(np.append(codes, -1)[node], pd.Index(labels))
+    return pd.Series(coded, index=ops.index, name=C.MODULE)
 
 
 def _positions(ids: Ints, wanted: pd.Series) -> Ints:

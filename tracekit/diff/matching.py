@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.modules import MARKER
 from tracekit.diff import naming
 from tracekit.diff.ledgers import NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
 from tracekit.diff.naming import RULES_VERSION, SPECIFIC
@@ -271,7 +272,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     return Group(
         path=_path(sides, trees) or tuple(tree.names_to(place)),
         shapes=_text(tree, place, C.INPUT_SHAPES),
-        module=_text(tree, place, C.MODULE),
+        module=_text(tree, place, C.MODULE).removeprefix(MARKER),
         name_a=name_a,
         name_b=name_b,
         sort=_sort(shown),

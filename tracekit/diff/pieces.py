@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family
+from tracekit.analysis.modules import named_modules
 from tracekit.diff import naming
 from tracekit.diff.naming import op_name, op_role, role
 from tracekit.diff.spans import inside
@@ -112,6 +113,7 @@ def read_tree(run: Run) -> OpTree:
     above = places_of(ids, links[C.PARENT_ROW])
     found = _nearest_ops(above, is_op)
     frame = run.table("host_intervals", columns=list(_COLUMNS), where=pc.field(C.KIND) == str(HostKind.OP))
+    frame[C.MODULE] = named_modules(run, frame)
     order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
     parent = np.full(len(frame), NO_ROW, np.int64)
     renumbered = np.full(len(ids) + 1, NO_ROW, np.int64)

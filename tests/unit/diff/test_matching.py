@@ -121,7 +121,7 @@ def test_modules_keep_equal_layers_apart(tmp_path: Path) -> None:
     (together,) = groups(tmp_path / "op", layers, slower)
     assert (together.a.count, together.terms.rate) == (2, 20)
     (apart,) = groups(tmp_path / "module", layers, slower, by="module", modules=True)
-    assert (apart.a.count, apart.terms.rate, apart.module) == (1, 20, "nn.Module: Layer_1")
+    assert (apart.a.count, apart.terms.rate, apart.module) == (1, 20, "Layer_1")
 
 
 def test_what_one_module_gains_is_not_set_against_what_another_loses(tmp_path: Path) -> None:
