@@ -381,7 +381,7 @@ ANALYSIS = Analysis(
     ),
     tables=(
         TableSpec("types", "By class", _TYPES),
-        TableSpec("tree", "By module, the largest total first within each module", _TREE),
+        TableSpec("tree", "By module; the largest total first", _TREE),
     ),
     sources=("TensorBoard profiler plugin: module view", "torch.profiler key_averages"),
     order=41,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
+from tracekit.analyses.modules import OUTSIDE_NAME
 from tracekit.dashboards.grids.columns import number_format
 
 from tests.browser.conftest import TIMEOUT_MS
@@ -16,7 +17,7 @@ from tests.tiers import thinned
 from tracekit.render import human
 from tracekit.runs.store import Store
 from tracekit.runs.text import SCALES
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +37,7 @@ def gridded(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> It
     names = [HOSTILE, *(f"kernel_{number}" for number in range(40))]
     make_run(
         path / "store",
-        host_intervals=[host("cudaLaunchKernel", 0, 5)],
+        host_intervals=[host("cudaLaunchKernel", 0, 5), *_modules()],
         device_intervals=[
             kernel(100 * at, 100 * at + at + 1, **{C.NAME: name, C.LAUNCH_ROW: 0, C.STREAM: 7})
             for at, name in enumerate(names)
@@ -45,6 +46,19 @@ def gridded(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> It
     )
     with served(Store(path / "store"), port=port) as answering:
         yield answering
+
+
+def _modules() -> list[dict[str, Any]]:
+    """Calls of a module with 40 others inside, each with one inside: more than a tree shows at first."""
+    rows = [host("nn.Module: Net_0", 10, 1_000, kind=HostKind.PYTHON)]
+    for number in range(40):
+        at, row = 20 + 20 * number, 1 + len(rows)
+        rows += [
+            host(f"nn.Module: Block_{number}", at, at + 15, kind=HostKind.PYTHON, parent_row=1),
+            host(f"nn.Module: Linear_{number}", at + 1, at + 14, kind=HostKind.PYTHON, parent_row=row),
+            host("aten::mm", at + 2, at + 12, parent_row=row + 1),
+        ]
+    return rows
 
 
 @pytest.fixture
@@ -107,6 +121,23 @@ def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str
     cell.hover()
     expect(page.locator(".ag-tooltip")).to_have_text(HOSTILE)
     assert page.evaluate("window.hurt === undefined && !document.querySelector('.ag-root img, .ag-root b')")
+
+
+def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
+    leave(page, f"{address}/modules")
+    table = named(page, "By module; the largest total first")
+    names = table.locator(".tk-tree-name")
+    expect(names).to_have_text(["Net_0", OUTSIDE_NAME])
+    table.get_by_role("button", name="Open Net_0").click()
+    block = table.get_by_role("button", name="Open Block_0", exact=True)
+    expect(block).to_have_attribute("aria-expanded", "false")
+    table.locator(".ag-cell", has_text=re.compile(r"Block_0$")).focus()
+    page.keyboard.press("Enter")
+    expect(names.nth(2)).to_have_text("Linear_0")
+    table.get_by_role("button", name="Close Net_0").click()
+    expect(names).to_have_text(["Net_0", OUTSIDE_NAME])
+    table.get_by_label("Filter By module").fill("Linear_17")
+    expect(names).to_have_text(["Linear_17"])
 
 
 def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -> None:
