@@ -11,8 +11,9 @@ from tracekit import __version__
 from tracekit.analysis.savings import budget
 from tracekit.errors import clean
 from tracekit.render import human
+from tracekit.render.capture import TITLE
+from tracekit.render.cells import cell, header, is_text
 from tracekit.render.cells import first as first_rows
-from tracekit.render.cells import header, is_text
 from tracekit.render.facts import FACT, sections
 from tracekit.render.results import evidence, verdict_line
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analysis, Finding, Result, TableSpec
+    from tracekit.render.capture import Capture
     from tracekit.runs.run import Run
 
 LIMIT = 500
@@ -50,6 +52,7 @@ def report(
     advice: Sequence[Finding] | None = None,
     facts: bool = False,
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
+    capture: Capture | None = None,
     limit: int = LIMIT,
 ) -> str:
     """Render the report.
@@ -63,6 +66,7 @@ def report(
         advice: Findings to show first; those of the single analyses are then left out.
         facts: Whether to include metadata of the run.
         lacking: Missing data, with the analyses that were skipped for it.
+        capture: What to record in a further run.
         limit: Maximum number of rows per table.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -82,8 +86,19 @@ def report(
         unit="step" if budget(run).marked else "capture",
         facts=_facts(run) if facts else [],
         lacking=[(prose(note), ", ".join(names)) for note, names in lacking],
+        capture=_capture(capture),
         version=__version__,
     )
+
+
+def _capture(lacks: Capture | None) -> dict[str, Any] | None:
+    if lacks is None:
+        return None
+    return {
+        "title": f"{TITLE} ({clean(lacks.framework)})",
+        "missing": [(prose(one.sentence), clean(one.setting).replace("`", "")) for one in lacks.missing],
+        "lines": "\n".join(map(clean, lacks.lines)),
+    }
 
 
 def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -181,6 +196,6 @@ def _table(spec: TableSpec, frame: pd.DataFrame, limit: int) -> dict[str, Any]:
     return {
         "title": clean(spec.title),
         "heads": [(clean(header(one)), clean(one.meaning), words[one.name]) for one in spec.columns],
-        "rows": [[(human(row[one.name], one.unit), words[one.name]) for one in spec.columns] for row in rows],
+        "rows": [[(cell(row, one), words[one.name]) for one in spec.columns] for row in rows],
         "left": total - len(rows),
     }

@@ -9,10 +9,12 @@ from dash import html
 
 from tracekit.analysis import Column
 from tracekit.render import cells
+from tracekit.render.capture import of_result
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, rows
 from ..page import Section
+from ..parts import capture
 from ..parts.finding import capitalized, coded
 from .overview import WORDS
 
@@ -50,7 +52,8 @@ def _figures(results: PageResults) -> list[Component]:
                 rows(_CHECKS, [_record(one) for one in records], caption="Checks of the run"),
             ],
             className="tk-section",
-        )
+        ),
+        *capture.advice(of_result(results.context.result("capture")), opened=True),
     ]
 
 
@@ -70,6 +73,7 @@ PAGE = answer_page(
     order=890,
     answer=_answer,
     figures=_figures,
-    hidden=("verdict", "checks"),
+    analyses=("integrity", "capture"),
+    hidden=("verdict", "checks", "missing", "lines"),
     height=560,
 )

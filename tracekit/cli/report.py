@@ -106,6 +106,8 @@ def _names(analyses: str | None) -> tuple[str, ...]:
 def _text(
     run: Run, names: tuple[str, ...], result_cache: ResultCache, *, title: str | None, limit: int
 ) -> str:
+    from tracekit.render.capture import of_results
+
     shown, advice = _analyzed(run, {*names, "integrity"}, result_cache)
     text: str = _reports().report(
         run,
@@ -116,6 +118,7 @@ def _text(
         advice=[one.finding for one in advice.findings],
         facts=True,
         lacking=advice.lacking,
+        capture=of_results(advice.results),
         limit=limit,
     )
     return text

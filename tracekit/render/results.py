@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.analysis import Column
 from tracekit.errors import UnusableInputError, clean
+from tracekit.render import capture
 from tracekit.render.cells import csv_text, envelope, escape, first, header, markdown_text
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
 from tracekit.runs.text import human
@@ -65,7 +66,7 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
 
 
 def findings_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
-    """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...]}`."""
+    """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...], ...}`."""
     against = advice.budget
     unseen = [{"analysis": name, "note": note} for name, note in advice.unseen]
     return (
@@ -79,6 +80,7 @@ def findings_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdi
             rules=advice.rules,
             findings=rows(findings),
             notes=unseen,
+            capture=capture.as_json(capture.of_results(advice.results)),
         )
         + "\n"
     )
@@ -96,6 +98,8 @@ def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: st
     head += _wrapped(_summary(findings, advice), width, "")
     blocks = [_block(place, ranked, width) for place, ranked in enumerate(findings, 1)]
     blocks += [_unseen(advice, width)] if advice.unseen else []
+    if lacks := capture.of_results(advice.results):
+        blocks.append(capture.as_text(lacks, lambda text: _wrapped(text, width, f"{_INDENT}- ")))
     return "\n\n".join(["\n".join(head), *blocks]) + "\n"
 
 
@@ -116,7 +120,9 @@ def findings_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, v
         ]
         lines += [f"   {escape(finding.advice)}", "", f"   {escape(_proof(ranked.analysis, finding))}", ""]
     lacking = [f"- {escape(note)} ({escape(', '.join(names))})" for note, names in advice.lacking]
-    lines += [_SKIPPED, "", *lacking] if lacking else []
+    lines += [_SKIPPED, "", *lacking, ""] if lacking else []
+    if lacks := capture.of_results(advice.results):
+        lines += capture.as_markdown(lacks)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -15,8 +15,10 @@ from tracekit.analysis import Result
 from tracekit.analysis.findings import gather
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.render import human
+from tracekit.render.capture import of_results
 
 from ...page import View, error_alert
+from ...parts import capture
 from ...parts.charts import aria
 from ...parts.finding import WORDS, coded, finding, sentence, spots
 
@@ -207,7 +209,8 @@ def _shown(context: Context, advice: Advice) -> list[Component]:
         finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
         for ranked in advice.findings
     ]
-    return [html.P(summary(advice), className="tk-dim"), *cards, *_skipped(advice)]
+    lacks = capture.advice(of_results(advice.results))
+    return [html.P(summary(advice), className="tk-dim"), *cards, *_skipped(advice), *lacks]
 
 
 def summary(advice: Advice) -> str:

@@ -1,0 +1,332 @@
+"""What a further recording would have to contain to answer what this run leaves open, and how to record it.
+
+Every row is derived from the tables of the run: what is empty in them although work ran that it would
+describe. A setting that the run says was on and that recorded nothing is not advised again, and neither is
+what the framework of the program does not offer.
+
+Sources: documentation of torch.profiler, and of the profiling of each framework.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "capture")  # doctest: +SKIP
+    >>> result.tables["missing"]["setting"].tolist()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, evidence
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs.rank_view import RankView
+from tracekit.runs.run import busy
+from tracekit.schema import PROFILER, C, DeviceKind, HostKind
+
+from ..integrity import GRAPH_PATTERN
+from ..memory import tables as memory
+from ..shared.common import NOT_RECORDED, absent_device_note, positions
+from . import frameworks as to
+from .frameworks import ACTIVE, Settings, detected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.runs.run import Run
+
+FEWEST_STEPS = memory.FEWEST_STEPS + memory.WARMUP_STEPS
+"""Steps below which growth from step to step is unknown."""
+SLOW_FIRST = 1.5
+"""Length of the first step over the median of the others from which it is called a warm-up step."""
+GRAPH_SHARE = 0.1
+"""Share of the device time from graph replays above which their capture is missed."""
+WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"
+"""Calls of CUDA that wait for one stream."""
+NOTHING = Remark("nothing that this capture lacks would answer more")
+NSYS = Remark("recorded with nsys: torch.profiler records input shapes, Python stacks and allocations too")
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that was not recorded.
+
+    Attributes:
+        missing: What it is.
+        answers: What it would answer.
+        setting: How it is recorded.
+
+    """
+
+    missing: str
+    answers: str
+    setting: str
+
+
+LACKS = {
+    to.EXECUTION: Lack(
+        "an execution",
+        "all questions about time: in the capture of a graph, launches are recorded and not executed",
+        "profile replays of the graph, after its capture",
+    ),
+    to.CPU: Lack(
+        "CPU activity",
+        "the ops and source lines behind kernels, causes of idle time, and the cost of launches",
+        "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    ),
+    to.DEVICE: Lack(
+        "GPU activity",
+        "kernels, copies and idle time of the GPU, which the program used",
+        "activities with ProfilerActivity.CUDA, and permission for GPU performance counters",
+    ),
+    to.STACKS: Lack(
+        "Python stacks",
+        "source lines of copies, waits and idle gaps, and host and device time by torch.nn module",
+        "with_stack=True (slows the host: measure step times without it)",
+    ),
+    to.SHAPES: Lack(
+        "input shapes",
+        "FLOPs, roofline and MFU, needed bytes of copies, and time by shape",
+        "record_shapes=True",
+    ),
+    to.MEMORY: Lack(
+        "allocator events",
+        "the memory peak, its growth from step to step, and the ops that allocate",
+        "profile_memory=True",
+    ),
+    to.STEPS: Lack(
+        "steps",
+        "times and savings per step, and differences between steps",
+        "profiler.step() at the end of each iteration, with a schedule",
+    ),
+    to.MORE_STEPS: Lack(
+        "more steps",
+        "variation between steps, and growth of memory",
+        f"a schedule with active={ACTIVE}",
+    ),
+    to.WARMUP: Lack(
+        "warm-up before the first step",
+        "steady step times: the first recorded step takes far longer than the others",
+        "a schedule that waits some steps, with warmup",
+    ),
+    to.RANKS: Lack(
+        "the other ranks",
+        "waits for other ranks, stragglers, and imbalance between ranks",
+        "traces of all ranks, imported together",
+    ),
+    to.GRAPHS: Lack(
+        "the capture of graphs",
+        "ops, shapes and modules of the kernels in graph replays, which have none in this trace",
+        "a second trace, of the code that captures the graphs",
+    ),
+    to.SYNC_EVENTS: Lack(
+        "streams of synchronizing calls",
+        "which stream a waiting call waited for, on the critical path",
+        "experimental_config with enable_cuda_sync_events=True",
+    ),
+}
+"""What can be missing, most needed first."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What a run has; each property reads only the columns that it needs."""
+
+    run: Run
+
+    def _host(self, column: str, kind: HostKind | None = None) -> pd.Series:
+        where = None if kind is None else pc.field(C.KIND) == str(kind)
+        return self.run.table("host_intervals", columns=[column], where=where)[column]
+
+    @cached_property
+    def ops(self) -> bool:
+        return bool(len(self._host(C.RANK, HostKind.OP)))
+
+    @cached_property
+    def device(self) -> pd.DataFrame:
+        columns = [C.KIND, C.RANK, C.DEVICE, C.STREAM, C.DUR_NS, C.LAUNCH_ROW]
+        return busy(self.run, columns)
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+        return self.run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.NAME], where=where)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        return self.run.table("steps", columns=[C.RANK, C.STEP, C.NAME, C.DUR_NS])
+
+    def said(self, option: str) -> bool:
+        """Whether the run says that an option of the profiler was on."""
+        return bool(self.run.meta.fingerprint.get(f"profiler_{option}"))
+
+    @property
+    def stacks(self) -> bool:
+        python = len(self._host(C.RANK, HostKind.PYTHON))
+        return bool(python) or self.said("with_stack") or bool(self._host(C.STACK, HostKind.OP).notna().any())
+
+    @property
+    def shapes(self) -> bool:
+        return self.said("record_shapes") or bool(self._host(C.INPUT_SHAPES, HostKind.OP).notna().any())
+
+    @property
+    def memory(self) -> bool:
+        return self.said("profile_memory") or self.run.rows("allocations") > 0
+
+    @property
+    def few_steps(self) -> bool:
+        return int(self.steps.groupby(C.RANK)[C.STEP].nunique().max()) < FEWEST_STEPS
+
+    @property
+    def slow_first(self) -> bool:
+        """Whether the first recorded step of a rank is far longer than its others."""
+        marked = self.steps[self.steps[C.NAME].astype(str).str.match(PROFILER)]
+        for _, own in marked.sort_values(C.STEP).groupby(C.RANK):
+            lengths = own[C.DUR_NS].to_numpy(np.int64)
+            if len(lengths) >= FEWEST_STEPS and lengths[0] > SLOW_FIRST * np.median(lengths[1:]):
+                return True
+        return False
+
+    @property
+    def ranks_absent(self) -> bool:
+        """Whether the job had more ranks than the run; unknown, and not claimed, for a view of some ranks."""
+        size = int(self.run.meta.fingerprint.get("world_size") or 1)
+        return not isinstance(self.run, RankView) and len(self.run.ranks) < size
+
+    @property
+    def replays(self) -> bool:
+        """Whether much of the device time is of graph replays, whose kernels have no ops."""
+        at = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
+        replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[at]
+        replayed |= (self.device[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
+        duration = self.device[C.DUR_NS].to_numpy(np.int64)
+        return bool(duration[replayed].sum() > GRAPH_SHARE * duration.sum())
+
+    @property
+    def unknown_waits(self) -> bool:
+        """Whether calls of CUDA wait for one of several streams, and the trace does not say for which."""
+        waits = self.calls.loc[self.calls[C.KIND] == HostKind.SYNC, C.NAME]
+        streams = self.device.groupby([C.RANK, C.DEVICE])[C.STREAM].nunique()
+        where = pc.field(C.KIND) == str(DeviceKind.SYNC)
+        recorded = len(self.run.table("device_intervals", columns=[C.RANK], where=where))
+        return (
+            bool(matches(waits, r"^cuda(?:Stream|Event)Sync").any())
+            and bool((streams > 1).any())
+            and not recorded
+        )
+
+
+def lacking(run: Run) -> list[str]:
+    """What the run lacks, most needed first."""
+    if evidence.captured(run):
+        return [to.EXECUTION]
+    found = set(_lacking(_Recorded(run)))
+    return [option for option in LACKS if option in found]
+
+
+def _lacking(recorded: _Recorded) -> Iterator[str]:
+    if recorded.device.empty and absent_device_note(recorded.run) == NOT_RECORDED:
+        yield to.DEVICE
+    if not recorded.ops and len(recorded.device):
+        yield to.CPU
+    if recorded.ops:
+        yield from _of_ops(recorded)
+    if recorded.ops or len(recorded.device):
+        yield from _of_steps(recorded)
+    if recorded.ranks_absent:
+        yield to.RANKS
+    if len(recorded.device):
+        yield from [to.GRAPHS] if recorded.replays else []
+        yield from [to.SYNC_EVENTS] if recorded.unknown_waits else []
+
+
+def _of_ops(recorded: _Recorded) -> Iterator[str]:
+    for option, known in (
+        (to.STACKS, recorded.stacks),
+        (to.SHAPES, recorded.shapes),
+        (to.MEMORY, recorded.memory),
+    ):
+        if not known:
+            yield option
+
+
+def _of_steps(recorded: _Recorded) -> Iterator[str]:
+    if recorded.steps.empty:
+        yield to.STEPS
+        return
+    if recorded.few_steps:
+        yield to.MORE_STEPS
+    if recorded.slow_first:
+        yield to.WARMUP
+
+
+def compute(run: Run) -> Result:
+    """Compute what is missing, and the lines that record it."""
+    if (
+        str(run.meta.collector.options.get("tool", "")).startswith("nsys")
+        or run.meta.collector.name == "nsys"
+    ):
+        return Result(notes=(NSYS,))
+    framework = detected(run)
+    missing = [option for option in lacking(run) if option in framework.offers]
+    if not missing:
+        return Result(notes=(NOTHING,))
+    rows = [LACKS[option] for option in missing]
+    recorded = _Recorded(run)
+    kept = [(to.STACKS, recorded.stacks), (to.SHAPES, recorded.shapes), (to.MEMORY, recorded.memory)]
+    options = {*missing, *(option for option, known in kept if known)} & framework.offers
+    lines = framework.lines(Settings(options, tuple(run.meta.command)))
+    tables = {
+        "missing": pd.DataFrame(
+            {
+                "missing": [row.missing for row in rows],
+                "answers": [row.answers for row in rows],
+                "setting": [row.setting for row in rows],
+            }
+        ),
+        "lines": pd.DataFrame({"line": lines, "framework": framework.name}),
+    }
+    return Result(tables)
+
+
+ANALYSIS = Analysis(
+    name="capture",
+    title="What to record",
+    question="What would a further recording have to contain to answer more?",
+    definition=(
+        "A setting is listed if the run lacks what it records and the program did what it would "
+        "describe: stacks, shapes and allocator events of ops, ops of device work, device work of "
+        f"launches, marked steps, at least {FEWEST_STEPS} of them, a first step of at most {SLOW_FIRST} "
+        "times the median of the others, all ranks, the capture of graphs whose replays take over "
+        f"{GRAPH_SHARE:.0%} of the device time, and the streams that calls of CUDA wait for where a "
+        "device has several. A setting that the run says was on is not listed. The framework is detected "
+        "by the names of Python functions, ops and annotations; without any, it is torch.profiler. The "
+        "lines also keep the settings that the run had."
+    ),
+    tables=(
+        TableSpec(
+            "missing",
+            "What is missing, most needed first",
+            (
+                Column("missing", "", "what was not recorded"),
+                Column("answers", "prose", "what it would answer"),
+                Column("setting", "prose", "how it is recorded"),
+            ),
+        ),
+        TableSpec(
+            "lines",
+            "Lines that record it",
+            (
+                Column("line", "id", "a line of the program, its configuration or a shell"),
+                Column("framework", "", "framework of the program, which the lines are for"),
+            ),
+        ),
+    ),
+    sources=("documentation of torch.profiler, vLLM, SGLang, torchtitan, Lightning and Transformers",),
+    order=995,
+    compute=compute,
+)

@@ -1,0 +1,97 @@
+"""Advice on what to record, from the result of the analysis `capture`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import clean
+from tracekit.render.cells import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tracekit.analysis import Analysis, Result
+
+NAME = "capture"
+TITLE = "What to record to answer more"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What was not recorded, what it would answer, and the setting that records it."""
+
+    missing: str
+    answers: str
+    setting: str
+
+    @property
+    def sentence(self) -> str:
+        """What it is and what it answers."""
+        return f"{self.missing}: {self.answers}"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a run lacks.
+
+    Attributes:
+        framework: Framework that the lines are for.
+        missing: What is missing, most needed first.
+        lines: Lines that record it.
+    """
+
+    framework: str
+    missing: tuple[Missing, ...]
+    lines: tuple[str, ...]
+
+
+def of_result(result: Result) -> Capture | None:
+    """Return what a run lacks by the result of `capture`; None if nothing."""
+    missing, lines = result.tables.get("missing"), result.tables.get("lines")
+    if missing is None or lines is None:
+        return None
+    rows = zip(*(missing[name].astype(str) for name in ("missing", "answers", "setting")), strict=True)
+    return Capture(
+        str(lines["framework"].iloc[0]),
+        tuple(Missing(*row) for row in rows),
+        tuple(lines["line"].astype(str)),
+    )
+
+
+def of_results(results: Iterable[tuple[Analysis, Result]]) -> Capture | None:
+    """Return what a run lacks by the results of analyses; None if nothing, or without that of `capture`."""
+    return next((of_result(result) for analysis, result in results if analysis.name == NAME), None)
+
+
+def as_json(capture: Capture | None) -> dict[str, Any] | None:
+    """Return it for JSON output; None if nothing is lacking or known."""
+    return asdict(capture) if capture else None
+
+
+def as_text(capture: Capture, wrapped: Callable[[str], list[str]]) -> str:
+    """Render for a terminal.
+
+    Args:
+        capture: What is missing.
+        wrapped: Wraps a list item to the width of the terminal.
+    """
+    items = [
+        line for one in capture.missing for line in wrapped(f"{clean(one.sentence)} ({clean(one.setting)})")
+    ]
+    lines = [f"    {clean(line)}".rstrip() for line in capture.lines]
+    return "\n".join([f"{TITLE} ({clean(capture.framework)}):", *items, "", *lines])
+
+
+def as_markdown(capture: Capture) -> list[str]:
+    """Render as lines of Markdown."""
+    items = [f"- {escape(one.sentence)} (`{clean(one.setting).replace('`', '')}`)" for one in capture.missing]
+    return [
+        f"{TITLE} ({escape(capture.framework)}):",
+        "",
+        *items,
+        "",
+        "```",
+        *map(clean, capture.lines),
+        "```",
+    ]
