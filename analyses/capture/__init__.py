@@ -76,42 +76,42 @@ LACKS = {
     to.CPU: Lack(
         "CPU activity",
         "the ops and source lines behind kernels, causes of idle time, and the cost of launches",
-        "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+        "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
     ),
     to.DEVICE: Lack(
         "GPU activity",
         "kernels, copies and idle time of the GPU, which the program used",
-        "activities with ProfilerActivity.CUDA, and permission for GPU performance counters",
+        "`ProfilerActivity.CUDA` in `activities`, and permission for GPU performance counters",
     ),
     to.STACKS: Lack(
         "Python stacks",
         "source lines of copies, waits and idle gaps, and host and device time by torch.nn module",
-        "with_stack=True (slows the host: measure step times without it)",
+        "`with_stack=True`, which slows the host: measure step times without it",
     ),
     to.SHAPES: Lack(
         "input shapes",
         "FLOPs, roofline and MFU, needed bytes of copies, and time by shape",
-        "record_shapes=True",
+        "`record_shapes=True`",
     ),
     to.MEMORY: Lack(
         "allocator events",
         "the memory peak, its growth from step to step, and the ops that allocate",
-        "profile_memory=True",
+        "`profile_memory=True`",
     ),
     to.STEPS: Lack(
         "steps",
         "times and savings per step, and differences between steps",
-        "profiler.step() at the end of each iteration, with a schedule",
+        "`profiler.step()` at the end of each iteration, with a schedule",
     ),
     to.MORE_STEPS: Lack(
         "more steps",
         "variation between steps, and growth of memory",
-        f"a schedule with active={ACTIVE}",
+        f"a schedule with `active={ACTIVE}`",
     ),
     to.WARMUP: Lack(
         "warm-up before the first step",
         "steady step times: the first recorded step takes far longer than the others",
-        "a schedule that waits some steps, with warmup",
+        "a schedule with `wait` and `warmup`",
     ),
     to.RANKS: Lack(
         "the other ranks",
@@ -126,7 +126,7 @@ LACKS = {
     to.SYNC_EVENTS: Lack(
         "streams of synchronizing calls",
         "which stream a waiting call waited for, on the critical path",
-        "experimental_config with enable_cuda_sync_events=True",
+        "`experimental_config` with `enable_cuda_sync_events=True`",
     ),
 }
 """What can be missing, most needed first."""

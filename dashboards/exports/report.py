@@ -96,7 +96,7 @@ def _capture(lacks: Capture | None) -> dict[str, Any] | None:
         return None
     return {
         "title": f"{TITLE} ({clean(lacks.framework)})",
-        "missing": [(prose(one.sentence), clean(one.setting).replace("`", "")) for one in lacks.missing],
+        "missing": [prose(one.text) for one in lacks.missing],
         "lines": "\n".join(map(clean, lacks.lines)),
     }
 

@@ -30,9 +30,7 @@ def advice(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
     """
     if lacks is None:
         return []
-    items = [
-        html.Li([*coded(sentence(one.sentence)), " ", html.Code(clean(one.setting))]) for one in lacks.missing
-    ]
+    items = [html.Li(coded(sentence(one.text))) for one in lacks.missing]
     lines = "\n".join(map(clean, lacks.lines))
     return [
         html.Details(

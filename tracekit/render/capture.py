@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import clean
-from tracekit.render.cells import escape
+from tracekit.render.cells import escape, escape_prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,9 +26,9 @@ class Missing:
     setting: str
 
     @property
-    def sentence(self) -> str:
-        """What it is and what it answers."""
-        return f"{self.missing}: {self.answers}"
+    def text(self) -> str:
+        """All of it in one line of prose, with code in backticks."""
+        return f"{self.missing}: {self.answers} → {self.setting}"
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,14 @@ def as_text(capture: Capture, wrapped: Callable[[str], list[str]]) -> str:
         capture: What is missing.
         wrapped: Wraps a list item to the width of the terminal.
     """
-    items = [
-        line for one in capture.missing for line in wrapped(f"{clean(one.sentence)} ({clean(one.setting)})")
-    ]
+    items = [line for one in capture.missing for line in wrapped(clean(one.text))]
     lines = [f"    {clean(line)}".rstrip() for line in capture.lines]
     return "\n".join([f"{TITLE} ({clean(capture.framework)}):", *items, "", *lines])
 
 
 def as_markdown(capture: Capture) -> list[str]:
     """Render as lines of Markdown."""
-    items = [f"- {escape(one.sentence)} (`{clean(one.setting).replace('`', '')}`)" for one in capture.missing]
+    items = [f"- {escape_prose(one.text)}" for one in capture.missing]
     return [
         f"{TITLE} ({escape(capture.framework)}):",
         "",

@@ -8,6 +8,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
 from tracekit.analysis.findings import Advice, Ranked
 from tracekit.analysis.savings import Budget
@@ -113,6 +115,35 @@ def test_json_holds_everything() -> None:
     assert first["evidence"] == {"device_intervals": [4, 8, 15, 16, 23, 42], "host_intervals": []}
     assert (first["place"], first["share_of_step"], first["confidence"]) == (1, 0.15, 0.75)
     assert second["saving_ns_per_step"] is None
+
+
+CAPTURE = Result(
+    {
+        "missing": pd.DataFrame({"missing": ["steps"], "answers": ["times"], "setting": ["`step()`"]}),
+        "lines": pd.DataFrame({"line": ["with x:", "    y()"], "framework": ["torch.profiler"] * 2}),
+    }
+)
+
+
+def test_what_to_record_ends_the_findings() -> None:
+    asked = replace(advice(), results=((replace(COPIES, name="capture"), CAPTURE),))
+    title = "What to record to answer more (torch.profiler):"
+    assert as_text("r1", [], asked, "").splitlines()[-5:] == [
+        title,
+        "    - steps: times → `step()`",
+        "",
+        "    with x:",
+        "        y()",
+    ]
+    markdown = findings_markdown("r1", [], asked, "")
+    assert markdown.endswith(f"{title}\n\n- steps: times → `step()`\n\n```\nwith x:\n    y()\n```\n")
+    found = json.loads(findings_json("r1", [], asked, ""))["capture"]
+    assert found == {
+        "framework": "torch.profiler",
+        "missing": [{"missing": "steps", "answers": "times", "setting": "`step()`"}],
+        "lines": ["with x:", "    y()"],
+    }
+    assert json.loads(findings_json("r1", [], advice(), ""))["capture"] is None
 
 
 def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
