@@ -153,13 +153,13 @@ def _tree(modules: Modules, sums: _Sums) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             NODE: np.arange(size),
-            PARENT: pd.array(np.where(parent == OUTSIDE, pd.NA, parent), dtype="Int64"),
+            PARENT: pd.arrays.IntegerArray(parent, parent == OUTSIDE),
             C.DEPTH: depth,
             "path": paths,
             C.MODULE: names,
             "type": [*map(module_type, modules.names), ""],
-            "calls": pd.array(np.where(inside, sums.calls, pd.NA), dtype="Int64"),
-            "call_ns": pd.array(np.where(inside, sums.call_ns, pd.NA), dtype="Int64"),
+            "calls": pd.arrays.IntegerArray(sums.calls.astype(np.int64), ~inside),
+            "call_ns": pd.arrays.IntegerArray(sums.call_ns, ~inside),
             **measures,
         }
     )
@@ -239,10 +239,10 @@ def _inside_own(above: dict[int, tuple[Any, str]], node: int) -> bool:
 
 def compare(base: Run, head: Run) -> Result:
     """Compare the time of each module per step."""
-    both = [compute(run).tables.get("tree") for run in (base, head)]
-    if both[0] is None or both[1] is None:
-        return Result(notes=() if both[0] is both[1] else (NOT_IN_BOTH,))
-    sides = [_per_step(run, tree) for run, tree in zip((base, head), both, strict=True)]
+    one, other = (compute(run).tables.get("tree") for run in (base, head))
+    if one is None or other is None:
+        return Result(notes=() if one is other else (NOT_IN_BOTH,))
+    sides = [_per_step(base, one), _per_step(head, other)]
     measure = "device" if all(side["device_self_ns"].notna().any() for side in sides) else "host"
     joined = sides[0].add_suffix("_base").join(sides[1].add_suffix("_head"), how="outer")
     changed = _changed(joined, measure)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pandas.testing import assert_frame_equal
 
-from samples.simulator import Program, trace, write
+from samples.simulator import Kind, Program, trace, write
 from samples.simulator.examples import training
 from tests.builders import make_run
 from tracekit import registry
@@ -37,7 +37,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
             with program.op("aten::copy_", shapes=[[4], [4]], dtypes=["float", "float"]):
                 program.copy("H2D", 4096)
                 program.copy("D2H", 4)
-            with program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
+            module = program.span(Kind.PYTHON, "nn.Module: ReLU_0")
+            with module, program.op("aten::relu", shapes=[[4]], dtypes=["float"]):
                 program.allocate(512)
                 program.kernel("void relu<4>(float*)", 2_000)
             with program.op("record_param_comms", **{"Collective name": "allreduce", "Group size": 2}):
