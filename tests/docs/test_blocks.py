@@ -29,6 +29,7 @@ UNRUN = {
     "docs/dashboard.md": 2,
     "docs/importing.md": 1,
     "docs/index.md": 1,
+    "docs/recording-more.md": 2,
     "docs/scale.md": 1,
     "docs/scanner.md": 1,
     "docs/stores.md": 2,

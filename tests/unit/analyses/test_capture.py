@@ -4,6 +4,7 @@ import ast
 import json
 import shlex
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,6 @@ from tracekit.runs.meta import Collector
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tracekit.runs.run import Run
 
 SHAPES = {C.INPUT_SHAPES: "[[8]]"}
@@ -205,3 +204,12 @@ def test_lines_of_torch_record_and_are_read(tmp_path: Path) -> None:
     assert missing(run) in ([], [frameworks.WARMUP])
     assert run.table("steps")[C.STEP].nunique() == 10
     assert analyze(run, "modules").tables["types"]["type"].tolist() == ["Linear"]
+
+
+@pytest.mark.parametrize("framework", [TORCH, *FRAMEWORKS], ids=lambda one: one.name)
+def test_the_document_has_the_lines(framework: frameworks.Framework) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "recording-more.md").read_text()
+    options = {frameworks.STACKS, frameworks.SHAPES, frameworks.MEMORY, frameworks.STEPS}
+    if framework.name in {"vLLM", "SGLang"}:
+        options.add(frameworks.GRAPHS)
+    assert "\n".join(framework.lines(Settings(options))) in text
