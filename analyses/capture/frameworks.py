@@ -133,14 +133,19 @@ def _torch(settings: Settings) -> list[str]:
 
 
 def _trainer(settings: Settings) -> list[str]:
+    profiled = _profile(settings)
+    body = profiled.index("") + 1
     return [
+        *profiled[: body - 1],
         "from transformers import TrainerCallback",
-        *_profile(settings)[:3],
+        "",
+        "",
         "class Step(TrainerCallback):",
         "    def on_step_end(self, args, state, control, **others):",
         "        profiler.step()",
         "",
-        *_profile(settings)[3:],
+        "",
+        *profiled[body:],
         "    trainer.add_callback(Step())",
         "    trainer.train()",
     ]
