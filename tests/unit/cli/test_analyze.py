@@ -111,7 +111,7 @@ def test_the_list_comes_from_the_metadata(output_format: str, capsys: Capture) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("latest", "nope"), "known: call_tree, collectives, compile"),
+        (("latest", "nope"), "known: call_tree, capture, collectives"),
         (("latest", "kernels", "--table", "nope"), "available: families"),
         (("absent",), "absent"),
     ],
