@@ -156,12 +156,11 @@ def _grid(
         options["context"]["filter"] = _filtered(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
     elif trunk:
-        kind = {"rowData": tree.with_state(to_records(columns), trunk)}
+        kind = {"rowData": tree.with_state(_all_rows(columns), trunk)}
         options |= tree.OPTIONS
         _show_tree(definitions, columns, trunk)
     else:
-        values = {one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty}
-        kind = {"rowData": _records(values)}
+        kind = {"rowData": _all_rows(columns)}
     return dag.AgGrid(
         id={
             "type": "rows" if paged else KIND,
@@ -222,6 +221,10 @@ def timeline(context: Context) -> str:
     if context.view.page == "timeline":
         return context.view.href(row="")
     return context.view.elsewhere("timeline")
+
+
+def _all_rows(columns: list[ColumnValues]) -> list[Record]:
+    return _records({one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty})
 
 
 def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
