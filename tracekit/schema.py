@@ -26,6 +26,7 @@ class C:
     """Column names, each spelled once."""
 
     ADDRESS: Final = "address"
+    BATCH_SIZE: Final = "batch_size"
     BLOCK_X: Final = "block_x"
     BLOCK_Y: Final = "block_y"
     BLOCK_Z: Final = "block_z"
@@ -33,6 +34,8 @@ class C:
     COLLECTIVE: Final = "collective"
     COLLECTIVE_SEQUENCE: Final = "collective_sequence"
     CONTEXT: Final = "context"
+    CONTEXT_REQUESTS: Final = "context_requests"
+    CONTEXT_TOKENS: Final = "context_tokens"
     COPY_KIND: Final = "copy_kind"
     CORRELATION_ID: Final = "correlation_id"
     DEPTH: Final = "depth"
@@ -47,6 +50,8 @@ class C:
     EXTERNAL_ID: Final = "external_id"
     FLOPS: Final = "flops"
     FWD_TID: Final = "fwd_tid"
+    GENERATION_REQUESTS: Final = "generation_requests"
+    GENERATION_TOKENS: Final = "generation_tokens"
     GRAPH_ID: Final = "graph_id"
     GRAPH_NODE_ID: Final = "graph_node_id"
     GRID_X: Final = "grid_x"
@@ -124,6 +129,14 @@ class Phase(StrEnum):
     OPTIMIZER = "optimizer"
     ZERO_GRAD = "zero_grad"
     DATALOAD = "dataload"
+
+
+class ServingPhase(StrEnum):
+    """`phase` of a step of an inference server."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
 
 
 class CopyKind(StrEnum):
@@ -228,7 +241,7 @@ class Table(msgspec.Struct, frozen=True):
         """The Arrow schema, with the schema version in its metadata.
 
         Example:
-            >>> STEPS.arrow.names
+            >>> STEPS.arrow.names[:5]
             ['rank', 'step', 'name', 'start_ns', 'dur_ns']
         """
         import pyarrow as pa
@@ -360,6 +373,12 @@ STEPS: Final = Table(
         Column(C.NAME, _TEXT, "name of the marker"),
         _START,
         Column(C.DUR_NS, _INT64, "duration of the marker on the host, ns", between=_LENGTH),
+        _maybe(C.PHASE, _TEXT, "prefill, decode or mixed, of a step of an inference server"),
+        _maybe(C.BATCH_SIZE, _INT64, "requests of the step"),
+        _maybe(C.CONTEXT_REQUESTS, _INT64, "requests whose prompt is processed"),
+        _maybe(C.GENERATION_REQUESTS, _INT64, "requests that generate"),
+        _maybe(C.CONTEXT_TOKENS, _INT64, "tokens processed for requests whose prompt is processed"),
+        _maybe(C.GENERATION_TOKENS, _INT64, "tokens processed for requests that generate"),
     ),
 )
 
@@ -400,10 +419,13 @@ PROFILER: Final = r"ProfilerStep#(\d{1,18})(?!\d)"
 _WORDS = r"(?i:(?:train(?:ing)?|optimizer)?[ _-]?(?:step|iter|iteration|batch)[ _#:=-]{0,3})"
 SPOKEN: Final = _WORDS + r"(\d{1,18})$"
 """`step 3`, `Iteration_12`, `train_step=5`; counted only where no step of torch.profiler is marked."""
-MARKER: Final = rf"^ProfilerStep#|^{_WORDS}\d{{1,18}}$"
-"""Either pattern, without the number."""
+SERVING: Final = r"execute_(?:\d+_)?context_\d+\(|step\[[A-Z_\d]+ bs=\d|\[Executor\] _forward_step \d+: "
+"""How the steps of vLLM, SGLang and TensorRT-LLM begin; `tracekit.ingest.link.serving` reads them."""
+MARKER: Final = rf"^ProfilerStep#|^{_WORDS}\d{{1,18}}$|^(?:{SERVING})"
+"""Any of the patterns, without the number."""
 
 MARKERS: Final = (re.compile(PROFILER), re.compile(SPOKEN))
+_SERVED: Final = re.compile(SERVING)
 
 
 def is_marker(name: str) -> bool:
@@ -412,5 +434,7 @@ def is_marker(name: str) -> bool:
     Example:
         >>> [is_marker(name) for name in ("ProfilerStep#7", "step 3", "Iteration_12", "stepped", "epoch 2")]
         [True, True, True, False, False]
+        >>> [is_marker(name) for name in ("step[DECODE bs=32]", "execute_context_1(64)_generation_0(0)")]
+        [True, True]
     """
-    return any(pattern.match(name) for pattern in MARKERS)
+    return any(pattern.match(name) for pattern in (*MARKERS, _SERVED))

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
 PATH = "schema.md"
-_KINDS = (schema.DeviceKind, schema.HostKind, schema.Phase, schema.CopyKind, schema.Memory)
+_KINDS = (
+    *(schema.DeviceKind, schema.HostKind, schema.Phase, schema.ServingPhase),
+    *(schema.CopyKind, schema.Memory),
+)
 _PARTS = (meta.RunMeta, meta.Collector, meta.Git, meta.Timings, meta.TableFile, meta.Diagnostic)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tracekit.errors import UnusableInputError
+from tracekit.runs.configuration import patterns
 from tracekit.runs.text import shorten
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ LIBRARIES = {
     "Transformer Engine: user buffers": r"userbuffers_",
 }
 """Patterns of communication kernels by library, as its sources name them."""
-CONFIGURATION = "pyproject.toml"
 
 
 def configured(folder: Path) -> list[str]:
@@ -53,26 +51,9 @@ def configured(folder: Path) -> list[str]:
     Raises:
         UnusableInputError: They are not a list of regular expressions.
     """
-    for file in (place / CONFIGURATION for place in (folder, *folder.parents)):
-        if file.is_file():
-            return _patterns(file)
-    return []
-
-
-def _patterns(file: Path) -> list[str]:
-    try:
-        settings: Any = tomllib.loads(file.read_text("utf-8"))
-        for key in ("tool", "tracekit", "communication"):
-            settings = settings[key]
-    except (OSError, ValueError, LookupError, TypeError):
-        return []  # not a project of ours
-    try:
-        return [re.compile(pattern).pattern for pattern in settings if pattern]
-    except (re.error, TypeError) as error:
-        raise UnusableInputError(
-            f"{file}: `communication` in [tool.tracekit] is not a list of regular expressions: {error}",
-            hint='write, for example, communication = ["my_allreduce_kernel"]',
-        ) from error
+    return patterns(
+        "communication", folder, hint='write, for example, communication = ["my_allreduce_kernel"]'
+    )
 
 
 _ADDED = [f"(?:{pattern})" for pattern in configured(Path.cwd())]

@@ -32,8 +32,8 @@ _LIBRARIES = {
     "--steps",
     metavar="NAME",
     default="",
-    help="Name of the ranges (record_function, NVTX) that are the steps; default: the profiler's steps, and "
-    "ranges named like 'step 3'.",
+    help="Name of the ranges (record_function, NVTX) that are the steps; default: the steps of an inference "
+    "server, else the profiler's steps, else ranges named like 'step 3'.",
 )
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")
 @store_option

@@ -22,7 +22,7 @@ from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side,
 from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.runs.meta import WORKLOAD_FIELDS
-from tracekit.schema import C
+from tracekit.schema import SERVING, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -80,7 +80,7 @@ def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[s
 
 
 SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
-WITHOUT_MARKER = "(none)"
+WITHOUT_MARKER, SERVED = "(none)", "serving step"
 _MODES = {True: "train", False: "infer", None: None}
 MUCH = 0.25
 """Share of the common ops whose shapes all differ from which the workload's shapes differ."""
@@ -209,8 +209,12 @@ def _values(run: Run) -> dict[str, Any]:
 def _marker(run: Run) -> str:
     """Return the name of the step markers without the step number."""
     names = run.table("steps", columns=[C.NAME])[C.NAME]
-    kinds = sorted({re.sub(r"\d+$", "", str(name)) for name in names.unique()})
+    kinds = sorted({_marker_kind(str(name)) for name in names.unique()})
     return ", ".join(kinds) or WITHOUT_MARKER
+
+
+def _marker_kind(name: str) -> str:
+    return SERVED if re.match(SERVING, name) else re.sub(r"\d+$", "", name)
 
 
 if TYPE_CHECKING:

@@ -211,6 +211,7 @@ def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
             device_row=device_row,
             zero_ns=zero,
             steps=one.source.steps,
+            serving=one.source.serving,
         )
         for number, (one, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
     ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tracekit.ingest import nsys, sources, spool
 from tracekit.ingest.executor import Decoded, Failed, Linked, Size
 from tracekit.ingest.kineto import reader as kineto
+from tracekit.ingest.link import serving
 from tracekit.ingest.link.launches import Launchers, idle_batches
 from tracekit.ingest.link.steps import PHASES, Host, find_steps
 from tracekit.ingest.outline import outlined, windows
@@ -60,7 +61,7 @@ class _Writer:
 
     def write(self) -> Linked:
         host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
-        steps = find_steps(host, self._place.steps)
+        steps = find_steps(host, self._place.steps, self._place.serving)
         scoped = C.PID in device.spooled.names
         launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
@@ -136,6 +137,7 @@ class _Writer:
             C.NAME: compact(np.arange(len(steps.name)), [name.encode() for name in steps.name]),
             C.START_NS: numbers(steps.start - self._zero),
             C.DUR_NS: numbers(steps.end - steps.start),
+            **serving.columns(steps.batches, len(steps.number)),
         }
         write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 

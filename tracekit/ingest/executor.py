@@ -28,6 +28,7 @@ class Destination(msgspec.Struct, frozen=True):
         device_row: Row id of its first device row.
         zero_ns: The run's zero, ns since the epoch.
         steps: Name of the ranges that are the steps; empty for the usual markers.
+        serving: Patterns of ranges of an inference server, beside the built-in ones.
     """
 
     directory: Path
@@ -37,6 +38,7 @@ class Destination(msgspec.Struct, frozen=True):
     device_row: int
     zero_ns: int
     steps: str = ""
+    serving: tuple[str, ...] = ()
 
     def path(self, table: Table) -> Path:
         """Return the path of the trace's file of a table."""

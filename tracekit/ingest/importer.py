@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from tracekit.ingest.assembly import LEFT_OUT, assemble
 from tracekit.ingest.decoding import closed, read, reading, write
 from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
+from tracekit.ingest.link import serving
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
 from tracekit.ingest.ranks import Peeked, peek_each
@@ -27,8 +29,6 @@ from tracekit.schema import C, HostKind
 from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tracekit.executors import Workers
     from tracekit.ingest.decoding import Decoders
     from tracekit.ingest.executor import Destination
@@ -219,7 +219,8 @@ def import_job(
     Raises:
         UnusableInputError: No trace of the job can be used.
     """
-    named = tuple(structs.replace(source, steps=steps) for source in job.sources)
+    added = serving.configured(Path.cwd())
+    named = tuple(structs.replace(source, steps=steps, serving=added) for source in job.sources)
     now = datetime.now(UTC)
     meta = RunMeta(
         run_id=new_run_id(job.name, now=now),
@@ -258,7 +259,8 @@ def import_recording(
         UnusableInputError: A trace cannot be used.
     """
     alone = len(traces) == 1
-    sources = tuple(Source(path, None if alone else rank) for rank, path in enumerate(traces))
+    added = serving.configured(Path.cwd())
+    sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
     return _normalize(store, sources, meta, samples=samples, progress=progress)
 
 

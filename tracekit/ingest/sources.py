@@ -105,12 +105,14 @@ class Source(msgspec.Struct, frozen=True):
             single trace that does not declare one before its events.
         assumed: Whether the rank is assumed.
         steps: Name of the ranges that are the steps; empty for the usual markers.
+        serving: Patterns of ranges of an inference server, beside the built-in ones.
     """
 
     path: Place
     rank: int | None = None
     assumed: bool = False
     steps: str = ""
+    serving: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from tracekit import schema
+from tracekit.ingest.link import serving
 from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
 from tracekit.ingest.outline import windows
 from tracekit.ingest.rows import NONE, allocation_order, host_order, joined
@@ -16,11 +19,12 @@ from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from tracekit.ingest.link.lanes import Open
+    from tracekit.ingest.link.serving import Batch
     from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline, Window
     from tracekit.ingest.rows import Rows
@@ -33,12 +37,13 @@ _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Profiled steps of one process, by start: number, name and interval."""
+    """Profiled steps of one process, by start: number, name, interval, and batch of an inference server."""
 
     number: Ints
     name: list[str]
     start: Ints
     end: Ints
+    batches: Sequence[Batch] = ()
 
     def at(self, times: Ints) -> Ints:
         """Return the number of the step that covers each of some sorted instants, -1 if none."""
@@ -50,17 +55,25 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(inside, self.number[index], NONE)
 
 
-def find_steps(host: Outline, named: str = "") -> Steps:
+def find_steps(host: Outline, named: str = "", added: tuple[str, ...] = ()) -> Steps:
     """Find the steps that host rows mark; if several threads do, those of the thread with the most.
+
+    The first of these that the trace has: ranges of the given name; ranges of an inference server, of nested
+    ones the outermost, also within the steps of the profiler; steps of the profiler; ranges like `step 3`.
 
     Args:
         host: The host rows.
-        named: Name of the ranges that are the steps, numbered in order; empty for the markers of `schema`.
+        named: Name of the ranges that are the steps, numbered in order; empty for the markers.
+        added: Patterns of ranges of an inference server, beside the built-in ones.
     """
     names = host.texts.get(C.NAME, NO_STRINGS)
+    ranges = [HostKind.ANNOTATION, HostKind.OP]
     if named:
-        rows = _marked(host, names.matching(named.__eq__), [HostKind.ANNOTATION, HostKind.OP])
-        return _no_steps() if rows is None else _numbered(rows, named)
+        rows = _marked(host, names.matching(named.__eq__), ranges)
+        return _no_steps() if rows is None else _numbered(rows, names)
+    rows = _marked(host, names.matching(partial(serving.read, added=added)), ranges)
+    if rows is not None:
+        return _served(_numbered(rows, names), added)
     for marker in schema.MARKERS:
         rows = _marked(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
@@ -74,17 +87,32 @@ def _no_steps() -> Steps:
     return Steps(number=none, name=[], start=none, end=none)
 
 
-def _numbered(rows: Rows, name: str) -> Steps:
-    """Return the outermost ranges of the thread with the most of them as steps, numbered from 0."""
-    _, lane, count = np.unique(
-        Threads().of(rows.integers(C.PID), rows.integers(C.TID)), return_inverse=True, return_counts=True
-    )
-    mine = np.flatnonzero(lane == count.argmax())
+def _numbered(rows: Rows, names: Strings) -> Steps:
+    """Return the outermost ranges of the thread with the most of them as steps, numbered from 0.
+
+    Of threads with as many, it is the one whose ranges begin first.
+    """
+    thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
+    _, first, lane, count = np.unique(thread, return_index=True, return_inverse=True, return_counts=True)
+    mine = np.flatnonzero(lane == np.lexsort((first, -count))[0])
     start = rows.integers(C.START_NS)[mine]
     end = start + rows.integers(C.DUR_NS)[mine]
     outer = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
-    total = int(outer.sum())
-    return Steps(number=np.arange(total), name=[name] * total, start=start[outer], end=end[outer])
+    code = rows.integers(C.NAME)[mine][outer]
+    return Steps(
+        number=np.arange(len(code)),
+        name=[names.values[each] for each in code],
+        start=start[outer],
+        end=end[outer],
+    )
+
+
+def _served(steps: Steps, added: tuple[str, ...]) -> Steps:
+    """Describe the steps of an inference server; they have their own numbers if these differ."""
+    batches = serving.read_steps(steps.name, added)
+    own = [batch.step for batch in batches if batch.step is not None]
+    numbers = np.array(own, np.int64) if len(set(own)) == len(batches) else steps.number
+    return structs.replace(steps, batches=batches, number=numbers)
 
 
 def _marked(host: Outline, matches: Bools, wanted: list[HostKind]) -> Rows | None:
