@@ -2,6 +2,8 @@
 
 If the host runs ahead of the device, windows overlap because they include the queue of earlier steps. Device
 times are missing, not zero, if nothing was launched. Warm-up outliers need steps with a known own time.
+Steps of an inference server that process different numbers of tokens take different times by design: of
+such a rank no step is a warm-up outlier, and its steps are not called unsteady.
 
 `cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
 compared with own; the window of the first step may include work queued before the capture.
@@ -64,7 +66,7 @@ RULES = (
         "unsteady_steps",
         f"after warm-up p95 − p05 exceeds {human(UNSTEADY_SHARE, 'share')} of the median; at least "
         f"{FEWEST_SETTLED} steps; without a saving if the times recur with a fixed period, as with "
-        "accumulated gradients",
+        "accumulated gradients; not for steps of an inference server that process different tokens",
         "steps of one shape differ by a few percent; fewer steps do not show a distribution",
     ),
 )
@@ -170,6 +172,10 @@ NOT_SEEN = (
     "the profiler's overhead is unknown"
 )
 ELSEWHERE = "no device interval belongs to a profiled step, so their device time is unknown"
+DIFFERENT = (
+    "steps of an inference server process different numbers of tokens, so their times are not compared: "
+    "`serving` compares those of similar tokens"
+)
 NO_TIMINGS = (
     "no un-profiled step times, so the profiler's overhead is unknown: `tracekit collect` measures them, "
     "imported traces have none"
@@ -202,7 +208,11 @@ def compute(run: Run) -> Result:
         notes.append(NO_TIMINGS)
     elif len(compared) < steps[C.RANK].nunique():
         notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
-    return Result(tables, findings(steps, OWN_NS, budget(run)), tuple(notes))
+    different = _different(run)
+    if different:
+        notes.append(DIFFERENT)
+    alike = steps[~steps[C.RANK].isin(different)]
+    return Result(tables, findings(alike, OWN_NS, budget(run)), tuple(notes))
 
 
 def _unprofiled(run: Run) -> Result:
@@ -222,9 +232,21 @@ def profiled_steps(run: Run) -> pd.DataFrame:
     table["window_ns"] = table[END_NS] - table[HOST_START_NS]
     table[OWN_NS] = own.mask((own <= 0) & (table["window_ns"] > 0))
     table[C.START_NS] = table[HOST_START_NS]
-    slow = [_warmup(rows[OWN_NS]) for _, rows in table.groupby(C.RANK, sort=True)]
+    different = _different(run)
+    slow = [
+        np.zeros(len(rows), bool) if rank in different else _warmup(rows[OWN_NS])
+        for rank, rows in table.groupby(C.RANK, sort=True)
+    ]
     table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
+
+
+def _different(run: Run) -> set[int]:
+    """Ranks whose steps process different numbers of requests or tokens, as an inference server's do."""
+    batch = [C.PHASE, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
+    kinds = run.table("steps", columns=[C.RANK, *batch]).drop_duplicates()
+    counted = kinds[C.RANK].value_counts()
+    return {int(rank) for rank, count in counted.items() if count > 1}
 
 
 def _on_device(run: Run) -> pd.DataFrame:
@@ -335,10 +357,10 @@ ANALYSIS = Analysis(
         "device busy = their union. Percentiles are values that occurred (inverted empirical distribution) "
         "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
         "steps whose own time exceeds the median by over 10% and over 3 scaled median absolute deviations, "
-        "from 4 steps on). Overhead = median profiled − median un-profiled step, by the clock of the "
-        "latter: own for cuda_event, without the first step if it launched device work; host for "
-        "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "
-        "work to compare with."
+        "from 4 steps on; none among steps of an inference server of different tokens). Overhead = median "
+        "profiled − median un-profiled step, by the clock of the latter: own for cuda_event, without the "
+        "first step if it launched device work; host for perf_counter. Unknown if a step ends no later than "
+        "an earlier one, or if cuda_event has no device work to compare with."
     ),
     tables=(
         TableSpec(

@@ -26,7 +26,6 @@ class C:
     """Column names, each spelled once."""
 
     ADDRESS: Final = "address"
-    BATCH_SIZE: Final = "batch_size"
     BLOCK_X: Final = "block_x"
     BLOCK_Y: Final = "block_y"
     BLOCK_Z: Final = "block_z"
@@ -77,6 +76,7 @@ class C:
     PID: Final = "pid"
     RANK: Final = "rank"
     REGISTERS: Final = "registers"
+    REQUESTS: Final = "requests"
     ROW_ID: Final = "row_id"
     SEQUENCE: Final = "sequence"
     SOURCE: Final = "source"
@@ -374,7 +374,7 @@ STEPS: Final = Table(
         _START,
         Column(C.DUR_NS, _INT64, "duration of the marker on the host, ns", between=_LENGTH),
         _maybe(C.PHASE, _TEXT, "prefill, decode or mixed, of a step of an inference server"),
-        _maybe(C.BATCH_SIZE, _INT64, "requests of the step"),
+        _maybe(C.REQUESTS, _INT64, "requests of the step: its batch size"),
         _maybe(C.CONTEXT_REQUESTS, _INT64, "requests whose prompt is processed"),
         _maybe(C.GENERATION_REQUESTS, _INT64, "requests that generate"),
         _maybe(C.CONTEXT_TOKENS, _INT64, "tokens processed for requests whose prompt is processed"),

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
-from tracekit.schema import C, HostKind, Memory
+from tracekit.analysis.kernel_names import matches
+from tracekit.schema import MARKER, C, HostKind, Memory
 
 from .common import NO_PARENT, Places, coded, ints, known, op_parents, positions, share
 from .host_lines import LazyColumns
@@ -292,8 +293,11 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
         "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
     )
     waits = waits[waits[C.STEP].notna()] if marked else waits
-    ops = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
-    return waits.assign(call=waits[C.NAME].astype(object), op=pd.Series(ops, waits.index).astype(object))
+    around = pd.Series(host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME], waits.index).astype(
+        object
+    )
+    ops = around.mask(matches(around.astype("category"), MARKER), NO_OP)  # no op, and another name per step
+    return waits.assign(call=waits[C.NAME].astype(object), op=ops)
 
 
 def of_wait(call: str, op: str) -> str:

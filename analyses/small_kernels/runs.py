@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.runs.run import busy
-from tracekit.schema import C, DeviceKind, HostKind
+from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
 from ..shared import lanes
 from ..shared.common import NO_PARENT, ints, positions, spans
@@ -32,7 +32,7 @@ LANE = [C.RANK, C.DEVICE, C.STREAM]
 OPTIMIZER, ZERO_GRAD, ELEMENTWISE, OTHER = "optimizer", "zero_grad", "element-wise", "other"
 NO_NAME = ""
 
-_STEP = re.compile(r"^ProfilerStep#")
+_STEP = re.compile(MARKER)
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _ZERO_GRAD = re.compile(r"(?i)zero_grad")
 _ACCUMULATE = re.compile(r"AccumulateGrad")

@@ -24,7 +24,20 @@ if TYPE_CHECKING:
 
 NAMES = registry.names(registry.ANALYSES)
 PHYSICAL = {"W", "J", "MHz", "°C"}
-UNITS = {"", "id", "ns", "bytes", "count", "share", "prose", "GB/s", "TFLOP/s", "FLOP", "×"} | PHYSICAL
+UNITS = {
+    "",
+    "id",
+    "ns",
+    "bytes",
+    "count",
+    "share",
+    "prose",
+    "GB/s",
+    "TFLOP/s",
+    "FLOP",
+    "tokens/s",
+    "×",
+} | PHYSICAL
 each = pytest.mark.parametrize("name", NAMES)
 
 
@@ -33,7 +46,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     directory = tmp_path_factory.mktemp("simulated")
     program = Program()
     for _ in range(3):
-        with program.step():
+        with program.step(), program.annotation("execute_context_1(64)_generation_2(2)"):
             with program.op("aten::copy_", shapes=[[4], [4]], dtypes=["float", "float"]):
                 program.copy("H2D", 4096)
                 program.copy("D2H", 4)

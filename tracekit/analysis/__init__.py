@@ -57,9 +57,10 @@ class Column:
 
     Attributes:
         name: Its name.
-        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP` and `×` (a
-            ratio); `W`, `J`, `MHz` and `°C`; `prose` for sentences, which wrap; `id` for what is copied,
-            which is never cut; empty for names and for numbers that name something (rows, devices, steps).
+        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP`, `tokens/s`
+            and `×` (a ratio); `W`, `J`, `MHz` and `°C`; `prose` for sentences, which wrap; `id` for what is
+            copied, which is never cut; empty for names and for numbers that name something (rows, devices,
+            steps).
         meaning: What a value says.
         unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
             not shown to people, whose cells hold the unit.

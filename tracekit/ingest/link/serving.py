@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from tracekit.schema import Column
 
-_REQUESTS, _TOKENS = "requests", "tokens"
-"""Groups of a pattern for the requests and tokens of a step of one phase."""
+_TOKENS = "tokens"
+"""Group of a pattern for the tokens of a step of one phase."""
 
 
 def _number(group: str) -> str:
@@ -47,7 +47,7 @@ _PROMPTS, _GENERATING = _number(C.CONTEXT_REQUESTS), _number(C.GENERATION_REQUES
 _READ, _WRITTEN = _number(C.CONTEXT_TOKENS), _number(C.GENERATION_TOKENS)
 _SUMS = r"sk\d+sqsq\d+sqsk\d+"
 _STEP = rf"{_number(C.STEP)}: {_PROMPTS} ctx reqs(?:, {_READ} ctx tokens)?, {_GENERATING} gen reqs"
-_SIZE = rf"bs={_number(_REQUESTS)}"
+_SIZE = rf"bs={_number(C.REQUESTS)}"
 BUILT_IN: Final = (
     rf"execute_context_{_PROMPTS}\({_READ}\)_generation_{_GENERATING}\({_WRITTEN}\)$",
     rf"execute_\d+_context_{_PROMPTS}\(sq{_READ}{_SUMS}\)_generation_{_GENERATING}\(sq{_WRITTEN}{_SUMS}\)$",
@@ -63,7 +63,7 @@ _PHASES: Final = {
 }
 _SPECULATIVE: Final = ("step[TARGET_VERIFY ", "step[DRAFT_EXTEND")
 _SIDES: Final = ((C.CONTEXT_REQUESTS, C.CONTEXT_TOKENS), (C.GENERATION_REQUESTS, C.GENERATION_TOKENS))
-_GROUPS: Final = {C.PHASE, C.STEP, _REQUESTS, _TOKENS, *(name for side in _SIDES for name in side)}
+_GROUPS: Final = {C.PHASE, C.STEP, C.REQUESTS, _TOKENS, *(name for side in _SIDES for name in side)}
 _SERVING: Final = re.compile(SERVING)
 _LONGEST = 18
 """Most digits of a number that fits into 64 bits."""
@@ -75,7 +75,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         step: Number of the step.
         phase: Prefill, decode or mixed.
-        batch_size: Requests of the step.
+        requests: Requests of the step, its batch size.
         context_requests: Requests whose prompt is processed.
         generation_requests: Requests that generate.
         context_tokens: Tokens of the former.
@@ -84,7 +84,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int | None = None
     phase: ServingPhase | None = None
-    batch_size: int | None = None
+    requests: int | None = None
     context_requests: int | None = None
     generation_requests: int | None = None
     context_tokens: int | None = None
@@ -141,7 +141,7 @@ _compiled = cache(re.compile)
 def _batch(found: dict[str, Any]) -> Batch:
     phase = _PHASES.get((found.pop(C.PHASE, None) or "").lower())
     numbers = {name: int(text) for name, text in found.items() if (text or "").isdecimal() and _fits(text)}
-    requests, tokens = numbers.pop(_REQUESTS, None), numbers.pop(_TOKENS, None)
+    requests, tokens = numbers.pop(C.REQUESTS, None), numbers.pop(_TOKENS, None)
     (prompts, read_), (generating, written) = (tuple(map(numbers.get, side)) for side in _SIDES)
     if phase is ServingPhase.PREFILL:
         prompts, read_, generating = _or(prompts, requests), _or(read_, tokens), _or(generating, 0)
@@ -151,7 +151,7 @@ def _batch(found: dict[str, Any]) -> Batch:
     return Batch(
         step=numbers.get(C.STEP),
         phase=phase or _phase(*known or (0, 0)),
-        batch_size=_or(requests, known and sum(known)),
+        requests=_or(requests, known and sum(known)),
         context_requests=prompts,
         generation_requests=generating,
         context_tokens=0 if prompts == 0 else read_,

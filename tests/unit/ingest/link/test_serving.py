@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BATCH = (
     C.PHASE,
-    C.BATCH_SIZE,
+    C.REQUESTS,
     C.CONTEXT_REQUESTS,
     C.GENERATION_REQUESTS,
     C.CONTEXT_TOKENS,
@@ -89,9 +89,9 @@ def test_other_names_mark_no_step(name: str) -> None:
 def test_tokens_of_drafts_are_unknown_unless_a_name_says_them() -> None:
     names = ["step[DECODE bs=4]", "step[TARGET_VERIFY bs=4]", "step[DRAFT_EXTEND bs=4]"]
     decode, verify, draft = read_steps(names, ())
-    assert (decode.phase, decode.batch_size, decode.generation_tokens) == ("decode", 4, None)
-    assert (verify.phase, verify.batch_size, verify.generation_tokens) == ("decode", 4, None)
-    assert (draft.phase, draft.batch_size, draft.generation_tokens) == (None, 4, None)
+    assert (decode.phase, decode.requests, decode.generation_tokens) == ("decode", 4, None)
+    assert (verify.phase, verify.requests, verify.generation_tokens) == ("decode", 4, None)
+    assert (draft.phase, draft.requests, draft.generation_tokens) == (None, 4, None)
     (verify,) = read_steps(["step[TARGET_VERIFY bs=4 c_sq=28 c_sqsq=9 c_sqsk=9 c_sk=900]"], ())
     assert (verify.context_tokens, verify.generation_tokens) == (0, 28)
 
@@ -105,10 +105,10 @@ def test_a_project_adds_patterns(tmp_path: Path) -> None:
     added = configured(tmp_path)
     decode = read("decode[bs=117/128 tok=117 d=117]", added)
     assert decode is not None
-    assert (decode.phase, decode.batch_size, decode.generation_tokens) == ("decode", 117, 117)
+    assert (decode.phase, decode.requests, decode.generation_tokens) == ("decode", 117, 117)
     huge = read(f"prefill[bs={'9' * 40} tok=3]", added)
     assert huge is not None
-    assert (huge.phase, huge.batch_size, huge.context_tokens) == ("prefill", None, 3)
+    assert (huge.phase, huge.requests, huge.context_tokens) == ("prefill", None, 3)
 
 
 @pytest.mark.parametrize("pattern", ["[3]", "'(?P<size>x)'", "['step', '(?P<phase>x)']", "['(']"])

@@ -1,0 +1,389 @@
+"""Steps of an inference server: time and tokens by phase and batch size, and the host between steps.
+
+The names of the ranges of vLLM, SGLang and TensorRT-LLM say what each step processes; the import reads them.
+
+* step time = own time of `steps`: from the start of the range on the host to the later of its end there and
+  the end of the last device work launched in it, after all earlier steps. If the host runs ahead it is the
+  period between ends on the device.
+* device window = first start to last end of the device work launched in the step, over the devices of the
+  rank; busy = the union of that work, idle = the rest of the window. A step that launched none has none.
+* tokens per second = tokens over step time, without the time between steps; over the whole capture it is
+  counted from the start of the first to the end of the last step.
+* time per output token = step time × generating requests / their tokens: what a request waits for its next
+  token while steps run.
+* excess = step time minus the median of the steps of its rank and phase with similar tokens, up to the same
+  power of two; missing with fewer than 4 such steps.
+* between steps = from the end of a range on the host to the start of the next one of the rank. What the host
+  does there are the outermost ops, calls, annotations and Python frames of the thread of the steps that lie
+  within it; the rest is not recorded. Device idle is the part in which no device of the rank works.
+
+Where the host waits for the device between steps (the range ends before the device does), the device is not
+idle there.
+
+Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.serving`; NVIDIA GenAI-Perf
+for time per output token.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "serving")  # doctest: +SKIP
+    >>> result.tables["by_batch"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.runs.intervals import complement, covered, union
+from tracekit.runs.rank_view import HOST_NS
+from tracekit.runs.run import busy
+from tracekit.schema import C, HostKind
+
+from .shared.common import RANK, STEP, absent_device_note, ints, percentile, share, spans
+from .steps import ELSEWHERE, OWN_NS, profiled_steps
+
+if TYPE_CHECKING:
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+STEP_NS, SPAN_NS, BUSY_NS, IDLE_NS = "step_ns", "device_span_ns", "device_busy_ns", "device_idle_ns"
+BETWEEN_NS, BETWEEN_IDLE_NS, SUM_NS = "between_ns", "between_idle_ns", "sum_ns"
+TOKENS_PER_S, PER_TOKEN_NS, BUSY_SHARE = "tokens_per_s", "per_output_token_ns", "busy_share"
+ACTIVITY, PART, SHARE, EXCESS_NS = "activity", "part", "share", "excess_ns"
+NOT_RECORDED = "(not recorded)"
+NO_SERVING = Remark(
+    "no steps of an inference server: an import recognizes ranges of vLLM, SGLang and TensorRT-LLM, and "
+    "patterns in pyproject.toml"
+)
+SPECULATIVE = Remark(
+    "SGLang names steps of the draft model like those of the model: prompts of speculative decoding count in "
+    "both, and tokens are missing where names do not say them"
+)
+_DRAFTS = r"^step\[(?:TARGET_VERIFY|DRAFT_EXTEND)"
+_PARTS = {
+    "detokenization": r"detoken|tokenizer",
+    "sampling": r"sampl|argmax|multinomial|logit|top_?[kp]\b|softmax",
+    "scheduling": r"schedul|batch_result|next_batch|prepare_input|update_from_output",
+    "waiting": r"wait|dequeue|recv|poll|zmq|acquire|synchronize",
+}
+"""Parts of the host's work between steps, by the first pattern that its name contains."""
+OTHER = "other"
+FEWEST = 4
+"""Fewest steps of similar tokens that have a median to compare with."""
+_WHAT = [C.PHASE, C.REQUESTS]
+_SIDES = [C.CONTEXT_REQUESTS, C.GENERATION_REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
+
+
+def compute(run: Run) -> Result:
+    """Time the steps of a server, and what the host does between them."""
+    marked = run.table("steps", columns=[C.RANK, C.STEP, C.NAME, C.START_NS, C.DUR_NS, *_WHAT, *_SIDES])
+    served = marked[marked[_WHAT].notna().any(axis=1)].reset_index(drop=True)
+    if served.empty:
+        return Result(notes=(NO_SERVING,))
+    device = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
+    by_rank = [_between(run, int(rank), own, device) for rank, own in served.groupby(C.RANK, sort=True)]
+    between = [one for one in by_rank if one is not None]
+    steps = _steps(run, served, between)
+    tables = {
+        "summary": _summary(steps),
+        "by_batch": _by_batch(steps),
+        "between_parts": _grouped(between, [C.RANK, PART]),
+        "between": _grouped(between, [C.RANK, PART, C.KIND, ACTIVITY]),
+        "steps": steps[[column.name for column in _STEPS]],
+    }
+    notes = [SPECULATIVE] if served[C.NAME].astype(str).str.contains(_DRAFTS).any() else []
+    if steps[BUSY_NS].isna().all():
+        notes.append(Remark(absent_device_note(run) if device.empty else ELSEWHERE))
+    return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
+
+
+class Between(NamedTuple):
+    """The time between the steps of a rank.
+
+    Attributes:
+        steps: Number of the step after each gap, its length and idle device time.
+        activities: What the host did in them: rank, part, kind, activity, count, time and idle device time.
+    """
+
+    steps: pd.DataFrame
+    activities: pd.DataFrame
+
+
+def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> Between | None:
+    """Measure the time between the steps of a rank; None if it has one step."""
+    ordered = steps.sort_values(C.START_NS, ignore_index=True)
+    start, end = spans(ordered)
+    low, high = end[:-1], np.maximum(start[1:], end[:-1])
+    if not len(low):
+        return None
+    own = device[device[C.RANK] == rank]
+    idle = complement(union(*spans(own)), int(low[0]), int(high[-1])) if len(own) else None
+    gaps = pd.DataFrame({C.RANK: rank, C.STEP: ints(ordered, C.STEP)[1:], BETWEEN_NS: high - low})
+    gaps[BETWEEN_IDLE_NS] = _in(idle, low, high)
+    rows = _outermost(_of_thread(run, rank, ordered), low, high)
+    done = pd.DataFrame(
+        {
+            C.RANK: rank,
+            PART: [
+                _part(str(kind), str(name)) for kind, name in zip(rows[C.KIND], rows[C.NAME], strict=True)
+            ],
+            C.KIND: rows[C.KIND].astype(object),
+            ACTIVITY: rows[C.NAME].astype(object),
+            "count": 1,
+            SUM_NS: ints(rows, C.DUR_NS),
+            IDLE_NS: _in(idle, *spans(rows)),
+        }
+    )
+    rest = {
+        C.RANK: rank,
+        PART: NOT_RECORDED,
+        C.KIND: "",
+        ACTIVITY: NOT_RECORDED,
+        "count": 0,
+        SUM_NS: int(gaps[BETWEEN_NS].sum() - done[SUM_NS].sum()),
+        IDLE_NS: gaps[BETWEEN_IDLE_NS].sum(min_count=1) - done[IDLE_NS].sum(),
+    }
+    done = pd.concat([done, pd.DataFrame([rest])], ignore_index=True)
+    return Between(gaps, done.astype({IDLE_NS: "Int64"}))
+
+
+def _in(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
+    """Idle device time within each window; missing without device work."""
+    values = pd.Series(pd.NA, index=range(len(low)), dtype="Int64")
+    return values if idle is None else pd.Series(covered(idle, low, high), dtype="Int64")
+
+
+def _of_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
+    """Host rows of the thread of the steps, by start, the enclosing ones first."""
+    first = steps.iloc[0]
+    own = pc.field(C.RANK) == rank
+    marks = own & (pc.field(C.START_NS) == int(first[C.START_NS])) & (pc.field(C.NAME) == str(first[C.NAME]))
+    (mark, *_) = run.table("host_intervals", columns=[C.PID, C.TID, C.DEPTH], where=marks).itertuples(
+        index=False
+    )
+    thread = own & (pc.field(C.PID) == int(mark[0])) & (pc.field(C.TID) == int(mark[1]))
+    columns = [C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.DEPTH]
+    rows = run.table("host_intervals", columns=columns, where=thread)
+    return rows.sort_values([C.START_NS, C.DEPTH], ignore_index=True)
+
+
+def _outermost(rows: pd.DataFrame, low: Ints, high: Ints) -> pd.DataFrame:
+    """The rows that lie within one of some windows, without those inside another such row."""
+    start, end = spans(rows)
+    place = np.searchsorted(low, start, side="right") - 1
+    inside = (place >= 0) & (end > start) & (end <= high[place])
+    start, end = start[inside], end[inside]
+    outer = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])[: len(start)]
+    return rows[inside][outer].reset_index(drop=True)
+
+
+def _part(kind: str, name: str) -> str:
+    if kind == HostKind.SYNC:
+        return "waiting"
+    return next((part for part, pattern in _PARTS.items() if re.search(pattern, name, re.IGNORECASE)), OTHER)
+
+
+def _grouped(between: list[Between], keys: list[str]) -> pd.DataFrame:
+    """Sums of what the hosts did between steps, most time of a rank first."""
+    if not between:
+        return pd.DataFrame()
+    rows = pd.concat([one.activities for one in between], ignore_index=True)
+    grouped = rows.groupby(keys, sort=True, as_index=False)
+    table = grouped.agg(
+        **{"count": ("count", "sum"), SUM_NS: (SUM_NS, "sum")},
+        **{IDLE_NS: (IDLE_NS, lambda values: values.sum(min_count=1))},
+    ).astype({IDLE_NS: "Int64"})
+    table = table[table[SUM_NS] > 0]
+    total = table.groupby(C.RANK)[SUM_NS].transform("sum").to_numpy(np.int64)
+    table[SHARE] = share(ints(table, SUM_NS), total)
+    ascending = [True, False, *(True for _ in keys)]
+    return table.sort_values([C.RANK, SUM_NS, *keys], ascending=ascending, ignore_index=True)
+
+
+def _steps(run: Run, served: pd.DataFrame, between: list[Between]) -> pd.DataFrame:
+    timed = profiled_steps(run).rename(columns={OWN_NS: STEP_NS}).drop(columns=[C.START_NS])
+    steps = served.merge(timed, how="left", on=[C.RANK, C.STEP])
+    if between:
+        steps = steps.merge(pd.concat([one.steps for one in between]), how="left", on=[C.RANK, C.STEP])
+    else:
+        steps[BETWEEN_NS] = steps[BETWEEN_IDLE_NS] = pd.array([pd.NA] * len(steps), "Int64")
+    steps[BETWEEN_NS] = steps[BETWEEN_NS].astype("Int64")
+    steps[IDLE_NS] = steps[SPAN_NS] - steps[BUSY_NS]
+    written = steps[C.GENERATION_TOKENS].mask(steps[C.GENERATION_TOKENS] == 0)
+    steps[PER_TOKEN_NS] = steps[STEP_NS] * steps[C.GENERATION_REQUESTS] // written
+    steps[EXCESS_NS] = _excess(steps)
+    return steps.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
+
+
+def _excess(steps: pd.DataFrame) -> pd.Series:
+    """Step time minus the median of the steps of the phase with similar tokens; missing if they are few."""
+    tokens = steps[C.CONTEXT_TOKENS] + steps[C.GENERATION_TOKENS]
+    known = steps[steps[STEP_NS].notna() & tokens.notna()]
+    similar = np.ceil(np.log2(np.maximum(ints(known.assign(tokens=tokens), "tokens"), 1)))
+    excess = pd.Series(pd.NA, index=steps.index, dtype="Int64")
+    for _, own in known.groupby([C.RANK, C.PHASE, similar], dropna=False, observed=True):
+        if len(own) >= FEWEST:
+            times = ints(own, STEP_NS)
+            excess[own.index] = times - percentile(times, 50)
+    return excess
+
+
+def _by_batch(steps: pd.DataFrame) -> pd.DataFrame:
+    grouped = steps.groupby([C.RANK, *_WHAT], dropna=False, sort=True, observed=True)
+    rows = [
+        {**dict(zip((C.RANK, *_WHAT), key, strict=True)), "count": len(own), **_rates(own)}
+        for key, own in grouped
+    ]
+    return _typed(pd.DataFrame(rows), _BY_BATCH)
+
+
+def _summary(steps: pd.DataFrame) -> pd.DataFrame:
+    """Each phase of each rank, and the whole of its steps."""
+    rows = []
+    for rank, of_rank in steps.groupby(C.RANK, sort=True):
+        for phase, own in of_rank.groupby(C.PHASE, dropna=False, sort=True, observed=True):
+            rows.append({C.RANK: rank, C.PHASE: phase, "count": len(own), **_tokens(own), **_rates(own)})
+        start, end = spans(of_rank)
+        ended = np.maximum(end, ints(of_rank, C.START_NS) + ints(of_rank, "window_ns"))
+        rows.append(_whole(of_rank, int(ended.max() - start.min())) | {C.RANK: rank})
+    return _typed(pd.DataFrame(rows), _SUMMARY)
+
+
+WHOLE = "all, with the time between"
+
+
+def _whole(steps: pd.DataFrame, span_ns: int) -> dict[str, object]:
+    rates = _rates(steps)
+    timed = {SUM_NS: span_ns, TOKENS_PER_S: _per_second(_all_tokens(steps), span_ns)}
+    return {C.PHASE: WHOLE, "count": len(steps), **_tokens(steps), **rates, **timed}
+
+
+def _tokens(steps: pd.DataFrame) -> dict[str, object]:
+    """Sums of tokens, missing where those of a step are."""
+    return {name: steps[name].sum(skipna=False) for name in (C.CONTEXT_TOKENS, C.GENERATION_TOKENS)}
+
+
+def _all_tokens(steps: pd.DataFrame) -> int | None:
+    total = (steps[C.CONTEXT_TOKENS] + steps[C.GENERATION_TOKENS]).sum(skipna=False)
+    return None if pd.isna(total) else int(total)
+
+
+def _per_second(tokens: int | None, ns: int) -> float | None:
+    return tokens * 1e9 / ns if tokens is not None and ns else None
+
+
+def _rates(steps: pd.DataFrame) -> dict[str, object]:
+    timed = steps[steps[STEP_NS].notna()]
+    times, waits = ints(timed, STEP_NS), ints(timed[timed[PER_TOKEN_NS].notna()], PER_TOKEN_NS)
+    window, worked = (int(timed[name].sum()) for name in (SPAN_NS, BUSY_NS))
+    return {
+        "median_ns": percentile(times, 50) if len(times) else None,
+        "p90_ns": percentile(times, 90) if len(times) else None,
+        SUM_NS: int(times.sum()),
+        BUSY_SHARE: worked / window if window else None,
+        TOKENS_PER_S: _per_second(_all_tokens(timed), int(times.sum())),
+        PER_TOKEN_NS: percentile(waits, 50) if len(waits) else None,
+    }
+
+
+def _typed(table: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
+    types = {
+        column.name: "Int64" if column.unit in {"ns", "count"} else "Float64"
+        for column in columns
+        if column.name not in (C.RANK, C.PHASE)
+    }
+    return table.astype({**types, C.PHASE: object})[[column.name for column in columns]]
+
+
+_COUNT = Column("count", "count", "number of steps")
+_BATCH = (
+    Column(C.PHASE, "", "prefill, decode, or mixed; missing if the name does not say"),
+    Column(C.REQUESTS, "count", "requests of a step: its batch size"),
+)
+_TOKENS = (
+    Column(C.CONTEXT_TOKENS, "count", "tokens of prompts processed"),
+    Column(C.GENERATION_TOKENS, "count", "tokens processed for requests that generate"),
+)
+_RATES = (
+    Column("median_ns", "ns", "median step time"),
+    Column("p90_ns", "ns", "90th percentile of the step time"),
+    Column(SUM_NS, "ns", "Σ of the step times"),
+    Column(BUSY_SHARE, "share", "device busy over the device windows"),
+    Column(TOKENS_PER_S, "tokens/s", "context and generation tokens over the time"),
+    Column(PER_TOKEN_NS, "ns", "time per output token, median over the steps"),
+)
+_SUMMARY = (RANK, Column(C.PHASE, "", "phase, or all of the rank"), _COUNT, *_TOKENS, *_RATES)
+_BY_BATCH = (RANK, *_BATCH, _COUNT, *_RATES)
+_DONE = (
+    Column("count", "count", "number of times"),
+    Column(SUM_NS, "ns", "time on the host between steps"),
+    Column(IDLE_NS, "ns", "part of it in which no device of the rank works"),
+    Column(SHARE, "share", "time over all time of the rank between steps"),
+)
+_HOST_PART = Column(PART, "", "part of the host's work, by its name")
+_STEPS = (
+    RANK,
+    STEP,
+    *_BATCH,
+    Column(C.CONTEXT_REQUESTS, "count", "requests whose prompt is processed"),
+    Column(C.GENERATION_REQUESTS, "count", "requests that generate"),
+    *_TOKENS,
+    Column(C.START_NS, "ns", "start of the range on the host, since the run's t0"),
+    Column(HOST_NS, "ns", "duration of the range on the host"),
+    Column("window_ns", "ns", "start to the later of host end and last device end"),
+    Column(STEP_NS, "ns", "step time: the part of the step's window after all earlier steps"),
+    Column(SPAN_NS, "ns", "device window: first start to last end of the work launched in the step"),
+    Column(BUSY_NS, "ns", "union of that work"),
+    Column(IDLE_NS, "ns", "device window without it"),
+    Column(PER_TOKEN_NS, "ns", "time per output token"),
+    Column(EXCESS_NS, "ns", "step time minus the median of steps of the phase with similar tokens"),
+    Column(BETWEEN_NS, "ns", "time on the host from the end of the step before"),
+    Column(BETWEEN_IDLE_NS, "ns", "part of it in which no device of the rank works"),
+)
+
+ANALYSIS = Analysis(
+    name="serving",
+    title="Serving",
+    question="How long do prefill and decode steps take per token, and what does the host do between them?",
+    definition=(
+        "Steps, phases, requests and tokens are those of the ranges of vLLM, SGLang, TensorRT-LLM or the "
+        "project's patterns. Step time = own time of `steps`: the part of the step's window after all "
+        "earlier steps; the window lasts from the start of the range to the later of its end and the end of "
+        "the last device work launched in it. Device window = first start to last end of the work launched "
+        "in the step; busy = the union of that work, idle = the rest; the busy share is the Σ of busy over "
+        "the Σ of the windows. Tokens per second = context and generation tokens over the Σ of step times; "
+        "for all steps of a rank, over the time from the start of the first to the end of the last. Time "
+        "per output token = step time × requests that generate / their tokens, without the time between "
+        "steps; drafts of speculative decoding count as tokens. Excess = step time − median of the steps of "
+        "the rank and phase with similar tokens (up to the same power of two), from 4 such steps on. "
+        "Between steps = end of a range to the start of the next on the host. What the host does there are "
+        "the outermost ops, calls, annotations and Python frames that lie within it, on the thread of the "
+        "steps; parts are identified by words in their names (schedul…, sampl…, detoken…, wait…). "
+        "Percentiles are values that occurred."
+    ),
+    tables=(
+        TableSpec("summary", "By phase, and all steps", _SUMMARY),
+        TableSpec("by_batch", "By phase and batch size", _BY_BATCH),
+        TableSpec("between_parts", "Host between steps, by part", (RANK, _HOST_PART, *_DONE)),
+        TableSpec(
+            "between",
+            "Host between steps, by activity",
+            (
+                RANK,
+                _HOST_PART,
+                Column(C.KIND, "", "kind of host interval"),
+                Column(ACTIVITY, "", "name of the op, call, annotation or Python frame"),
+                *_DONE,
+            ),
+        ),
+        TableSpec("steps", "Every step", _STEPS),
+    ),
+    sources=("vLLM, SGLang and TensorRT-LLM: names of their profiled ranges", "NVIDIA GenAI-Perf"),
+    order=25,
+    compute=compute,
+)

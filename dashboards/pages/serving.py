@@ -1,0 +1,147 @@
+"""Serving page: step time against tokens by phase, unusually slow steps, and the host between steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from tracekit.render import human
+from tracekit.schema import C, ServingPhase
+
+from ..answers.pages import answer_page
+from ..answers.results import answer, nothing
+from ..figures.axis import scaled
+from ..figures.bars import bars
+from ..figures.lines import Dots, points
+from ..page import Section
+from ..parts.charts import chart
+from ..parts.finding import TIMELINE
+from ._shared import title
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..answers.results import PageResults, Row
+
+_SLOWEST, _ACTIVITIES = 5, 15
+_STEP, _TOKENS = "step_ns", "tokens"
+
+
+def _answer(results: PageResults) -> list[Component]:
+    every = results.rows("summary")
+    first = [row for row in every if row[C.RANK] == every[0][C.RANK]] if every else []
+    several = f" on rank {first[0][C.RANK]}" if len({row[C.RANK] for row in every}) > 1 else ""
+    phases = [part for row in first[:-1] for part in _phase(row, several)]
+    return [answer(*phases, *_between(results, first[-1]))] if first else []
+
+
+def _phase(row: Row, place: str) -> list[Any]:
+    name = str(row[C.PHASE] or "unknown phase").capitalize()
+    steps = f"{row['count']:,} step{'s' * (row['count'] != 1)}{place}"
+    parts: list[Any] = [f"{name}: {steps}, "]
+    if row["median_ns"] is None:
+        return [*parts, "of unknown time. "]
+    parts += ["median " if row["count"] > 1 else "", row.number("median_ns")]
+    if row["tokens_per_s"] is not None:
+        parts += [", ", row.number("tokens_per_s")]
+    return [*parts, ". "]
+
+
+def _between(results: PageResults, whole: Row) -> list[Any]:
+    own = results.frame("steps")
+    gaps = own[(own[C.RANK] == whole[C.RANK]) & own["between_ns"].notna()]
+    if gaps.empty or not whole["sum_ns"]:
+        return []
+    parts = ["Between the steps the host takes ", human(int(gaps["between_ns"].sum()), "ns")]
+    parts += [" (", human(float(gaps["between_ns"].sum() / whole["sum_ns"]), "share"), " of the time)"]
+    if gaps["between_idle_ns"].notna().all():
+        parts += ["; the device is idle for ", human(int(gaps["between_idle_ns"].sum()), "ns"), " of it"]
+    return [*parts, "."]
+
+
+def _figures(results: PageResults) -> list[Component]:
+    steps = results.frame("steps")
+    steps = steps.assign(**{_TOKENS: steps[C.CONTEXT_TOKENS] + steps[C.GENERATION_TOKENS]})
+    return [*_scatter(results, steps), *_outliers(results, steps), *_host(results)]
+
+
+def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
+    placed = steps[(steps[_TOKENS].fillna(0) > 0) & (steps[_STEP].fillna(0) > 0)]
+    if len(placed) < 2:
+        return [] if len(steps) < 2 else [nothing("Tokens or times of the steps are unknown.")]
+    scale, unit = _unit(placed)
+    kinds = [
+        Dots(
+            str(phase),
+            own[_TOKENS].astype(float).tolist(),
+            (own[_STEP].astype(float) * scale).tolist(),
+            _hover(own),
+            [0.0] * len(own),
+        )
+        for phase in ServingPhase
+        if len(own := placed[placed[C.PHASE] == phase])
+    ]
+    figure = points(kinds, x_title="tokens of the step", y_title=f"step time ({unit})")
+    caption = "One point per step, on logarithmic axes: the context and generation tokens that it processes."
+    return [title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
+
+
+def _unit(steps: pd.DataFrame) -> tuple[float, str]:
+    longest = int(steps[_STEP].max())
+    (shown,), unit = scaled([longest], "ns")
+    return (shown or 0.0) / longest, unit
+
+
+def _hover(steps: pd.DataFrame) -> list[str]:
+    columns = (C.STEP, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS, _STEP)
+    return [
+        f"step {step}: {human(int(time), 'ns')}<br>{size} requests<br>{read:,} context and {written:,} "
+        "generation tokens"
+        for step, size, read, written, time in steps[list(columns)].itertuples(index=False, name=None)
+    ]
+
+
+def _outliers(results: PageResults, steps: pd.DataFrame) -> list[Component]:
+    """Link to the steps that exceed those of similar tokens most."""
+    top = steps[steps["excess_ns"].fillna(0) > 0].nlargest(_SLOWEST, "excess_ns")
+    if top.empty:
+        return []
+    several = steps[C.RANK].nunique() > 1
+    shown: list[Component | str] = []
+    for _, row in top.iterrows():
+        start = int(row[C.START_NS])
+        end = start + int(row["window_ns"])
+        rank = f" on rank {row[C.RANK]}" if several else ""
+        text = f"step {row[C.STEP]}{rank} ({row[C.PHASE]}), {human(int(row['excess_ns']), 'ns')} longer"
+        shown += [
+            dcc.Link(text, href=results.context.view.elsewhere(TIMELINE, start_ns=start, end_ns=end)),
+            " · ",
+        ]
+    return [
+        html.P(["Longer than steps of similar tokens, on the timeline: ", *shown[:-1]], className="tk-dim")
+    ]
+
+
+def _host(results: PageResults) -> list[Component]:
+    frame = results.frame("between")
+    if frame.empty:
+        return []
+    known = frame["device_idle_ns"].notna().all()
+    column = "device_idle_ns" if known else "sum_ns"
+    sums = frame.groupby("activity", sort=False)[column].sum().nlargest(_ACTIVITIES)
+    if not int(sums.sum()):
+        return [nothing("The device is not idle while the host works between steps.")]
+    sums = sums[sums > 0]
+    what = "idle device time" if known else "time"
+    figure = bars(sums.index.tolist(), [int(value) for value in sums], "ns", title=what)
+    caption = (
+        "What the host does between steps while no device of the rank works; summed over ranks."
+        if known
+        else "What the host does between steps; summed over ranks."
+    )
+    return [title("Host between steps"), chart(results.context, "between", figure, caption=caption)]
+
+
+PAGE = answer_page("serving", section=Section.TIME, order=115, answer=_answer, figures=_figures, height=520)
