@@ -11,8 +11,8 @@ The names of the ranges of vLLM, SGLang and TensorRT-LLM say what each step proc
   counted from the start of the first to the end of the last step.
 * time per output token = step time × generating requests / their tokens: what a request waits for its next
   token while steps run.
-* excess = step time minus the median of the steps of its rank and phase with similar tokens, up to the same
-  power of two; missing with fewer than 4 such steps.
+* excess = step time minus the median of the steps of its rank and phase with similar tokens, which differ by
+  19% at most; missing with fewer than 4 such steps. A step that exceeds this median by over 20% is slow.
 * between steps = from the end of a range on the host to the start of the next one of the rank. What the host
   does there are the outermost ops, calls, annotations and Python frames of the thread of the steps that lie
   within it; the rest is not recorded. Device idle is the part in which no device of the rank works.
@@ -73,8 +73,9 @@ _PARTS = {
 }
 """Parts of the host's work between steps, by the first pattern that its name contains."""
 OTHER = "other"
-FEWEST = 4
-"""Fewest steps of similar tokens that have a median to compare with."""
+FEWEST, SLOW, PER_OCTAVE = 4, 0.2, 4
+"""Fewest steps of similar tokens that have a median to compare with; the share of the median by which a slow
+step exceeds it; groups of similar tokens from a number to its double."""
 _WHAT = [C.PHASE, C.REQUESTS]
 _SIDES = [C.CONTEXT_REQUESTS, C.GENERATION_REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
 
@@ -216,21 +217,21 @@ def _steps(run: Run, served: pd.DataFrame, between: list[Between]) -> pd.DataFra
     steps[IDLE_NS] = steps[SPAN_NS] - steps[BUSY_NS]
     written = steps[C.GENERATION_TOKENS].mask(steps[C.GENERATION_TOKENS] == 0)
     steps[PER_TOKEN_NS] = steps[STEP_NS] * steps[C.GENERATION_REQUESTS] // written
-    steps[EXCESS_NS] = _excess(steps)
-    return steps.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
+    return _compared(steps).sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
 
 
-def _excess(steps: pd.DataFrame) -> pd.Series:
-    """Step time minus the median of the steps of the phase with similar tokens; missing if they are few."""
+def _compared(steps: pd.DataFrame) -> pd.DataFrame:
+    """Excess of each step over the median of its phase at similar tokens, and whether it is slow."""
     tokens = steps[C.CONTEXT_TOKENS] + steps[C.GENERATION_TOKENS]
-    known = steps[steps[STEP_NS].notna() & tokens.notna()]
-    similar = np.ceil(np.log2(np.maximum(ints(known.assign(tokens=tokens), "tokens"), 1)))
+    known = steps[steps[STEP_NS].notna() & (tokens.fillna(0) > 0)]
+    similar = np.floor(PER_OCTAVE * np.log2(tokens[known.index].to_numpy(np.float64)))
     excess = pd.Series(pd.NA, index=steps.index, dtype="Int64")
     for _, own in known.groupby([C.RANK, C.PHASE, similar], dropna=False, observed=True):
         if len(own) >= FEWEST:
             times = ints(own, STEP_NS)
             excess[own.index] = times - percentile(times, 50)
-    return excess
+    slow = (excess > SLOW * (steps[STEP_NS] - excess)).astype("boolean")
+    return steps.assign(**{EXCESS_NS: excess, "slow": slow})
 
 
 def _by_batch(steps: pd.DataFrame) -> pd.DataFrame:
@@ -342,6 +343,7 @@ _STEPS = (
     Column(IDLE_NS, "ns", "device window without it"),
     Column(PER_TOKEN_NS, "ns", "time per output token"),
     Column(EXCESS_NS, "ns", "step time minus the median of steps of the phase with similar tokens"),
+    Column("slow", "", "whether it exceeds that median by over 20%"),
     Column(BETWEEN_NS, "ns", "time on the host from the end of the step before"),
     Column(BETWEEN_IDLE_NS, "ns", "part of it in which no device of the rank works"),
 )
@@ -360,11 +362,11 @@ ANALYSIS = Analysis(
         "for all steps of a rank, over the time from the start of the first to the end of the last. Time "
         "per output token = step time × requests that generate / their tokens, without the time between "
         "steps; drafts of speculative decoding count as tokens. Excess = step time − median of the steps of "
-        "the rank and phase with similar tokens (up to the same power of two), from 4 such steps on. "
-        "Between steps = end of a range to the start of the next on the host. What the host does there are "
-        "the outermost ops, calls, annotations and Python frames that lie within it, on the thread of the "
-        "steps; parts are identified by words in their names (schedul…, sampl…, detoken…, wait…). "
-        "Percentiles are values that occurred."
+        "the rank and phase with similar tokens (groups in which they differ by 19% at most), from 4 such "
+        "steps on; a step that exceeds it by over 20% is slow. Between steps = end of a range to the start "
+        "of the next on the host. What the host does there are the outermost ops, calls, annotations and "
+        "Python frames that lie within it, on the thread of the steps; parts are identified by words in "
+        "their names (schedul…, sampl…, detoken…, wait…). Percentiles are values that occurred."
     ),
     tables=(
         TableSpec("summary", "By phase, and all steps", _SUMMARY),

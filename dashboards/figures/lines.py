@@ -194,7 +194,7 @@ def _dots(at: int, kind: Dots) -> dict[str, Any]:
     weight = np.asarray(kind.weight or [0.1] * len(kind.x), float)
     size = _SMALL + (_LARGE - _SMALL) * np.sqrt(np.clip(weight, 0, 1))
     return {
-        "type": "scattergl" if len(kind.x) > _MANY else "scatter",
+        "type": "scatter",
         "mode": "markers",
         "name": label(kind.name, 30),
         "x": pack(list(kind.x)),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dash import dcc, html
 
 from tracekit.render import human
-from tracekit.schema import C, ServingPhase
+from tracekit.schema import C
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, nothing
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from ..answers.results import PageResults, Row
 
-_SLOWEST, _ACTIVITIES = 5, 15
+_SLOWEST, _ACTIVITIES, _CELLS = 5, 15, 100
+"""Links, bars, and points of a decade that are drawn apart."""
 _STEP, _TOKENS = "step_ns", "tokens"
 
 
@@ -46,6 +48,8 @@ def _phase(row: Row, place: str) -> list[Any]:
     parts += ["median " if row["count"] > 1 else "", row.number("median_ns")]
     if row["tokens_per_s"] is not None:
         parts += [", ", row.number("tokens_per_s")]
+    if row["busy_share"] is not None:
+        parts += [", device busy ", row.number("busy_share"), " of its window"]
     return [*parts, ". "]
 
 
@@ -72,6 +76,7 @@ def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
     if len(placed) < 2:
         return [] if len(steps) < 2 else [nothing("Tokens or times of the steps are unknown.")]
     scale, unit = _unit(placed)
+    shown = _distinct(placed)
     kinds = [
         Dots(
             str(phase),
@@ -80,12 +85,21 @@ def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
             _hover(own),
             [0.0] * len(own),
         )
-        for phase in ServingPhase
-        if len(own := placed[placed[C.PHASE] == phase])
+        for phase, own in sorted(shown.groupby(C.PHASE, observed=True), key=lambda each: -len(each[1]))
     ]
     figure = points(kinds, x_title="tokens of the step", y_title=f"step time ({unit})")
-    caption = "One point per step, on logarithmic axes: the context and generation tokens that it processes."
+    caption = (
+        "Context and generation tokens of each step, on logarithmic axes; steps that coincide are one point."
+    )
     return [title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
+
+
+def _distinct(steps: pd.DataFrame) -> pd.DataFrame:
+    """One step of those of a phase that coincide in the figure, the longest, with their number."""
+    x, y = (np.rint(np.log10(steps[name].to_numpy(np.float64)) * _CELLS) for name in (_TOKENS, _STEP))
+    ordered = steps.assign(x=x, y=y).sort_values(_STEP)
+    grouped = ordered.groupby([C.PHASE, "x", "y"], observed=True)
+    return ordered.assign(same=grouped[C.STEP].transform("size")).loc[grouped.tail(1).index]
 
 
 def _unit(steps: pd.DataFrame) -> tuple[float, str]:
@@ -95,17 +109,18 @@ def _unit(steps: pd.DataFrame) -> tuple[float, str]:
 
 
 def _hover(steps: pd.DataFrame) -> list[str]:
-    columns = (C.STEP, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS, _STEP)
+    columns = (C.STEP, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS, _STEP, "same")
     return [
-        f"step {step}: {human(int(time), 'ns')}<br>{size} requests<br>{read:,} context and {written:,} "
-        "generation tokens"
-        for step, size, read, written, time in steps[list(columns)].itertuples(index=False, name=None)
+        f"step {step}{f' and {same - 1:,} like it' if same > 1 else ''}: {human(int(time), 'ns')}<br>"
+        f"{size} requests<br>{read:,} context and {written:,} generation tokens"
+        for step, size, read, written, time, same in steps[list(columns)].itertuples(index=False, name=None)
     ]
 
 
 def _outliers(results: PageResults, steps: pd.DataFrame) -> list[Component]:
-    """Link to the steps that exceed those of similar tokens most."""
-    top = steps[steps["excess_ns"].fillna(0) > 0].nlargest(_SLOWEST, "excess_ns")
+    """Link to the slow steps that exceed those of similar tokens most."""
+    slow = steps[steps["slow"].fillna(value=False).astype(bool)]
+    top = slow.sort_values("excess_ns", ascending=False, kind="stable").head(_SLOWEST)
     if top.empty:
         return []
     several = steps[C.RANK].nunique() > 1
@@ -135,7 +150,8 @@ def _host(results: PageResults) -> list[Component]:
         return [nothing("The device is not idle while the host works between steps.")]
     sums = sums[sums > 0]
     what = "idle device time" if known else "time"
-    figure = bars(sums.index.tolist(), [int(value) for value in sums], "ns", title=what)
+    names = [str(name).rpartition("/")[2] for name in sums.index]
+    figure = bars(names, [int(value) for value in sums], "ns", title=what)
     caption = (
         "What the host does between steps while no device of the rank works; summed over ranks."
         if known

@@ -118,6 +118,18 @@ def test_the_host_between_steps_is_named(tables: dict[str, pd.DataFrame]) -> Non
     assert sum(row["share"] for row in parts) == pytest.approx(1)
 
 
+def test_slow_steps_are_those_that_take_longer_than_similar_ones(
+    tables: dict[str, pd.DataFrame], shared_runs: SharedRuns
+) -> None:
+    assert not tables["steps"]["slow"].any()
+    slow = {70, 200, 333}
+    run = shared_runs.simulated(planted.server(BATCHES[:400], slow=slow))
+    steps = analyze(run, "serving").tables["steps"]
+    assert set(steps[steps["slow"].fillna(value=False)][C.STEP]) == slow
+    for row in steps[steps["slow"].fillna(value=False)].to_dict("records"):
+        assert 0.8 < row["excess_ns"] / BATCHES[row[C.STEP]].kernel_ns < 1.2
+
+
 def test_steps_of_different_tokens_are_not_called_unsteady(run: Run) -> None:
     result = analyze(run, "steps")
     assert result.findings == ()

@@ -24,6 +24,7 @@ SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _WORK = ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
 _SPEED = ((1, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"), (1e-9, "kFLOP/s"))
 _RATE = ((1, "GB/s"), (1e-3, "MB/s"), (1e-6, "kB/s"))
+_TOKENS = ((1e6, "M tokens/s"), (1e3, "k tokens/s"), (1, "tokens/s"))
 """Rates above the largest unit keep it, as hardware peaks are quoted in it."""
 SCALES: Final = {
     "ns": (TIMES, "ns"),
@@ -31,6 +32,7 @@ SCALES: Final = {
     "FLOP": (_WORK, "FLOP"),
     "TFLOP/s": (_SPEED, "TFLOP/s"),
     "GB/s": (_RATE, "GB/s"),
+    "tokens/s": (_TOKENS, "tokens/s"),
 }
 """Scales by unit, largest first, and the name of the base unit."""
 

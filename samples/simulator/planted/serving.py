@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samples.simulator.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
 BUDGET, MOST_RUNNING = 2_048, 48
 BASE_NS, TOKEN_NS = 20_000, 100
@@ -125,17 +125,24 @@ def tensorrt(number: int, batch: Batch) -> str:
     )
 
 
-def server(batches: Sequence[Batch], name: Callable[[int, Batch], str] = detailed) -> Program:
+def server(
+    batches: Sequence[Batch], name: Callable[[int, Batch], str] = detailed, *, slow: Container[int] = ()
+) -> Program:
     """A server that runs these batches: one kernel a step, which the host then waits for.
 
     A range of SGLang lies within each step, and a step of the profiler around it. Between steps the host
     samples, schedules the next step, and does what the profiler does not see.
+
+    Args:
+        batches: What the steps process.
+        name: The name of a step's range.
+        slow: Numbers of steps whose kernel takes twice as long.
     """
     program = Program()
     for number, batch in enumerate(batches):
         with program.step(edge_ns=0):
             with program.annotation(name(number, batch)), program.annotation(sglang(number, batch)):
-                program.kernel("gemm", batch.kernel_ns)
+                program.kernel("gemm", batch.kernel_ns * (2 if number in slow else 1))
                 program.synchronize("cudaStreamSynchronize", stream=7)
             with program.python(SAMPLE), program.op("aten::argmax"):
                 program.wait(SAMPLE_NS)
