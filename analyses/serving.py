@@ -32,6 +32,8 @@ Example:
 from __future__ import annotations
 
 import re
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -161,15 +163,14 @@ def _in(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
 
 def _of_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
     """Host rows of the thread of the steps, by start, the enclosing ones first."""
-    first = steps.iloc[0]
-    own = pc.field(C.RANK) == rank
+    first, own = steps.iloc[0], pc.field(C.RANK) == rank
     marks = own & (pc.field(C.START_NS) == int(first[C.START_NS])) & (pc.field(C.NAME) == str(first[C.NAME]))
-    (mark, *_) = run.table("host_intervals", columns=[C.PID, C.TID, C.DEPTH], where=marks).itertuples(
-        index=False
-    )
-    thread = own & (pc.field(C.PID) == int(mark[0])) & (pc.field(C.TID) == int(mark[1]))
-    columns = [C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.DEPTH]
-    rows = run.table("host_intervals", columns=columns, where=thread)
+    columns = [C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.DEPTH]
+    found = run.table("host_intervals", columns=columns, where=marks)
+    if found.empty:
+        return found
+    thread = (pc.field(name) == int(found[name].iloc[0]) for name in (C.PID, C.TID))
+    rows = run.table("host_intervals", columns=columns, where=reduce(and_, thread, own))
     return rows.sort_values([C.START_NS, C.DEPTH], ignore_index=True)
 
 

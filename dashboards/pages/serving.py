@@ -88,9 +88,7 @@ def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
         for phase, own in sorted(shown.groupby(C.PHASE, observed=True), key=lambda each: -len(each[1]))
     ]
     figure = points(kinds, x_title="tokens of the step", y_title=f"step time ({unit})")
-    caption = (
-        "Context and generation tokens of each step, on logarithmic axes; steps that coincide are one point."
-    )
+    caption = "Context and generation tokens of each step, on logarithmic axes; equal steps are one point."
     return [title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
 
 
@@ -134,9 +132,9 @@ def _outliers(results: PageResults, steps: pd.DataFrame) -> list[Component]:
             dcc.Link(text, href=results.context.view.elsewhere(TIMELINE, start_ns=start, end_ns=end)),
             " · ",
         ]
-    return [
-        html.P(["Longer than steps of similar tokens, on the timeline: ", *shown[:-1]], className="tk-dim")
-    ]
+    many = f"{len(slow):,} steps take" if len(slow) > 1 else "1 step takes"
+    lead = f"{many} over 20% longer than steps of similar tokens; the longest on the timeline: "
+    return [html.P([lead, *shown[:-1]], className="tk-dim")]
 
 
 def _host(results: PageResults) -> list[Component]:

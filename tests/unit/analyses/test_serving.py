@@ -123,3 +123,9 @@ def test_drafts_shorten_the_time_per_token(tmp_path: Path) -> None:
         .to_dict("records")
     )
     assert row["per_output_token_ns"] == 300
+
+
+def test_steps_without_their_ranges_have_nothing_recorded_between_them(tmp_path: Path) -> None:
+    run = make_run(tmp_path, steps=[decode(0, 0, 100), decode(1, 150, 200)])
+    (row,) = analyze(run, "serving").tables["between"].to_dict("records")
+    assert (row["activity"], row["sum_ns"]) == ("(not recorded)", 50)

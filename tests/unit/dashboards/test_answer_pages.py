@@ -34,6 +34,7 @@ PAGES = (
     "overlap",
     "ranks",
     "roofline",
+    "serving",
 )
 HOSTILE = "<script>x</script><b>" + "y" * 5_000
 each = pytest.mark.parametrize("name", PAGES)
