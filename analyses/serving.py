@@ -89,7 +89,7 @@ def compute(run: Run) -> Result:
     if served.empty:
         return Result(notes=(NO_SERVING,))
     device = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
-    by_rank = [_between(run, int(rank), own, device) for rank, own in served.groupby(C.RANK, sort=True)]
+    by_rank = [_between(run, int(own[C.RANK].iloc[0]), own, device) for _, own in served.groupby(C.RANK)]
     between = [one for one in by_rank if one is not None]
     steps = _steps(run, served, between)
     tables = {

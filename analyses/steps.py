@@ -245,8 +245,7 @@ def _different(run: Run) -> set[int]:
     """Ranks whose steps process different numbers of requests or tokens, as an inference server's do."""
     batch = [C.PHASE, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
     kinds = run.table("steps", columns=[C.RANK, *batch]).drop_duplicates()
-    counted = kinds[C.RANK].value_counts()
-    return {int(rank) for rank, count in counted.items() if count > 1}
+    return set(ints(kinds[kinds.duplicated(C.RANK)], C.RANK).tolist())
 
 
 def _on_device(run: Run) -> pd.DataFrame:

@@ -54,9 +54,9 @@ def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """
     return {
         column.name: {
-            "value": values[column.name],
+            "value": values.get(column.name),
             "unit": UNITS.get(column.name, ""),
-            "text": human(values[column.name], UNITS.get(column.name, "")),
+            "text": human(values.get(column.name), UNITS.get(column.name, "")),
             "meaning": column.meaning,
         }
         for column in TABLES[table].columns

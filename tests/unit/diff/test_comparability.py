@@ -112,6 +112,12 @@ def test_a_gpu_declared_to_vary_brings_what_follows_from_it(maker: RunMaker) -> 
     assert found.comparability.status is Status.DECLARED
 
 
+def test_steps_of_servers_are_alike_whatever_they_process(maker: RunMaker) -> None:
+    markers = ("step[DECODE bs=4]", "execute_context_2(6144)_generation_3(3)")
+    found = maker.compared(*(maker.run(marker=marker) for marker in markers))
+    assert "step_marker" not in statuses(found)
+
+
 def test_steps_marked_on_one_side_only_forbid_a_comparison(maker: RunMaker, tmp_path: Path) -> None:
     unmarked = make_run(tmp_path / "unmarked", host_intervals=[host("aten::mm", 0, 50)])
     found = maker.compared(maker.run(), unmarked)
