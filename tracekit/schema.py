@@ -30,6 +30,11 @@ class C:
     BLOCK_Y: Final = "block_y"
     BLOCK_Z: Final = "block_z"
     BYTES: Final = "bytes"
+    CAPTURED_CALL: Final = "captured_call"
+    CAPTURED_MODULE: Final = "captured_module"
+    CAPTURED_OP: Final = "captured_op"
+    CAPTURED_PATH: Final = "captured_path"
+    CAPTURED_SHAPES: Final = "captured_shapes"
     COLLECTIVE: Final = "collective"
     COLLECTIVE_SEQUENCE: Final = "collective_sequence"
     CONTEXT: Final = "context"
@@ -324,6 +329,11 @@ DEVICE_INTERVALS: Final = Table(
         _maybe(C.DST_DEVICE, _INT32, "device copied to"),
         _maybe(C.IDLE_CAUSE, _TEXT, "why the device was idle"),
         _maybe(C.IDLE_OP_ROW, _INT64, "host row that filled the idle interval"),
+        _maybe(C.CAPTURED_OP, _TEXT, "innermost op that launched it when its graph was captured"),
+        _maybe(C.CAPTURED_CALL, _INT64, "number of that op's call within the capture"),
+        _maybe(C.CAPTURED_PATH, _TEXT, "modules and ops around that op, outermost first, joined by ' > '"),
+        _maybe(C.CAPTURED_MODULE, _TEXT, "the torch.nn.Module around that op"),
+        _maybe(C.CAPTURED_SHAPES, _TEXT, "shapes of that op's inputs, compact JSON"),
     ),
 )
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
+    capture_option,
+    capture_traces,
     format_option,
     fresh_option,
     narrowed,
@@ -42,6 +44,7 @@ _WITH_INTEGRITY = ("table", "markdown")
 )
 @rank_option
 @scheduler_option("Analyze ranks on the workers of this Dask cluster,")
+@capture_option
 @fresh_option
 @format_option
 @store_option
@@ -55,6 +58,7 @@ def command(
     limit: int | None,
     ranks: tuple[str, ...],
     scheduler: str | None,
+    captures: tuple[str, ...],
     fresh: bool,
     output_format: str,
     store: str | None,
@@ -86,7 +90,7 @@ def command(
 
     run, names = chosen(run, names)
     place = open_store(store)
-    head = narrowed(resolve(place, run), ranks)
+    head = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
     base = narrowed(resolve(place, against), ranks) if against else None
     with reading(head, scheduler) as workers:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
+    capture_option,
+    capture_traces,
     format_option,
     fresh_option,
     narrowed,
@@ -37,6 +39,7 @@ _SEVERITIES = ("info", "warn", "high")
 )
 @rank_option
 @scheduler_option("Analyze ranks on the workers of this Dask cluster,")
+@capture_option
 @fresh_option
 @format_option
 @store_option
@@ -48,6 +51,7 @@ def command(
     limit: int,
     ranks: tuple[str, ...],
     scheduler: str | None,
+    captures: tuple[str, ...],
     fresh: bool,
     output_format: str,
     store: str | None,
@@ -69,7 +73,7 @@ def command(
 
     run, names = chosen(run, names)
     place = open_store(store)
-    opened = narrowed(resolve(place, run), ranks)
+    opened = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)

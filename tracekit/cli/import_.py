@@ -8,7 +8,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_store, scheduler_option, store_option
+from tracekit.cli.options import (
+    capture_option,
+    capture_traces,
+    open_store,
+    scheduler_option,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,10 +41,17 @@ _LIBRARIES = {
     help="Name of the ranges (record_function, NVTX) that are the steps; default: the steps of an inference "
     "server, else the profiler's steps, else ranges named like 'step 3'.",
 )
+@capture_option
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")
 @store_option
 def command(
-    paths: tuple[str, ...], *, label: str | None, steps: str, scheduler: str | None, store: str | None
+    paths: tuple[str, ...],
+    *,
+    label: str | None,
+    steps: str,
+    captures: tuple[str, ...],
+    scheduler: str | None,
+    store: str | None,
 ) -> None:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
@@ -53,6 +66,11 @@ def command(
     With --steps, all analyses treat the ranges of that name as steps: one range, such as the measured part of
     a program, or a range per iteration.
 
+    With --capture-trace, the kernels of graph launches are attributed to the ops and modules that launched
+    them when the graph was captured, if FILE has the same kernels in the same order; else the first
+    difference is named. Captures listed in an execution_details.json beside the trace, or in capture_traces/,
+    are used without the option.
+
     With --scheduler, each trace is a task of a Dask cluster, retried on another worker if its worker dies.
     Workers need the same version of tracekit (pip install 'tracekit-torch[scale]') and access to the traces
     and the store under the same paths.
@@ -61,6 +79,7 @@ def command(
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
     tracekit import trace.json --steps forward
+    tracekit import decode.json.gz --capture-trace capture_bs32.json.gz
     tracekit import run.sqlite
     tracekit import "s3://bucket/job/*.json.gz" --store s3://bucket/runs
     zcat trace.json.gz | tracekit import -
@@ -78,7 +97,13 @@ def command(
         progress = stack.enter_context(analysis_progress() if cluster else byte_progress("reading"))
         found = _expanded(paths, errors)
         every = import_each(
-            open_store(store), found, label=named, steps=steps, progress=progress, workers=cluster
+            open_store(store),
+            found,
+            label=named,
+            steps=steps,
+            captures=capture_traces(captures),
+            progress=progress,
+            workers=cluster,
         )
         for outcome in every:
             if isinstance(outcome, TracekitError):

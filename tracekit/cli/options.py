@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracekit.executors import Workers
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
+    from tracekit.storage import Place
     from tracekit.workloads.options import Option
 
 
@@ -190,6 +191,34 @@ def _numbers(word: str) -> range:
     raise UnusableInputError(
         f"--rank {word!r} is not a rank or range", hint="use --rank 17, --rank 0-7 or --rank all"
     )
+
+
+capture_option = click.option(
+    "--capture-trace",
+    "captures",
+    multiple=True,
+    metavar="FILE",
+    help="Trace of the capture of a CUDA or HIP graph that a raw trace replays: attributes the graph's "
+    "kernels to ops and modules; repeatable.",
+)
+
+
+def capture_traces(paths: Sequence[str]) -> list[Place]:
+    """Return the traces of captures that a user names.
+
+    Raises:
+        UnusableInputError: One is not a file.
+    """
+    from tracekit import storage
+    from tracekit.errors import UnusableInputError
+
+    found = [place for path in paths for place in storage.expand(path)]
+    for place in found:
+        if storage.kind(place) is not storage.Kind.FILE:
+            raise UnusableInputError(
+                f"--capture-trace {place} is not a file", hint="give the trace of the graph's capture"
+            )
+    return found
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from msgspec import structs
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import ranks, sources
 from tracekit.ingest.executor import Decoded, Destination, Failed, Written
+from tracekit.ingest.link import graphs
 from tracekit.ingest.write import write_samples
 from tracekit.runs.meta import Diagnostic, Level, fingerprint
 
@@ -212,6 +213,7 @@ def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
             zero_ns=zero,
             steps=one.source.steps,
             serving=one.source.serving,
+            captures=one.source.captures,
         )
         for number, (one, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
     ]
@@ -241,6 +243,9 @@ def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMet
     for one in outcomes:
         identities[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
     options = {"sources": list(identities.values()), **meta.collector.options}
+    captures = sources.capture_identities(one.source for one in outcomes)
+    if captures:
+        options["captures"] = captures
     return replace(meta, collector=replace(meta.collector, options=options))
 
 
@@ -272,6 +277,8 @@ def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
             "unlinked",
             f"{name}: {linked.unlinked} of {linked.device} device intervals have no launching call",
         )
+    if linked.graphs:
+        yield from graphs.notes(name, linked.graphs)
 
 
 def _of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:

@@ -205,7 +205,9 @@ class WorkerExecutor:
 def _absolute(source: Source) -> Source:
     """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
-    return structs.replace(source, path=path.absolute()) if isinstance(path, Path) else source
+    captures = tuple(each.absolute() if isinstance(each, Path) else each for each in source.captures)
+    absolute = path.absolute() if isinstance(path, Path) else path
+    return structs.replace(source, path=absolute, captures=captures)
 
 
 def _answers(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from tracekit.ingest import nsys, sources, spool
 from tracekit.ingest.executor import Decoded, Failed, Linked, Size
 from tracekit.ingest.kineto import reader as kineto
-from tracekit.ingest.link import serving
+
+from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers, idle_batches
 from tracekit.ingest.link.steps import PHASES, Host, find_steps
 from tracekit.ingest.outline import outlined, windows
-from tracekit.ingest.rows import compact, counter_order, device_order, numbers
+from tracekit.ingest.rows import NONE, compact, counter_order, device_order, numbers
 from tracekit.ingest.spool import Index
 from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.ingest.write import TableFile, write_table
@@ -67,8 +68,8 @@ class _Writer:
         self._write_steps(steps)
         self._write_counters()
         with ExitStack() as files:  # one is still encoded while the next is linked
-            self._write_host(host, steps, launchers, files)
-            linked = self._write_device(device, launchers, steps, files)
+            replaying = self._write_host(host, steps, launchers, files)
+            linked = self._write_device(device, launchers, steps, files, replaying)
             if self._place.part is None:  # alone: it keeps its place, and is not written again
                 spool.clear(self._directory)
             return linked
@@ -83,18 +84,24 @@ class _Writer:
     def _rank(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._place.rank)}
 
-    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> None:
+    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
+        """Write the host rows; return the row ids of the calls that launch graphs."""
         events = self._outlined(ALLOCATIONS)
         hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
         allocations = files.enter_context(self._file(ALLOCATIONS, {}))
+        of_graph = host.texts.get(C.NAME, NO_STRINGS).matching(graphs.launches_graph)
+        replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
             hosts.add(window.rows, self._host_columns(window))
             found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
             allocations.add(window.allocations, found)
             launchers.add(window)
+            if of_graph.any():
+                replaying.append(window.first + np.flatnonzero(of_graph[window.rows.integers(C.NAME)]))
         hosts.finish()
         allocations.finish()
+        return np.concatenate(replaying)
 
     def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
         return {
@@ -107,10 +114,14 @@ class _Writer:
             C.MODULE: window.module,
         }
 
-    def _write_device(self, device: Outline, launchers: Launchers, steps: Steps, files: ExitStack) -> Linked:
+    def _write_device(
+        self, device: Outline, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
+    ) -> Linked:
+        captured = self._attributed(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
         file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
+        file.values |= captured.texts if captured else {}
         for rows in _ordered(device):
             found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
             work = ~idle[rows.integers(C.KIND)]
@@ -122,11 +133,25 @@ class _Writer:
                 C.STEP: found.step,
                 C.LAUNCH_ROW: found.call,
                 C.OP_ROW: found.op,
+                **(captured.at(first, rows.count) if captured else {}),
             }
             file.add(rows, columns)
             first += rows.count
         file.finish()
-        return Linked(launched, unlinked, launchers.count)
+        return Linked(launched, unlinked, launchers.count, captured.outcome if captured else None)
+
+    def _attributed(self, device: Outline, launchers: Launchers, replaying: Ints) -> graphs.Attributed:
+        """Attribute what graph launches ran to the ops of the captures."""
+        kinds = device.texts.get(C.KIND, NO_STRINGS)
+        found, first = [], self._place.device_row
+        for rows in _ordered(device):
+            call = launchers.of(rows, np.full(rows.count, NONE)).call
+            work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
+            found.append(replays.replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying))))
+            first += rows.count
+        return graphs.attribute(
+            replays.joined(found), self._place.captures, device.texts.get(C.NAME, NO_STRINGS), kinds
+        )
 
     def _write_steps(self, steps: Steps) -> None:
         if not len(steps.number):

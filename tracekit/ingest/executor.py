@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.errors import TracekitError
+    from tracekit.ingest.link.graphs import Outcome
     from tracekit.ingest.nesting import Trace
     from tracekit.ingest.sources import Source
     from tracekit.runs.tables import Delivered
     from tracekit.schema import Table
+    from tracekit.storage import Place
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -29,6 +31,7 @@ class Destination(msgspec.Struct, frozen=True):
         zero_ns: The run's zero, ns since the epoch.
         steps: Name of the ranges that are the steps; empty for the usual markers.
         serving: Patterns of ranges of an inference server, beside the built-in ones.
+        captures: Traces of the captures of its graphs.
     """
 
     directory: Path
@@ -39,6 +42,7 @@ class Destination(msgspec.Struct, frozen=True):
     zero_ns: int
     steps: str = ""
     serving: tuple[str, ...] = ()
+    captures: tuple[Place, ...] = ()
 
     def path(self, table: Table) -> Path:
         """Return the path of the trace's file of a table."""
@@ -54,11 +58,13 @@ class Linked(msgspec.Struct, frozen=True):
         device: Device rows other than idle ones.
         unlinked: Device rows without a launching call.
         launches: Host calls that can launch device work.
+        graphs: Graph launches and the attribution of their kernels; None without graph launches.
     """
 
     device: int
     unlinked: int
     launches: int
+    graphs: Outcome | None = None
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):

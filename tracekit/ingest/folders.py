@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
+from tracekit.ingest.capture_files import DETAILS, listed
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.nsys import report
 from tracekit.ingest.ranks import Peeked, from_name, peek_each
@@ -81,11 +82,16 @@ def _look_through(root: Place) -> tuple[list[Peeked], dict[Place, Diagnostic]]:
 def _candidates(root: Place) -> list[Place]:
     """Return the files that may be traces, and the folders of exported tables.
 
-    A report with an export beside it is one recording. SQLite databases that are not exports are skipped.
+    A report with an export beside it is one recording. SQLite databases that are not exports are skipped, and
+    so are traces of graph captures, unless there are no others.
     """
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
+    captures = {capture for each in {path.parent for path in rest} for capture in listed(each)}
+    rest = [path for path in rest if path.name != DETAILS]
+    if not captures.issuperset(path for path in rest if _TRACE_NAME.search(path.name)):
+        rest = [path for path in rest if path not in captures]
     twice = {report.redundant(path) for path in rest if report.is_report(path)}
     return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
 

@@ -15,6 +15,7 @@ from tracekit import __version__, storage
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest import nsys, sources
 from tracekit.ingest.assembly import LEFT_OUT, assemble
+from tracekit.ingest.capture_files import captures_of
 from tracekit.ingest.decoding import closed, read, reading, write
 from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
@@ -151,6 +152,7 @@ def import_each(
     *,
     label: str | None = None,
     steps: str = "",
+    captures: Sequence[Place] = (),
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
@@ -161,6 +163,7 @@ def import_each(
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
         steps: Name of the ranges that are the steps, numbered in order; the usual markers by default.
+        captures: Traces of the captures of the traces' graphs; those beside a trace by default.
         progress: Called with the progress: bytes of a trace, or traces of a job on workers.
         workers: Workers that decode and write the traces of jobs of several; this process by default. They
             must have the traces and the store under the same paths.
@@ -168,6 +171,7 @@ def import_each(
     plan = survey(paths)
     for job in plan.jobs:
         try:
+            job = with_captures(job, captures)
             run = import_job(store, job, label=label, steps=steps, progress=progress, workers=workers)
         except TracekitError as error:
             plan.errors.append(error)
@@ -177,6 +181,12 @@ def import_each(
             plan.errors.append(_without_range(run, steps))
         yield run
     yield from plan.errors
+
+
+def with_captures(job: Job, given: Sequence[Place] = ()) -> Job:
+    """Return a job with the captures of its graphs: those given, else those beside each trace."""
+    found = tuple(structs.replace(each, captures=captures_of(each, given)) for each in job.sources)
+    return structs.replace(job, sources=found)
 
 
 def _incomplete(run: Run, job: Job) -> list[TracekitError]:

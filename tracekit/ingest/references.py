@@ -12,25 +12,37 @@ from tracekit.runs.meta import FILE_NAME
 from tracekit.storage import STDIN, Kind, kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.ingest.sources import Job
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place
 
 
-def resolve(store: Store, reference: str) -> Run:
+def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> Run:
     """Return the run that a reference names; a raw trace is imported, unless it was before.
 
     A path with a separator takes precedence over the runs of the store, one without does not.
+
+    Args:
+        store: Store of the runs.
+        reference: The reference.
+        captures: Traces of the captures of a raw trace's graphs; those beside it by default.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
         UnusableInputError: The path is not a trace.
     """
+    if captures and not _is_raw(reference):
+        raise UnusableInputError(
+            f"{reference} is not a raw trace, so no captures can be joined to it",
+            hint="import its trace again with `tracekit import --capture-trace`",
+        )
     if not _is_raw(reference):
         return store.resolve(reference)
     held = None if os.sep in reference else store.find(reference)
-    return held or _imported(store, storage.parse(reference))
+    return held or _imported(store, storage.parse(reference), captures)
 
 
 def _is_raw(reference: str) -> bool:
@@ -41,24 +53,28 @@ def _is_raw(reference: str) -> bool:
     return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
 
 
-def _imported(store: Store, path: Place) -> Run:
-    from tracekit.ingest.importer import import_job, plan
+def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
+    from tracekit.ingest.importer import import_job, plan, with_captures
 
     jobs = plan([path])
     if len(jobs) > 1:
         raise UnusableInputError(
             f"{path} has traces of {len(jobs)} jobs", hint=f"import them with `tracekit import {path}`"
         )
-    return _earlier(store, jobs[0]) or import_job(store, jobs[0])
+    job = with_captures(jobs[0], captures)
+    return _earlier(store, job) or import_job(store, job)
 
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """Return the newest run that was imported from the same files."""
-    from tracekit.ingest.sources import identities, is_told_apart
+    from tracekit.ingest.sources import capture_identities, identities, is_told_apart
 
-    given = identities(job.sources)
-    if not is_told_apart(given):
+    given, captures = identities(job.sources), capture_identities(job.sources)
+    if not is_told_apart(given + captures):
         return None
-    wanted = scrubbing.options(given)  # in the form of `run.json`
-    same = (run for run in reversed(store.readable()) if run.meta.collector.options.get("sources") == wanted)
-    return next(same, None)
+    wanted = {"sources": scrubbing.options(given), "captures": scrubbing.options(captures)}
+    for run in reversed(store.readable()):
+        options = run.meta.collector.options  # redacted, as what is wanted
+        if wanted == {name: options.get(name, []) for name in wanted}:
+            return run
+    return None

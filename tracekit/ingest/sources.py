@@ -16,7 +16,7 @@ from tracekit.runs import scrubbing
 from tracekit.storage import STDIN, Kind, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tracekit.runs.meta import Diagnostic
     from tracekit.storage import Place
@@ -106,6 +106,7 @@ class Source(msgspec.Struct, frozen=True):
         assumed: Whether the rank is assumed.
         steps: Name of the ranges that are the steps; empty for the usual markers.
         serving: Patterns of ranges of an inference server, beside the built-in ones.
+        captures: Traces of the captures of its graphs.
     """
 
     path: Place
@@ -113,6 +114,7 @@ class Source(msgspec.Struct, frozen=True):
     assumed: bool = False
     steps: str = ""
     serving: tuple[str, ...] = ()
+    captures: tuple[Place, ...] = ()
 
     @property
     def size(self) -> int:
@@ -146,6 +148,16 @@ def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the identities of the files; several are read concurrently, as storage may be remote."""
     with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
         return list(threads.map(lambda source: source.identity, sources))
+
+
+def capture_identities(sources: Iterable[Source]) -> list[dict[str, Any]]:
+    """Return the identities of the captures of some traces, each once.
+
+    Raises:
+        UnusableInputError: A file cannot be read.
+    """
+    paths = dict.fromkeys(path for source in sources for path in source.captures)
+    return [identity(path) for path in paths]
 
 
 def cycles(name: str | None, sources: list[Source]) -> list[Job]:

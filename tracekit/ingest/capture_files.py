@@ -1,0 +1,73 @@
+"""Find the traces of graph captures that lie beside the trace of their replay.
+
+Tools for traces of serving engines describe a folder of captures in `execution_details.json`: a list of
+objects with the `file`, and the `batch_size` and `mode` of the graph.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.ingest.ranks import from_name
+from tracekit.storage import Kind, inside, kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.ingest.sources import Source
+    from tracekit.storage import Place
+
+DETAILS = "execution_details.json"
+_FOLDERS = ("", "capture_traces")
+"""Folders of captures, relative to the trace."""
+_NAME = re.compile(r"(?i)capture.*\.json(\.gz)?$")
+_LIMIT = 1 << 20
+
+
+def listed(folder: Place) -> list[Place]:
+    """Return the captures of a folder with `execution_details.json`, sorted by name.
+
+    These are the listed files; if none of them exists, the traces with `capture` in their names.
+    """
+    details = folder / DETAILS
+    if kind(details) is not Kind.FILE:
+        return []
+    try:
+        with details.open("rb") as stream:
+            entries = msgspec.json.decode(stream.read(_LIMIT))
+    except (OSError, msgspec.DecodeError):
+        return []
+    names = {_file(entry) for entry in entries} if isinstance(entries, list) else set()
+    files = [path for path in inside(folder) if path.is_file()]
+    found = [path for path in files if path.name in names]
+    return sorted(found or [path for path in files if _NAME.search(path.name)], key=lambda path: path.name)
+
+
+def _file(entry: Any) -> str:
+    """Return the name of the file in an entry; the other entries of such a list have no mode."""
+    named = isinstance(entry, dict) and "mode" in entry and "batch_size" in entry
+    return str(entry.get("file", "")) if named else ""
+
+
+def captures_of(source: Source, given: Sequence[Place] = ()) -> tuple[Place, ...]:
+    """Return the captures of a trace: those given, else those beside it; of its rank if their names tell.
+
+    Args:
+        source: The trace.
+        given: Traces of captures that a user names.
+    """
+    found = list(given) if given else _beside(source.path)
+    ranks = [from_name(path.name) for path in found]
+    rank = source.rank or 0
+    return tuple(path for path, own in zip(found, ranks, strict=True) if given or own in (None, rank))
+
+
+def _beside(path: Place) -> list[Place]:
+    if kind(path) is not Kind.FILE:
+        return []
+    folders = [path.parent / name if name else path.parent for name in _FOLDERS]
+    found = [capture for folder in folders for capture in listed(folder)]
+    return [] if path in found else found

@@ -1,0 +1,295 @@
+"""Read traces of graph captures: the launches that were recorded into each graph, with their ops and modules.
+
+A capture lasts from the call `StreamBeginCapture` of a thread to its next `StreamEndCapture`; without such
+calls, it is a range named `capture...`. Launches of all threads in that time belong to it, except those with
+a device interval: they were executed. HIP records the kernel's name with a launch, CUDA does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest import sources
+from tracekit.ingest.kineto.columns import DEVICE_CATEGORIES, HOST_CATEGORIES, compact_json, nanoseconds
+from tracekit.ingest.kineto.events import UNREADABLE
+from tracekit.ingest.kineto.source import open_trace, title
+from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening, take_apart
+from tracekit.ingest.link.steps import MODULE_MARKER
+from tracekit.runs import scrubbing
+from tracekit.schema import DeviceKind, HostKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tracekit.storage import Place
+
+_NONE = msgspec.Raw(b"")
+_BEGIN = re.compile(r"(?i)stream_?begin_?capture")
+_END = re.compile(r"(?i)stream_?end_?capture")
+_KERNEL = re.compile(r"(?i)launch(?!hostfunc)")
+_MEMCPY = re.compile(r"(?i)memcpy")
+_MEMSET = re.compile(r"(?i)memset")
+_RANGE = re.compile(r"(?i)(?:graph_?)?capture")
+_KINDS = ((_MEMCPY, DeviceKind.MEMCPY), (_MEMSET, DeviceKind.MEMSET), (_KERNEL, DeviceKind.KERNEL))
+JOINED = " > "
+"""Separator of the names in a path."""
+
+
+class _Args(msgspec.Struct, gc=False):
+    kernel: Any = None
+    correlation: Any = None
+    dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
+    dims_old: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = _NONE
+    dur: msgspec.Raw = _NONE
+    args: _Args | None = None
+
+
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_NO_ARGS = _Args()
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A launch that was recorded into a graph.
+
+    Attributes:
+        kind: Kernel, memcpy or memset.
+        name: Name of the kernel; None where the trace does not say.
+        op: Name of the innermost op around the call; None outside of ops, as in the following.
+        call: Number of that op's call within the capture.
+        path: Names of the modules and ops around that op, or around the launch, outermost first.
+        module: Name of the innermost module call.
+        shapes: Shapes of the op's inputs, compact JSON.
+    """
+
+    kind: DeviceKind
+    name: str | None
+    op: str | None = None
+    call: int | None = None
+    path: str | None = None
+    module: str | None = None
+    shapes: str | None = None
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """What was recorded into one graph.
+
+    Attributes:
+        title: Name of the file, and of the range around the capture.
+        launches: The launches, in order of time.
+    """
+
+    title: str
+    launches: tuple[Launch, ...]
+
+
+def read(path: Place) -> list[Capture]:
+    """Read the captures of a trace, in order of time.
+
+    Raises:
+        UnusableInputError: The file is not a Kineto trace, or nothing was captured in it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> [len(each.launches) for each in read(Path("capture_rank0.json.gz"))]  # doctest: +SKIP
+        [421]
+    """
+    with sources.reading(path):
+        threads, executed = _threads(_events(path))
+    found = _captures(sources.name(path), threads, executed)
+    if not found:
+        raise UnusableInputError(
+            f"{title(path)} has no launches that were recorded into a graph",
+            hint="give the trace that was recorded while the graph was captured",
+        )
+    return found
+
+
+def _events(path: Place) -> Iterator[list[_Event]]:
+    """Yield the events of each chunk; unreadable ones are left out."""
+    with open_trace(path) as stream:
+        opening = read_opening(stream, title(path))
+        unfinished = b""
+        for piece in chunks(stream, opening.rest):
+            text = unfinished + b"," * bool(unfinished) + bytes(piece.view)
+            unfinished = b""
+            try:
+                yield _decode_events(b"[" + text + b"]")
+            except UNREADABLE:
+                pieces = take_apart(text)
+                yield list(_readable(pieces.events))
+                if pieces.ended:
+                    return
+                unfinished = pieces.tail if len(pieces.tail) <= EVENT_LIMIT else b""
+
+
+def _readable(events: Iterable[bytes]) -> Iterator[_Event]:
+    for text in events:
+        try:
+            yield _decode_event(text)
+        except UNREADABLE:
+            continue
+
+
+class _Interval(msgspec.Struct, frozen=True, gc=False):
+    """A host interval: an op, a module call, a range, or a call that launches or delimits a capture."""
+
+    start: int
+    end: int
+    kind: HostKind
+    name: str
+    args: _Args
+
+    @property
+    def launched(self) -> DeviceKind | None:
+        if self.kind is not HostKind.RUNTIME:
+            return None
+        return next((kind for pattern, kind in _KINDS if pattern.search(self.name)), None)
+
+
+_Threads = dict[tuple[Any, Any], list[_Interval]]
+
+
+def _threads(chunks: Iterable[list[_Event]]) -> tuple[_Threads, set[Any]]:
+    """Return the intervals of interest by thread, and the correlation ids of what was executed."""
+    threads: _Threads = defaultdict(list)
+    executed: set[Any] = set()
+    for events in chunks:
+        timed = [
+            each for each in events if each.ph == "X" and type(each.cat) is str and type(each.name) is str
+        ]
+        ran = [each.args or _NO_ARGS for each in timed if each.cat in DEVICE_CATEGORIES]
+        executed.update(args.correlation for args in ran)
+        wanted = [each for each in timed if _is_wanted(HOST_CATEGORIES.get(each.cat), each.name)]
+        start, usable = nanoseconds([bytes(each.ts) for each in wanted])
+        end = start + np.maximum(nanoseconds([bytes(each.dur) for each in wanted])[0], 0)
+        for each, first, last, there in zip(wanted, start.tolist(), end.tolist(), usable, strict=True):
+            if there:
+                kind, args = HOST_CATEGORIES[each.cat], each.args or _NO_ARGS
+                threads[each.pid, each.tid].append(_Interval(first, last, kind, each.name, args))
+    return threads, executed
+
+
+def _is_wanted(kind: HostKind | None, name: str) -> bool:
+    if kind is HostKind.RUNTIME:
+        return any(pattern.search(name) for pattern in (_KERNEL, _MEMCPY, _MEMSET, _BEGIN, _END))
+    if kind is HostKind.ANNOTATION:
+        return _RANGE.match(name) is not None
+    return kind is HostKind.OP or (kind is HostKind.PYTHON and name.startswith(MODULE_MARKER))
+
+
+class _Placed(msgspec.Struct, frozen=True, gc=False):
+    """A launch with the intervals around it, outermost first; `thread` and `at` identify each."""
+
+    start: int
+    kind: DeviceKind
+    call: _Interval
+    around: tuple[_Interval, ...]
+
+
+def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]:
+    placed = [launch for own in threads.values() for launch in _placed(own, executed)]
+    placed.sort(key=lambda each: each.start)
+    ranges = [span for own in threads.values() for span in _between(own)] or [
+        (each.start, each.end) for own in threads.values() for each in own if each.kind is HostKind.ANNOTATION
+    ]
+    found = []
+    for first, last in sorted(set(ranges)):
+        inside = [each for each in placed if first <= each.start < last]
+        if inside:
+            found.append(Capture(_title(name, threads, first), _launches(inside)))
+    return found
+
+
+def _between(own: list[_Interval]) -> Iterator[tuple[int, int]]:
+    """Yield the time between each begin of a capture and its end, on one thread."""
+    begun: int | None = None
+    for each in sorted(own, key=lambda each: each.start):
+        if each.kind is HostKind.RUNTIME and _BEGIN.search(each.name):
+            begun = each.end
+        elif each.kind is HostKind.RUNTIME and _END.search(each.name) and begun is not None:
+            yield begun, each.start
+            begun = None
+
+
+def _title(name: str, threads: _Threads, at: int) -> str:
+    """Name the file, and the innermost range at the begin of the capture."""
+    around = [
+        each
+        for own in threads.values()
+        for each in own
+        if each.kind is HostKind.ANNOTATION and each.start <= at < each.end
+    ]
+    if not around:
+        return name
+    return f"{name} ({scrubbing.text(max(around, key=lambda each: each.start).name)})"
+
+
+def _placed(own: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
+    """Yield the launches of a thread that were not executed; a call within a launching call is part of it."""
+    open_: list[_Interval] = []
+    for each in sorted(own, key=lambda each: (each.start, -each.end)):
+        while open_ and open_[-1].end <= each.start:
+            open_.pop()
+        kind = each.launched
+        if kind and not any(outer.launched for outer in open_) and not _was_executed(each, executed):
+            yield _Placed(each.start, kind, each, tuple(open_))
+        open_.append(each)
+
+
+def _was_executed(call: _Interval, executed: set[Any]) -> bool:
+    return call.args.correlation is not None and call.args.correlation in executed
+
+
+def _launches(placed: list[_Placed]) -> tuple[Launch, ...]:
+    """Describe the launches of a capture; op calls are numbered in order of their first launch."""
+    calls: dict[int, int] = {}
+    texts = _Redacted()
+    return tuple(_launch(each, calls, texts) for each in placed)
+
+
+class _Redacted(dict[str, str]):
+    """Redacted texts, as the reader of replays redacts theirs."""
+
+    def __missing__(self, value: str) -> str:
+        self[value] = found = scrubbing.texts([value])[0]
+        return found
+
+
+def _launch(placed: _Placed, calls: dict[int, int], texts: _Redacted) -> Launch:
+    around = [each for each in placed.around if each.kind in (HostKind.OP, HostKind.PYTHON)]
+    kernel = placed.call.args.kernel
+    name = texts[kernel] if isinstance(kernel, str) and kernel else None
+    module = next((each for each in reversed(around) if each.kind is HostKind.PYTHON), None)
+    at = next((at for at in reversed(range(len(around))) if around[at].kind is HostKind.OP), None)
+    op = None if at is None else around[at]
+    outer = around if at is None else around[:at]
+    return Launch(
+        kind=placed.kind,
+        name=name if placed.kind is DeviceKind.KERNEL else None,
+        op=None if op is None else texts[op.name],
+        call=None if op is None else calls.setdefault(id(op), len(calls)),
+        path=JOINED.join(texts[each.name] for each in outer) or None,
+        module=None if module is None else texts[module.name],
+        shapes=None if op is None else _shapes(op.args),
+    )
+
+
+def _shapes(args: _Args) -> str | None:
+    text = bytes(args.dims) or bytes(args.dims_old)
+    return compact_json(text).decode() if text else None

@@ -1,0 +1,227 @@
+"""Attribute the kernels of graph launches to the ops that launched them when the graph was captured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from tracekit.errors import TracekitError
+from tracekit.ingest.link.replays import Candidate, Difference
+from tracekit.ingest.rows import NONE
+from tracekit.runs.meta import Diagnostic, Level
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.kineto.captures import Capture, Launch
+    from tracekit.ingest.link.replays import Replays
+    from tracekit.ingest.text_columns import Strings
+    from tracekit.storage import Place
+
+    Ints = npt.NDArray[np.integer[Any]]
+
+_REFUSALS = 3
+"""Limit of the reasons that are kept."""
+Value = TypeVar("Value")
+
+_TEXTS: dict[str, Callable[[Launch], str | None]] = {
+    C.CAPTURED_OP: lambda launch: launch.op,
+    C.CAPTURED_PATH: lambda launch: launch.path,
+    C.CAPTURED_MODULE: lambda launch: launch.module,
+    C.CAPTURED_SHAPES: lambda launch: launch.shapes,
+}
+
+
+def launches_graph(name: str) -> bool:
+    """Return whether a call launches a graph.
+
+    Example:
+        >>> [launches_graph(name) for name in ("hipGraphLaunch", "cuGraphLaunch", "cudaLaunchKernel")]
+        [True, True, False]
+    """
+    return "graphlaunch" in name.lower()
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of graph launches, and what was attributed.
+
+    Attributes:
+        launches: Graph launches with recorded kernels.
+        kernels: Their kernels, copies and memsets.
+        attributed: Those that an op launched in the capture that they replay.
+        unnamed: Whether a capture without names of kernels was used.
+        titles: Titles of the captures that were replayed.
+        refusals: Why launches replay no capture, or files have none.
+    """
+
+    launches: int = 0
+    kernels: int = 0
+    attributed: int = 0
+    unnamed: bool = False
+    titles: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+class Attributed(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of the captured ops.
+
+    Attributes:
+        row: Row ids, sorted.
+        columns: Values of these rows: codes of the texts, and numbers; -1 is unknown.
+        texts: Text of each code, in UTF-8.
+        outcome: Counts.
+    """
+
+    row: Ints
+    columns: dict[str, Ints]
+    texts: dict[str, list[bytes]]
+    outcome: Outcome
+
+    def at(self, first: int, count: int) -> dict[str, Ints]:
+        """Return the columns of consecutive rows, -1 for rows that are not attributed."""
+        low, high = np.searchsorted(self.row, [first, first + count])
+        found: dict[str, Ints] = {name: np.full(count, NONE, np.int64) for name in self.columns}
+        for name, values in self.columns.items():
+            found[name][self.row[low:high] - first] = values[low:high]
+        return found
+
+
+def attribute(replays: Replays, paths: Sequence[Place], names: Strings, kinds: Strings) -> Attributed:
+    """Attribute the rows of every graph launch to the ops of the capture that it replays.
+
+    If several captures have its kernels, values in which they differ are unknown.
+
+    Args:
+        replays: The rows.
+        paths: Traces of captures.
+        names: Texts of the names of the rows.
+        kinds: Texts of their kinds.
+    """
+    captures, unusable = _read(paths if len(replays.row) else ())
+    joining = _Joining([Candidate(each, names, kinds) for each in captures])
+    order = np.argsort(replays.call, kind="stable")
+    calls, begin = np.unique(replays.call[order], return_index=True)
+    place = np.full(len(order), NONE, np.int64)
+    for own in np.split(order, begin[1:]) if captures and len(order) else ():
+        place[own] = joining.places(replays.take(own))
+    columns, texts = joining.columns()
+    by_row = np.argsort(replays.row, kind="stable")
+    found = {name: np.append(values, NONE)[place[by_row]] for name, values in columns.items()}
+    outcome = Outcome(
+        launches=len(calls),
+        kernels=len(order),
+        attributed=int((found[C.CAPTURED_OP] != NONE).sum()),
+        unnamed=joining.unnamed,
+        titles=tuple(joining.titles),
+        refusals=(*unusable, *joining.reasons()),
+    )
+    return Attributed(row=replays.row[by_row], columns=found, texts=texts, outcome=outcome)
+
+
+def _read(paths: Iterable[Place]) -> tuple[list[Capture], list[str]]:
+    """Read the captures of some traces; return them, and why traces have none."""
+    from tracekit.ingest.kineto.captures import read  # few traces have captures
+
+    captures: list[Capture] = []
+    unusable: list[str] = []
+    for path in paths:
+        try:
+            captures += read(path)
+        except TracekitError as error:
+            unusable.append(error.message)
+    return captures, unusable
+
+
+class _Joining:
+    """Finds the captures that launches replay, and their values; equal launches are compared once."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._candidates = candidates
+        self._known: dict[bytes, Ints | str] = {}
+        self._launches: list[tuple[Launch, ...]] = []
+        self._refused: dict[str, int] = {}
+        self.titles: dict[str, None] = {}
+        self.unnamed = False
+
+    def places(self, launch: Replays) -> Ints | int:
+        """Return the place of each row's values in the columns; -1 if the launch replays no capture."""
+        if launch.key not in self._known:
+            self._known[launch.key] = self._found(launch)
+        found = self._known[launch.key]
+        if isinstance(found, str):
+            self._refused[found] = self._refused.get(found, 0) + 1
+            return NONE
+        return found
+
+    def _found(self, launch: Replays) -> Ints | str:
+        equal: list[tuple[Candidate, Ints]] = []
+        nearest: tuple[int, str] = (-1, "")
+        for each in self._candidates:
+            found = each.match(launch)
+            if not isinstance(found, Difference):
+                equal.append((each, found))
+            elif found.position > nearest[0]:
+                nearest = found.position, f"not a replay of {each.capture.title}: {found.text}"
+        if not equal:
+            return nearest[1]
+        place = len(self._launches) + equal[0][1]
+        used = [each for each, index in equal if np.array_equal(index, equal[0][1])]
+        self._launches += zip(*(each.capture.launches for each in used), strict=True)
+        self.titles |= dict.fromkeys(each.capture.title for each in used)
+        self.unnamed |= any(each.unnamed for each in used)
+        return place
+
+    def columns(self) -> tuple[dict[str, Ints], dict[str, list[bytes]]]:
+        """Return the columns of all places, and their texts."""
+        columns: dict[str, Ints] = {}
+        texts: dict[str, list[bytes]] = {}
+        for name, get in _TEXTS.items():
+            values = [_agreed([get(one) for one in each]) for each in self._launches]
+            known = sorted({value for value in values if value is not None})
+            code = {value: number for number, value in enumerate(known)}
+            columns[name] = np.array([NONE if value is None else code[value] for value in values], np.int64)
+            texts[name] = [value.encode() for value in known]
+        calls = [_agreed([one.call for one in each]) for each in self._launches]
+        columns[C.CAPTURED_CALL] = np.array([NONE if call is None else call for call in calls], np.int64)
+        return columns, texts
+
+    def reasons(self) -> list[str]:
+        """Return why launches replay no capture, most frequent first."""
+        most = sorted(self._refused.items(), key=lambda item: (-item[1], item[0]))[:_REFUSALS]
+        return [f"{count:,} graph launch{'es' * (count != 1)}: {reason}" for reason, count in most]
+
+
+def _agreed(values: Sequence[Value | None]) -> Value | None:
+    """Return the value that all captures have, None if they differ."""
+    return values[0] if all(other == values[0] for other in values) else None
+
+
+_LISTED = 8
+"""Limit of the captures that a diagnostic names."""
+_UNNAMED = "; the captured launches have no names, so only their number and kinds were compared"
+
+
+def notes(name: str, found: Outcome) -> Iterator[Diagnostic]:
+    """Return the diagnostics of the graph launches of a trace."""
+    all_ = f"{found.kernels:,} kernels of {found.launches:,} graph launch{'es' * (found.launches != 1)}"
+    if not found.kernels:
+        return
+    if not found.titles and not found.refusals:
+        yield Diagnostic(
+            Level.INFO,
+            "graph_ops_unknown",
+            f"{name}: the ops of {all_} are unknown: a trace of the capture of the graph names them "
+            "(`tracekit import --capture-trace`)",
+        )
+        return
+    said = f"{name}: {found.attributed:,} of {all_} were attributed to the ops that captured them"
+    if found.titles:
+        unnamed = _UNNAMED if found.unnamed else ""
+        yield Diagnostic(Level.INFO, "graph_ops", f"{said}, by {', '.join(found.titles[:_LISTED])}{unnamed}")
+    for reason in found.refusals:
+        yield Diagnostic(Level.WARN, "graph_capture_differs", f"{name}: {reason}")

@@ -1,0 +1,203 @@
+"""Compare what a graph launch ran with what was recorded into a graph.
+
+A launch replays a capture if both have the same kernels, copies and memsets in the same order. The order of a
+launch on one stream is that of time. On several streams it is that of graph node ids if these give the
+captured order; else the streams are merged in the captured order, unless two could go on with the same kernel.
+Captured kernels without a name are equal to every kernel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from tracekit.ingest.rows import NONE, distinct
+from tracekit.schema import C, DeviceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from tracekit.ingest.kineto.captures import Capture
+    from tracekit.ingest.rows import Rows
+    from tracekit.ingest.text_columns import Strings
+
+    Ints = npt.NDArray[np.integer[Any]]
+    Bools = npt.NDArray[np.bool_]
+
+JOINED_KINDS = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
+_OWN_KERNELS = {"__amd_rocclr_copyBuffer": DeviceKind.MEMCPY, "__amd_rocclr_fillBuffer": DeviceKind.MEMSET}
+"""Beginning of the names of the kernels by which HIP copies and sets memory in a graph."""
+_UNKNOWN, _ABSENT = -1, -2
+"""Codes of captured names: not recorded, and not among the names of the rows."""
+_SHOWN = 60
+
+
+class Replays(msgspec.Struct, frozen=True, kw_only=True):
+    """Device rows launched by graph launches, in order of time.
+
+    Attributes:
+        row: Row id of each.
+        call: Row id of the launching call.
+        name: Code of its name.
+        kind: Code of its kind.
+        stream: Its stream.
+        node: Its graph node id, -1 if unknown.
+    """
+
+    row: Ints
+    call: Ints
+    name: Ints
+    kind: Ints
+    stream: Ints
+    node: Ints
+
+    def take(self, chosen: Ints) -> Replays:
+        """Return the rows at positions, in their order."""
+        return Replays(**{name: getattr(self, name)[chosen] for name in self.__struct_fields__})
+
+    @property
+    def key(self) -> bytes:
+        """Key of the sequence; equal launches have equal keys."""
+        return b"".join(each.tobytes() for each in (self.name, self.kind, self.stream, self.node))
+
+
+def replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
+    """Return some of the device rows of a window.
+
+    Args:
+        rows: The device rows.
+        first: Row id of the first of them.
+        call: Row id of the launching call of each.
+        chosen: Positions of the rows.
+    """
+    columns = (C.NAME, C.KIND, C.STREAM, C.GRAPH_NODE_ID)
+    name, kind, stream, node = (rows.integers(column)[chosen] for column in columns)
+    return Replays(row=first + chosen, call=call[chosen], name=name, kind=kind, stream=stream, node=node)
+
+
+def joined(pieces: Sequence[Replays]) -> Replays:
+    """Concatenate rows."""
+    names = Replays.__struct_fields__
+    nothing = np.empty(0, np.int64)
+    return Replays(
+        **{name: np.concatenate([nothing, *(getattr(each, name) for each in pieces)]) for name in names}
+    )
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """First difference between a launch and a capture.
+
+    Attributes:
+        position: Number of equal kernels before it.
+        text: Description.
+    """
+
+    position: int
+    text: str
+
+
+Match: TypeAlias = "Ints | Difference"
+"""Index of the captured launch of each row, or why there is none."""
+
+
+class Candidate:
+    """A capture that launches may replay.
+
+    Attributes:
+        capture: The capture.
+        unnamed: Whether names of its kernels are unknown.
+    """
+
+    def __init__(self, capture: Capture, names: Strings, kinds: Strings) -> None:
+        """Prepare the comparison.
+
+        Args:
+            capture: The capture.
+            names: Texts of the names of device rows.
+            kinds: Texts of their kinds.
+        """
+        self.capture = capture
+        codes = {name: code for code, name in enumerate(names.values)}
+        wanted = [_UNKNOWN if one.name is None else codes.get(one.name, _ABSENT) for one in capture.launches]
+        self._name = np.array(wanted, np.int64)
+        self._kind = np.array([_index(one.kind) for one in capture.launches], np.int64)
+        self._names = names.values
+        self._kind_of = np.array([_index(kind) for kind in kinds.values], np.int64)
+        self._own_kind_of = np.array([_index(_own_kind(name)) for name in names.values], np.int64)
+        self.unnamed = bool(((self._name == _UNKNOWN) & (self._kind == _index(DeviceKind.KERNEL))).any())
+
+    def match(self, launch: Replays) -> Match:
+        """Compare a launch with the capture, in every order that the launch may have."""
+        if (launch.stream == launch.stream[0]).all():
+            return self._compared(launch, np.arange(len(launch.row)))
+        nodes = launch.node
+        if (nodes >= 0).all() and len(distinct(nodes.astype(np.int64))) == len(nodes):
+            found = self._compared(launch, np.argsort(nodes, kind="stable"))
+            if not isinstance(found, Difference):
+                return found
+        return self._merged(launch)
+
+    def _compared(self, launch: Replays, order: Ints) -> Match:
+        """Compare in a given order of the rows."""
+        count = min(len(order), len(self._name))
+        fits = self._fits(launch.take(order[:count]), np.arange(count))
+        at = count if fits.all() else int(np.argmin(fits))
+        if at == len(order) == len(self._name):
+            place = np.empty(at, np.int64)
+            place[order] = np.arange(at)
+            return place
+        return self._difference(launch, at, order[at : at + 1])
+
+    def _merged(self, launch: Replays) -> Match:
+        """Merge the streams of a launch in the order of the capture."""
+        streams = distinct(launch.stream.astype(np.int64)).tolist()
+        waiting = {stream: deque(np.flatnonzero(launch.stream == stream).tolist()) for stream in streams}
+        place = np.full(len(launch.row), NONE, np.int64)
+        for at in range(len(self._name)):
+            heads = np.array([queue[0] for queue in waiting.values() if queue], np.int64)
+            fitting = heads[self._fits(launch.take(heads), np.full(len(heads), at))]
+            if len(fitting) > 1:
+                name = _short(self._names[launch.name[fitting[0]]])
+                return Difference(at, f"{name} runs on {len(fitting)} streams, in an order that is unknown")
+            if not len(fitting):
+                return self._difference(launch, at, heads)
+            place[waiting[int(launch.stream[fitting[0]])].popleft()] = at
+        left = np.flatnonzero(place == NONE)
+        return self._difference(launch, len(self._name), left[:1]) if len(left) else place
+
+    def _fits(self, rows: Replays, captured: Ints) -> Bools:
+        """Return whether each row may be the replay of a captured launch."""
+        name, kind = self._name[captured], self._kind[captured]
+        same_kind = (kind == self._kind_of[rows.kind]) | (kind == self._own_kind_of[rows.name])
+        fits: Bools = same_kind & ((name == _UNKNOWN) | (name == rows.name))
+        return fits
+
+    def _difference(self, launch: Replays, at: int, found: Ints) -> Difference:
+        """Describe a difference, given the rows that a launch could go on with."""
+        launches = self.capture.launches
+        names = sorted({_short(self._names[code]) for code in launch.name[found].tolist()})
+        expected = [_short(one.name or f"a {one.kind}") for one in launches[at : at + 1]]
+        return Difference(
+            at,
+            f"kernel {at + 1:,} is {' or '.join(names) or 'missing'}, expected {''.join(expected) or 'none'} "
+            f"({len(launch.row):,} kernels were replayed, {len(launches):,} captured)",
+        )
+
+
+def _index(kind: str) -> int:
+    """Return the index of a kind among those that are compared, -1 for others."""
+    return JOINED_KINDS.index(DeviceKind(kind)) if kind in JOINED_KINDS else NONE
+
+
+def _own_kind(name: str) -> str:
+    """Return the kind of work that a kernel of HIP itself does, empty for other kernels."""
+    return next((str(kind) for start, kind in _OWN_KERNELS.items() if name.startswith(start)), "")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
