@@ -68,6 +68,7 @@ class Program:
         self._free: dict[tuple[int, int], int] = {}
         self._open_ops: list[int] = []
         self._step: int | None = None
+        self._capturing: bool | None = None  # with names of kernels; None while no graph is captured
         self._next_step = self._ids = self._allocated = self._graphs = 0
 
     @property
@@ -158,7 +159,8 @@ class Program:
         delay_ns: int = DELAY_NS,
     ) -> DeviceEvent:
         """Launch one kernel."""
-        correlation, earliest = self._launch("cudaLaunchKernel", launch_ns, delay_ns)
+        recorded = {"kernel": name} if self._capturing else {}
+        correlation, earliest = self._launch("cudaLaunchKernel", launch_ns, delay_ns, **recorded)
         args = {
             "queued": 0,
             "context": 1,
@@ -238,6 +240,19 @@ class Program:
             events.append(self._device(Kind.KERNEL, name, earliest, dur_ns, correlation, stream, None, args))
         return events
 
+    @contextmanager
+    def capture(self, title: str = "capture_1_FULL", *, named: bool = True) -> Iterator[None]:
+        """Capture a graph: launches in the block are recorded into it, and nothing is executed.
+
+        With `named` the launches carry the names of the kernels, as those of HIP do; those of CUDA do not.
+        """
+        with self.annotation(title):
+            self._launch("cudaStreamBeginCapture", LAUNCH_NS, 0)
+            self._capturing = named
+            yield
+            self._capturing = None
+            self._launch("cudaStreamEndCapture", LAUNCH_NS, 0)
+
     def synchronize(
         self, call: str = "cudaDeviceSynchronize", *, stream: int | None = None, device: int | None = None
     ) -> None:
@@ -287,10 +302,10 @@ class Program:
         self._ids += 1
         return self._ids
 
-    def _launch(self, call: str, launch_ns: int, delay_ns: int) -> tuple[int, int]:
+    def _launch(self, call: str, launch_ns: int, delay_ns: int, **args: Any) -> tuple[int, int]:
         correlation, start = self._identity(), self.now_ns
         self.wait(launch_ns)
-        self._host(Kind.RUNTIME, call, start, correlation=correlation, args={"cbid": 211})
+        self._host(Kind.RUNTIME, call, start, correlation=correlation, args={"cbid": 211, **args})
         return correlation, start + delay_ns
 
     def _host(
@@ -322,8 +337,9 @@ class Program:
     ) -> DeviceEvent:
         lane = (self.device if device is None else device, stream)
         start = max(earliest, self._free.get(lane, 0))
-        self._free[lane] = start + dur_ns
         op = self._open_ops[-1] if self._open_ops else None
         event = DeviceEvent(kind, name, start, dur_ns, *lane, self._step, correlation, op, args)
-        self.on_device.append(event)
+        if self._capturing is None:
+            self._free[lane] = start + dur_ns
+            self.on_device.append(event)
         return event

@@ -2,8 +2,8 @@
 
 A launch replays a capture if both have the same kernels, copies and memsets in the same order. The order of a
 launch on one stream is that of time. On several streams it is that of graph node ids if these give the
-captured order; else the streams are merged in the captured order, unless two could go on with the same kernel.
-Captured kernels without a name are equal to every kernel.
+captured order; else the streams are merged in the captured order, unless two could go on with the same
+kernel. Captured kernels without a name are equal to every kernel.
 """
 
 from __future__ import annotations
