@@ -24,7 +24,7 @@ from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import duration, ints, percent, spans, worst_devices
-from .shared.hosts import NO_OP, host_texts
+from .shared.hosts import CAPTURED, NO_OP, launching_texts
 from .shared.lanes import largest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def measure(run: Run) -> pd.DataFrame:
         Rule, rank, device, op, family, `alone_ns`, `row_id`; rows without a rule (empty text) have the sum of
         the kernels with tensor cores, as op "tensor cores", and the time in which any kernel runs, as "all".
     """
-    rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
+    rows = busy(run, _READ)
     rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
     alone = np.zeros(len(rows), np.int64)
     for at in rows.groupby(_PLACE).indices.values():
@@ -96,7 +96,7 @@ def measure(run: Run) -> pd.DataFrame:
     counted = (stepped if stepped.any() else ~stepped).to_numpy(bool)
     rows, alone = rows[counted].reset_index(drop=True), alone[counted]
     names = rows[C.NAME].astype("category")
-    op = pd.Series(host_texts(run, rows[C.OP_ROW], {C.NAME: NO_OP})[C.NAME]).astype("category")
+    op = pd.Series(launching_texts(run, rows, {C.NAME: NO_OP})[C.NAME]).astype("category")
     fast = [uses_tensor_cores(str(name)) for name in names.cat.categories]
     tensor = np.array([*fast, False], np.bool_)[names.cat.codes.to_numpy()]
     chosen: dict[str, Flags] = {
@@ -121,6 +121,10 @@ def _busy(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 _PLACE = [C.RANK, C.DEVICE]
+_READ = [
+    *(C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW),
+    *CAPTURED.values(),
+]
 
 
 def _attention(rows: pd.DataFrame, op: pd.Series) -> Flags:

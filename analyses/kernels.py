@@ -41,7 +41,7 @@ from tracekit.schema import C, DeviceKind, HostKind
 from . import kernel_choice
 from .shared import groups
 from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
-from .shared.hosts import NO_OP, NO_SHAPES, host_texts
+from .shared.hosts import CAPTURED, NO_OP, NO_SHAPES, launching_texts
 from .shared.lanes import stacked
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ FEWEST_LAUNCHES = 3
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
-_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW)
+_READ = (
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW),
+    *CAPTURED.values(),
+)
 
 _LAUNCHED = [C.NAME, C.RANK, C.DEVICE]
 _KEYS = {
@@ -206,7 +209,7 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
     names = frame[C.NAME].cat
     distinct, codes = [str(name) for name in names.categories], names.codes.to_numpy()
-    launching = host_texts(run, frame[C.OP_ROW], {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
+    launching = launching_texts(run, frame, {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
     described: dict[str, Any] = {
         C.NAME: coded(distinct, codes),
         _FAMILY: coded([family(name) for name in distinct], codes),
@@ -242,7 +245,7 @@ _FAMILY_COLUMN = Column(
 _TENSOR_COLUMN = Column(
     _TENSOR, "", "whether the name indicates tensor cores; other kernels may use them too"
 )
-_OP_COLUMN = Column(_OP, "", "innermost op that launched it")
+_OP_COLUMN = Column(_OP, "", "innermost op that launched it, or captured it in a graph launched outside ops")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
 
 _BY_RANK = ByRank(map=measure, combine=combine)

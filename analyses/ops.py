@@ -26,7 +26,7 @@ from tracekit.runs.run import busy
 from tracekit.schema import HOST_DEVICE, C
 
 from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from .shared.hosts import Ops, read_ops, total_by
+from .shared.hosts import MODULE, PATH_SEPARATOR, Ops, read_ops, texts, total_by
 
 if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
@@ -62,15 +62,20 @@ def compute(run: Run) -> Result:
         tables["shapes"] = _table(ops, codes, launched, memory).assign(**labels)
     else:
         notes.append(NO_SHAPES)
+    captured = None if launched is None else _captured(run)
+    if captured is not None:
+        tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
     return Result({name: _ordered(name, table) for name, table in tables.items()}, notes=tuple(notes))
 
 
 def _ordered(name: str, table: pd.DataFrame) -> pd.DataFrame:
     keys = _KEYS[name]
-    by = ["host_self_ns", *keys]
-    ascending = [False, *(True for _ in keys)]
+    by = ["host_self_ns", "captured_ns", *keys]
+    ascending = [False, False, *(True for _ in keys)]
     columns = [*keys, *(column.name for column in MEASURES)]
-    return table[columns].sort_values(by, ascending=ascending, ignore_index=True)
+    captured = table["device_self_ns"].where(table["calls"] == 0, 0)
+    ordered = table.assign(captured_ns=captured).sort_values(by, ascending=ascending, ignore_index=True)
+    return ordered[columns]
 
 
 def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
@@ -147,6 +152,49 @@ def _launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
     return _Launched(at[known], ints(frame, C.DUR_NS)[known]), None
 
 
+def _captured(run: Run) -> pd.DataFrame | None:
+    """Device intervals of graphs launched outside ops, with the ops that captured them; None without any."""
+    columns = [C.DUR_NS, C.OP_ROW, C.CAPTURED_OP, C.CAPTURED_PATH, C.CAPTURED_SHAPES]
+    frame = busy(run, columns)
+    frame = frame[frame[C.OP_ROW].isna() & frame[C.CAPTURED_OP].notna()]
+    if frame.empty:
+        return None
+    keys = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES, C.CAPTURED_PATH: C.CAPTURED_PATH}
+    known = {name: texts(frame[column], "") for name, column in keys.items()}
+    times = pd.DataFrame({**known, "device_self_ns": ints(frame, C.DUR_NS)})
+    grouped = times.assign(launches=1).groupby([*keys], sort=True)
+    return grouped[["launches", "device_self_ns"]].sum().reset_index()
+
+
+def _with_captured(table: pd.DataFrame, captured: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Add the device time of captured ops to the rows of the ops; those not called in this run get a row.
+
+    Ops around a captured op get its time as total; their shapes are unknown, so not in the table by shape.
+    """
+    own = captured.assign(device_total_ns=captured["device_self_ns"])
+    around = _around(own) if keys == [C.NAME] else own.head(0)
+    measures = ["launches", "device_self_ns", "device_total_ns"]
+    added = pd.concat([own, around]).groupby(keys, sort=True)[measures].sum().reset_index()
+    every = pd.concat([table, added], ignore_index=True)
+    recorded = [name for name in table.columns if name not in keys and table[name].notna().any()]
+    summed = every.fillna(dict.fromkeys(recorded, 0)).groupby(keys, sort=True).sum(min_count=1).reset_index()
+    total = ints(summed, "device_self_ns")
+    summed["device_share"] = share(total, int(total.sum()))
+    return summed.astype(table.dtypes.to_dict())
+
+
+def _around(own: pd.DataFrame) -> pd.DataFrame:
+    """The other ops around each captured op, with its launches and its time as total."""
+    outer = own.assign(device_self_ns=0)
+    outer[C.CAPTURED_PATH] = own[C.CAPTURED_PATH].str.split(PATH_SEPARATOR)
+    outer = outer.explode(C.CAPTURED_PATH).reset_index()
+    name = outer[C.CAPTURED_PATH]
+    outer = outer[(name != "") & (name != outer[C.NAME]) & ~name.str.startswith(MODULE)]
+    outer = outer.drop_duplicates(["index", C.CAPTURED_PATH])
+    outer[C.NAME] = outer[C.CAPTURED_PATH]
+    return outer
+
+
 def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
     """Bytes by op: allocated and freed on devices, and allocated on the host."""
     frame = run.table("allocations", columns=[C.DEVICE, C.BYTES, C.OP_ROW])
@@ -186,7 +234,8 @@ ANALYSIS = Analysis(
         "host self = duration − direct child ops (runtime calls stay with the op); host total = Σ of "
         "durations, recursion counted once; device self = Σ of device intervals whose innermost launching op "
         "it is; device total = the same including child ops at any depth, each interval once; bytes by the "
-        "innermost op of the allocator event; over all threads and ranks."
+        "innermost op of the allocator event; over all threads and ranks. Device intervals of a graph "
+        "launched outside ops count for the op that captured them, where known; it has no calls here."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

@@ -81,6 +81,35 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
     return made
 
 
+MODULE = "nn.Module: "
+"""Beginning of the names of module calls."""
+PATH_SEPARATOR = " > "
+"""Separator of the names in `captured_path`."""
+CAPTURED = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES}
+"""Columns of device intervals with the columns of the op that captured them in a graph."""
+
+
+def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dict[str, pd.Categorical]:
+    """Text columns of the ops that launched device intervals, or captured them in a graph, as `host_texts`.
+
+    Args:
+        run: The run.
+        rows: Device intervals with `op_row`, and the columns of `CAPTURED`.
+        absent: Columns of `CAPTURED`, each with its text where it is unknown.
+    """
+    found = host_texts(run, rows[C.OP_ROW], absent)
+    captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
+    if not captured.any():
+        return found
+    for name, word in absent.items():
+        own = texts(rows.loc[captured, CAPTURED[name]], word)
+        every = np.array(found[name], object)
+        every[captured] = own
+        codes, labels = pd.factorize(every)
+        found[name] = coded([str(label) for label in labels], codes)
+    return found
+
+
 def _found(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
     """Read host rows that include these ids; return them with the positions of the ids.
 

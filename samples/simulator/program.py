@@ -223,19 +223,26 @@ class Program:
         kernels: Sequence[tuple[str, int]],
         *,
         recorded: bool = True,
+        graph_id: int | None = None,
         stream: int = DEFAULT_STREAM,
         launch_ns: int = LAUNCH_NS,
         delay_ns: int = DELAY_NS,
     ) -> list[DeviceEvent]:
         """Replay a CUDA graph of (name, duration) kernels: one launch, many kernels of its correlation id.
 
-        With `recorded=False` the launch stands alone, as when the profiler missed what the graph ran.
+        With `recorded=False` the launch stands alone, as when the profiler missed what the graph ran. Launches
+        of one graph have the same `graph_id`; by default each launch is one of a new graph.
         """
         correlation, earliest = self._launch("cudaGraphLaunch", launch_ns, delay_ns)
         self._graphs += 1
         events = []
         for node, (name, dur_ns) in enumerate(kernels if recorded else ()):
-            args = {"context": 1, "grid": [1, 1, 1], "block": [128, 1, 1], "graph id": self._graphs}
+            args = {
+                "context": 1,
+                "grid": [1, 1, 1],
+                "block": [128, 1, 1],
+                "graph id": graph_id or self._graphs,
+            }
             args["graph node id"] = node + 1
             events.append(self._device(Kind.KERNEL, name, earliest, dur_ns, correlation, stream, None, args))
         return events
