@@ -230,8 +230,8 @@ class Program:
     ) -> list[DeviceEvent]:
         """Replay a CUDA graph of (name, duration) kernels: one launch, many kernels of its correlation id.
 
-        With `recorded=False` the launch stands alone, as when the profiler missed what the graph ran. Launches
-        of one graph have the same `graph_id`; by default each launch is one of a new graph.
+        With `recorded=False` the launch stands alone, as when the profiler missed what the graph ran.
+        Launches of one graph have the same `graph_id`; by default each launch is one of a new graph.
         """
         correlation, earliest = self._launch("cudaGraphLaunch", launch_ns, delay_ns)
         self._graphs += 1
