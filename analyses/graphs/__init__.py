@@ -255,8 +255,12 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("graphs", "Graphs", _GRAPHS),
         TableSpec("ops", "Ops that captured the kernels", _OPS),
-        TableSpec("structure", "Repeated layer, and what is before and after it", layers.STRUCTURE),
-        TableSpec("layer", "Kernels of one layer, in order", layers.LAYER),
+        TableSpec(
+            "structure",
+            "Repeated sequence (usually a layer), and what is before and after it",
+            layers.STRUCTURE,
+        ),
+        TableSpec("layer", "Kernels of one repeat, in order", layers.LAYER),
         TableSpec("launches", "Every launch", _LAUNCHES),
     ),
     sources=("CUDA C++ Programming Guide, CUDA Graphs", "TraceLens graph capture"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from tracekit.analysis.kernel_names import family
+from tracekit.analysis.kernel_names import brief, family
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ..answers.results import PageResults, Row
 
 SHOWN = 15
-KERNELS = 40
+KERNELS = 24
 """Kernels of a layer in the chart; the table has all."""
+_LABEL = 30
+"""Characters of a bar's label, which must fit beside the bars on narrow screens."""
 _LAYERS = "layers"
 
 
@@ -56,9 +58,9 @@ def _layer_sentence(results: PageResults, top: Row) -> list[Any]:
         return ["No part of it repeats. "]
     row = results.rows("structure", rows=repeated)[0]
     return [
-        "A layer of ",
+        "A sequence of ",
         row.number("kernels"),
-        " kernels repeats ",
+        " kernels (usually a layer) repeats ",
         row.number("repeats"),
         " times, ",
         row.number("mean_ns"),
@@ -74,7 +76,8 @@ def _op_sentence(results: PageResults) -> list[Any]:
     if known.empty:
         return ["The ops of its kernels are unknown."]
     op = results.rows("ops", rows=known.head(1))[0]
-    return ["The op with the most time is ", named(op["op"]), ": ", op.number("share"), "."]
+    inside = [" in ", named(op["module"])] if op["module"] else []
+    return ["The op with the most time is ", named(op["op"]), *inside, ": ", op.number("share"), "."]
 
 
 def _of_graph(frame: pd.DataFrame, graph: int) -> pd.DataFrame:
@@ -96,14 +99,14 @@ def _ops(results: PageResults) -> list[Component]:
     ops = results.frame("ops")
     if ops.empty:
         return []
-    first = ops.head(SHOWN)
+    first, several = ops.head(SHOWN), ops["module"].nunique() > 1
     names = [
-        (f"{op}, {module}" if module else str(op)) or "(unknown)"
+        brief((f"{module}: {op}" if module and several else str(op)) or "(unknown)", _LABEL)
         for op, module in first[["op", "module"]].itertuples(index=False, name=None)
     ]
     figure = bars(names, first["sum_ns"].tolist(), "ns", title="Σ of durations")
     which = f"{SHOWN} of {len(ops):,} with the most time" if len(ops) > SHOWN else "Time"
-    return [chart(results.context, "ops", figure, caption=f"{which} by captured op and its module.")]
+    return [chart(results.context, "ops", figure, caption=f"{which}, by module and captured op.")]
 
 
 def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
@@ -111,12 +114,12 @@ def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
         return []
     first = layer.head(KERNELS)
     names = [
-        f"{position}. {op or family(str(name))}"
+        brief(f"{position}. {op or family(str(name))}", _LABEL)
         for position, op, name in first[["position", "op", C.NAME]].itertuples(index=False, name=None)
     ]
     figure = bars(names, first["mean_ns"].tolist(), "ns", title="mean duration")
     which = f"First {KERNELS} of {len(layer):,} kernels" if len(layer) > KERNELS else "Kernels"
-    return [chart(results.context, "layer", figure, caption=f"{which} of one layer, in order.")]
+    return [chart(results.context, "layer", figure, caption=f"{which} of one repeat, in order.")]
 
 
 def _parts(results: PageResults, structure: pd.DataFrame) -> list[Component]:
