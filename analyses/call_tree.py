@@ -2,7 +2,8 @@
 
 Calls with the same name and the same parent node are one node, so every step and layer adds to the same tree.
 Sums are exact at every node: total = self + sum of the children's totals. Device times are missing, not zero,
-if no device interval can be linked to its launch.
+if no device interval can be linked to its launch. Ops that captured a graph are nodes without calls under the
+node that launches the graph.
 
 Sources: Gregg 2016: The Flame Graph; torch.profiler's events.
 
@@ -14,7 +15,7 @@ Example:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from tracekit.runs.run import busy
 from tracekit.schema import C, HostKind
 
 from .shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
-from .shared.hosts import total_by
+from .shared.hosts import MODULE, PATH_SEPARATOR, total_by
 
 if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
@@ -58,7 +59,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class _Tree:
-    """Nodes sorted by depth, parents before children.
+    """Nodes, parents before children.
 
     Attributes:
         of_row: Node of each host row, `NO_PARENT` if it is neither op nor annotation.
@@ -81,7 +82,7 @@ def compute(run: Run) -> Result:
     if not calls.selected.any():
         return Result(notes=(NO_CALLS,))
     tree = _build(calls)
-    device, notes = _launched(run, calls, tree)
+    calls, tree, device, notes = _launched(run, calls, tree)
     return Result({"nodes": _table(calls, tree, device)}, notes=notes)
 
 
@@ -118,24 +119,67 @@ def _build(calls: _Calls) -> _Tree:
     return _Tree(of_row, *(np.concatenate(each) for each in zip(*levels, strict=True)))
 
 
-def _launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[Ints | None, tuple[str, ...]]:
-    """Sum the device time launched by each node, or return a note why it is unknown."""
-    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
+def _launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:
+    """Sum the device time launched by each node, or return a note why it is unknown; add captured ops."""
+    frame = busy(run, [C.RANK, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP, C.CAPTURED_PATH])
     if frame.empty:
-        return None, (absent_device_note(run),)
+        return calls, tree, None, (absent_device_note(run),)
     rows = calls.frame[C.ROW_ID]
     at, call = positions(rows, frame[C.OP_ROW]), positions(rows, frame[C.LAUNCH_ROW])
+    captured = np.flatnonzero((at == NO_PARENT) & frame[C.CAPTURED_OP].notna().to_numpy(bool))
     at = np.where((at == NO_PARENT) & (call != NO_PARENT), calls.parent[call], at)
-    known = at != NO_PARENT
+    node = np.where(at == NO_PARENT, NO_PARENT, tree.of_row[at])
+    if len(captured):
+        calls, tree, node[captured] = _with_captured(calls, tree, frame.iloc[captured], node[captured])
+    known = node != NO_PARENT
     duration = ints(frame, C.DUR_NS)
     if not known.any():
-        return None, (UNLINKED,)
-    sums = total_by(tree.of_row[at[known]], len(tree.parent), duration[known])
+        return calls, tree, None, (UNLINKED,)
+    sums = total_by(node[known], len(tree.parent), duration[known])
     unlinked = int(duration[~known].sum())
     if not unlinked:
-        return sums, ()
+        return calls, tree, sums, ()
     share = unlinked / max(1, int(duration.sum()))
-    return sums, (Remark(f"{share:.1%} of the device time is not linked to an op or annotation"),)
+    return (
+        calls,
+        tree,
+        sums,
+        (Remark(f"{share:.1%} of the device time is not linked to an op or annotation"),),
+    )
+
+
+def _with_captured(calls: _Calls, tree: _Tree, rows: pd.DataFrame, above: Ints) -> tuple[_Calls, _Tree, Ints]:
+    """Add the ops that captured device intervals below the nodes that launched their graphs.
+
+    Args:
+        calls: The calls.
+        tree: Their tree.
+        rows: The device intervals.
+        above: Node of each, `NO_PARENT` at the top.
+
+    Returns:
+        The calls with further names, the tree with further nodes, and the node of each interval.
+    """
+    names = {str(name): code for code, name in enumerate(calls.labels)}
+    known: dict[tuple[int, int, int], int] = {}
+    added: list[tuple[int, int, int, int]] = []
+    paths = rows[[C.RANK, C.CAPTURED_PATH, C.CAPTURED_OP]].itertuples(index=False, name=None)
+    found = np.empty(len(rows), np.int64)
+    for place, (node, (rank, path, op)) in enumerate(zip(above.tolist(), paths, strict=True)):
+        around = path.split(PATH_SEPARATOR) if isinstance(path, str) else []
+        for name in [*(name for name in around if not name.startswith(MODULE)), op]:
+            key = (node, names.setdefault(name, len(names)), rank)
+            if key not in known:
+                known[key] = len(tree.parent) + len(added)
+                first = len(tree.parent)
+                depth = tree.depth[node] if node < first else added[node - first][1]
+                added.append((node, 0 if node == NO_PARENT else int(depth) + 1, key[1], rank))
+            node = known[key]
+        found[place] = node
+    more = np.array(added, np.int64).T
+    columns = zip((tree.parent, tree.depth, tree.name, tree.rank), more, strict=True)
+    grown = _Tree(tree.of_row, *(np.concatenate(both) for both in columns))
+    return replace(calls, labels=pd.Index(list(names))), grown, found
 
 
 def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
@@ -181,7 +225,8 @@ ANALYSIS = Analysis(
         "host self = total − total of the child nodes; device self = Σ of the device intervals (kernels, "
         "copies, memsets, graphs) whose innermost launching op or annotation is the node; device total = "
         "self + total of the child nodes. Self times sum to the totals of the roots. Each rank has its own "
-        "roots."
+        "roots. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node that launched "
+        "it, if that is no op."
     ),
     tables=(
         TableSpec(

@@ -167,3 +167,17 @@ def test_no_other_repeat_covers_more(
 ) -> None:
     sequence = before + layer * count + after
     assert largest_repeat(np.array(sequence, np.int64)) == brute_force(sequence)
+
+
+def test_captured_ops_are_below_the_node_that_launches_the_graph(captured: Run) -> None:
+    nodes = analyze(captured, "call_tree").tables["nodes"].set_index("node")
+    step = nodes[nodes["name"] == "ProfilerStep"]
+    assert step["device_total_ns"].tolist() == [STEPS * (GRAPH_NS + NORM_NS)]
+    below = nodes[nodes["parent"] == step.index[0]].set_index("name")
+    assert set(below.index) == {"aten::argmax", "aten::embedding", *(op for op, _, _ in LAYER), "aten::mm"}
+    assert below.loc["vllm::attention", "device_self_ns"] == (ATTENTION_NS + NORM_NS) * LAYERS * STEPS
+    assert below.loc["aten::embedding", ["calls", "device_self_ns"]].tolist() == [0, 0]
+    gather = nodes[nodes["name"] == "aten::gather"]
+    assert nodes.loc[gather["parent"], "name"].tolist() == ["aten::embedding"]
+    assert gather[["calls", "depth", "device_self_ns"]].to_numpy().tolist() == [[0, 2, STEPS * EMBED_NS]]
+    assert (nodes.index[nodes["parent"].notna()] > nodes["parent"].dropna()).all()
