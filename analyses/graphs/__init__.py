@@ -257,7 +257,7 @@ ANALYSIS = Analysis(
         TableSpec("ops", "Ops that captured the kernels", _OPS),
         TableSpec(
             "structure",
-            "Repeated sequence (usually a layer), and what is before and after it",
+            "Repeated sequence; what is before and after it",
             layers.STRUCTURE,
         ),
         TableSpec("layer", "Kernels of one repeat, in order", layers.LAYER),
