@@ -115,7 +115,13 @@ _DEVICE_NUMBERS = {
 }  # fmt: skip
 """Columns of numbers and what torch.profiler calls them, where it has them."""
 _SHAPES = {"grid": (C.GRID_X, C.GRID_Y, C.GRID_Z), "block": (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)}
-_DEVICE_TEXTS = {name: name for name in (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE)}
+_DEVICE_TEXTS = {
+    name: name
+    for name in (
+        C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE,
+        C.CAPTURED_OP, C.CAPTURED_PATH, C.CAPTURED_MODULE, C.CAPTURED_SHAPES,
+    )
+}  # fmt: skip
 _HOST_NUMBERS = {
     C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.CORRELATION_ID: "correlation", C.EXTERNAL_ID: "External id",
     C.SEQUENCE: "Sequence number", C.FWD_TID: "Fwd thread id", C.FLOPS: C.FLOPS,
