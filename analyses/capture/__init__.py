@@ -28,8 +28,8 @@ from tracekit.runs.rank_view import RankView
 from tracekit.runs.run import busy
 from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
+from .. import memory
 from ..integrity import GRAPH_PATTERN
-from ..memory import tables as memory
 from ..shared.common import NOT_RECORDED, absent_device_note, positions
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detected
@@ -121,7 +121,7 @@ LACKS = {
     to.GRAPHS: Lack(
         "the capture of graphs",
         "ops, shapes and modules of the kernels in graph replays, which have none in this trace",
-        "a second trace, of the code that captures the graphs",
+        "a second trace, of the code that captures the graphs; import both with `--capture-trace`",
     ),
     to.SYNC_EVENTS: Lack(
         "streams of synchronizing calls",
@@ -148,7 +148,7 @@ class _Recorded:
 
     @cached_property
     def device(self) -> pd.DataFrame:
-        columns = [C.KIND, C.RANK, C.DEVICE, C.STREAM, C.DUR_NS, C.LAUNCH_ROW]
+        columns = [C.KIND, C.RANK, C.DEVICE, C.STREAM, C.DUR_NS, C.LAUNCH_ROW, C.CAPTURED_OP]
         return busy(self.run, columns)
 
     @cached_property
@@ -179,7 +179,7 @@ class _Recorded:
 
     @property
     def few_steps(self) -> bool:
-        return int(self.steps.groupby(C.RANK)[C.STEP].nunique().max()) < FEWEST_STEPS
+        return bool(self.steps.groupby(C.RANK)[C.STEP].nunique().max() < FEWEST_STEPS)
 
     @property
     def slow_first(self) -> bool:
@@ -199,10 +199,11 @@ class _Recorded:
 
     @property
     def replays(self) -> bool:
-        """Whether much of the device time is of graph replays, whose kernels have no ops."""
+        """Whether much of the device time is of graph replays whose kernels have no ops, captured ones either."""
         at = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
         replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[at]
         replayed |= (self.device[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
+        replayed &= self.device[C.CAPTURED_OP].isna().to_numpy(bool)
         duration = self.device[C.DUR_NS].to_numpy(np.int64)
         return bool(duration[replayed].sum() > GRAPH_SHARE * duration.sum())
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from tracekit.ingest import nsys, sources, spool
 from tracekit.ingest.executor import Decoded, Failed, Linked, Size
 from tracekit.ingest.kineto import reader as kineto
-
 from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers, idle_batches
 from tracekit.ingest.link.steps import PHASES, Host, find_steps
