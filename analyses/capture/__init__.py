@@ -28,8 +28,8 @@ from tracekit.runs.rank_view import RankView
 from tracekit.runs.run import busy
 from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
-from .. import memory
 from ..integrity import GRAPH_PATTERN
+from ..memory.allocations import FEWEST_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, positions
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detected
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-FEWEST_STEPS = memory.FEWEST_STEPS + memory.WARMUP_STEPS
+FEWEST_STEPS = FEWEST_FLOORS + WARMUP_STEPS
 """Steps below which growth from step to step is unknown."""
 SLOW_FIRST = 1.5
 """Length of the first step over the median of the others from which it is called a warm-up step."""
