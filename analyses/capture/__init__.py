@@ -199,7 +199,7 @@ class _Recorded:
 
     @property
     def replays(self) -> bool:
-        """Whether much of the device time is of graph replays whose kernels have no ops, captured ones either."""
+        """Whether much of the device time is of graph replays whose ops are unknown."""
         at = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
         replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[at]
         replayed |= (self.device[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
