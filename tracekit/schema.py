@@ -46,6 +46,7 @@ class C:
     DEVICE: Final = "device"
     DST_DEVICE: Final = "dst_device"
     DST_MEMORY: Final = "dst_memory"
+    DST_RANK: Final = "dst_rank"
     DTYPE: Final = "dtype"
     DUR_NS: Final = "dur_ns"
     DYNAMIC_SHARED_BYTES: Final = "dynamic_shared_bytes"
@@ -85,8 +86,11 @@ class C:
     ROW_ID: Final = "row_id"
     SEQUENCE: Final = "sequence"
     SOURCE: Final = "source"
+    SPLIT_IN: Final = "split_in"
+    SPLIT_OUT: Final = "split_out"
     SRC_DEVICE: Final = "src_device"
     SRC_MEMORY: Final = "src_memory"
+    SRC_RANK: Final = "src_rank"
     STACK: Final = "stack"
     START_NS: Final = "start_ns"
     STATIC_SHARED_BYTES: Final = "static_shared_bytes"
@@ -371,6 +375,10 @@ HOST_INTERVALS: Final = Table(
         _maybe(C.GROUP_DESCRIPTION, _TEXT, "description of the process group"),
         _maybe(C.GROUP_RANKS, _TEXT, "ranks of the process group, as recorded"),
         _maybe(C.GROUP_SIZE, _INT64, "number of ranks of the process group"),
+        _maybe(C.SPLIT_IN, _TEXT, "rows that an all-to-all sends to each rank, as recorded; empty if equal"),
+        _maybe(C.SPLIT_OUT, _TEXT, "rows that an all-to-all receives from each rank, likewise"),
+        _maybe(C.SRC_RANK, _INT64, "rank that a receive is from"),
+        _maybe(C.DST_RANK, _INT64, "rank that a send is to"),
     ),
 )
 

@@ -43,6 +43,8 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
     environment.setdefault("cuda", _version(top.cuda_runtime))
     if top.driver and not environment.get("driver"):
         environment["driver"] = top.driver
+    if groups := _process_groups(tops):
+        environment["process_groups"] = groups
     options = {**meta.collector.options, **_own_metadata(top)}
     return replace(
         meta,
@@ -50,6 +52,22 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
         collector=replace(meta.collector, options=options),
         fingerprint=meta.fingerprint or _fingerprint(tops, environment, has_device=has_device),
     )
+
+
+def _process_groups(tops: Sequence[TopLevel]) -> list[dict[str, Any]]:
+    """Return each process group of several ranks once: its name, description, backends and ranks."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for top in tops:
+        groups = top.distributed.groups if top.distributed else None
+        for group in groups if isinstance(groups, list) else []:
+            ranks = group.get("ranks") if isinstance(group, dict) else None
+            if isinstance(ranks, list) and len(ranks) > 1 and all(isinstance(rank, int) for rank in ranks):
+                name, description, backends = (
+                    str(group.get(key) or "") for key in ("pg_name", "pg_desc", "backend_config")
+                )
+                one = {"name": name, "description": description, "backends": backends, "ranks": ranks}
+                found[name, tuple(ranks)] = one
+    return [found[key] for key in sorted(found, key=str)]
 
 
 def _own_metadata(top: TopLevel) -> dict[str, Any]:

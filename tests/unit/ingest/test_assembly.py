@@ -94,6 +94,16 @@ def test_the_fingerprint_of_an_import_comes_from_the_trace(store: Store, tmp_pat
     assert set(table(run, "device_intervals")[C.RANK]) == {3}
 
 
+def test_process_groups_of_several_ranks_are_kept_once(store: Store, tmp_path: Path) -> None:
+    world = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": [0, 1]}
+    alone = {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "ranks": [3]}
+    distributed = {"rank": 0, "world_size": 2, "pg_config": [world, alone, world, "damaged", {"ranks": 3}]}
+    run = run_of(store, tmp_path, json.dumps({"distributedInfo": distributed, **json.loads(kernels_text())}))
+    assert run.meta.environment["process_groups"] == [
+        {"name": "0", "description": "default_pg", "backends": "cuda:nccl", "ranks": [0, 1]}
+    ]
+
+
 def test_a_run_contains_only_its_tables(store: Store, tmp_path: Path) -> None:
     run = run_of(store, tmp_path, kernels_text())
     assert {path.name for path in run.path.iterdir()} == {"run.json", "device_intervals.parquet"}

@@ -58,6 +58,10 @@ class Args(msgspec.Struct, gc=False):
     group_description: Any = msgspec.field(default=None, name="Process Group Description")
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     group_size: Any = msgspec.field(default=None, name="Group size")
+    split_in: Any = msgspec.field(default=None, name="In split size")
+    split_out: Any = msgspec.field(default=None, name="Out split size")
+    src_rank: Any = msgspec.field(default=None, name="Src Rank")
+    dst_rank: Any = msgspec.field(default=None, name="Dst Rank")
 
 
 NO_ARGS = Args()
@@ -260,6 +264,7 @@ class Distributed(msgspec.Struct):
     rank: int | None = None
     world_size: int | None = None
     backend: str | None = None
+    groups: Any = msgspec.field(default=None, name="pg_config")
 
 
 class TopLevel(msgspec.Struct):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
@@ -207,4 +208,6 @@ def test_a_collective_keeps_its_metadata(store: Store, tmp_path: Path) -> None:
     ]
     assert one[[C.GROUP_NAME, C.GROUP_RANKS]].tolist() == ["1", "[0, 1]"]
     assert one[C.GROUP_DESCRIPTION] == 'data "parallel"'
+    assert one[[C.SPLIT_IN, C.SPLIT_OUT, C.DST_RANK]].tolist() == ["[3, 29]", "[]", 1]
+    assert pd.isna(one[C.SRC_RANK])
     assert rows.loc["aten::mm", [C.ELEMENTS_IN, C.GROUP_SIZE]].isna().all()

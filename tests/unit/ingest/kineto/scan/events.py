@@ -43,6 +43,9 @@ COLLECTIVE = {
         "Process Group Description": 'data "parallel"',
         "Process Group Ranks": "[0, 1]",
         "Group size": 2,
+        "In split size": "[3, 29]",
+        "Out split size": "[]",
+        "Dst Rank": 1,
     },
 }
 KERNEL = {
