@@ -1,0 +1,180 @@
+"""Communication kernels of some ranks with what tells their purpose: phase, peers, split sizes and ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs.intervals import covered, covered_before
+from tracekit.runs.run import busy
+from tracekit.schema import C
+
+from ..shared.collectives import described
+from ..shared.common import NO_PARENT, ints, spans
+from ..shared.hosts import host_rows, texts
+from ..shared.lanes import ALL_TO_ALL, SEND_RECV, communicates, lanes, launching
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+PLACE = [C.RANK, C.DEVICE]
+EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"
+PRIOR_END, STREAM_FREE, BETWEEN = "prior_end_ns", "stream_free_ns", "between_ns"
+LIBRARY = "library"
+"""`expert` for kernels of libraries that only expert parallelism uses, `group` for those of a process group."""
+RANGES = (
+    r"(?i)FSDP|FullyShardedDataParallel|fully_shard|DistributedDataParallel|ddp\.reducer|deepspeed|zero3?_|"
+    r"SyncBatchNorm|ring_?attention|ulysses|\bmoe|expert|^PP:"
+)
+"""Ranges and ops whose names tell what communication inside them is for."""
+_EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatch|Combine)"
+_OF_GROUPS = r"(?i)nccl|rccl"
+_LEVELS = 8
+"""Enclosing host rows above a launching op whose names are read."""
+_MORE = (C.PHASE, C.SPLIT_IN, C.SPLIT_OUT, C.SRC_RANK, C.DST_RANK)
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    *PLACE,
+    C.STREAM,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.OP_ROW,
+    C.LAUNCH_ROW,
+)
+_MESSAGE = (C.RANK, C.STEP, C.COLLECTIVE, C.SRC_RANK, C.DST_RANK, C.PID, C.TID, C.START_NS)
+_GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
+SEND, RECEIVE = "send", "recv"
+
+
+def device_rows(run: Run) -> pd.DataFrame:
+    """The intervals that occupy a device."""
+    return busy(run, [*_READ])
+
+
+def messages(run: Run) -> pd.DataFrame:
+    """The sends and receives that hosts issued, in order: rank, step, peers, process group, thread and time."""
+    where = pc.field(C.COLLECTIVE).isin([SEND, RECEIVE])
+    rows = run.table("host_intervals", columns=[C.ROW_ID, *_MESSAGE, *_GROUP], where=where)
+    plain = rows.astype({name: object for name in (C.COLLECTIVE, *_GROUP[:3])})
+    return plain.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
+
+
+def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
+    """The communication kernels among device rows.
+
+    Args:
+        run: The run.
+        rows: Result of `device_rows`.
+        sent: Result of `messages`: a kernel of several sends and receives has the process group of the last.
+
+    Returns:
+        The columns of `described` and, in addition: phase, split sizes and peers of the launching op; `RANGE`,
+        the innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`, its time
+        without computation beside it; `PRIOR_END`, the end of the last computation that began before it ended;
+        `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the computation between
+        an all-to-all and the next one of its group; `LIBRARY`.
+    """
+    kernels = rows[communicates(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
+    host = host_rows(run, kernels[C.OP_ROW], [*_MORE])
+    issued = launching(run, kernels)
+    table = described(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
+    table[LIBRARY] = _libraries(kernels[C.NAME])
+    table[RANGE] = _ranges(run, kernels[C.OP_ROW])
+    table[ISSUED] = issued[C.START_NS].astype("Int64")
+    table = _with_messages(table, issued, sent)
+    for name in (EXPOSED, PRIOR_END, STREAM_FREE, BETWEEN):
+        table[name] = np.full(len(table), NO_PARENT, np.int64)
+    for place, own in rows.groupby(PLACE, sort=True):
+        mine = ((table[C.RANK] == place[0]) & (table[C.DEVICE] == place[1])).to_numpy(bool)
+        for name, values in _timed(table[mine], lanes(own).computation).items():
+            table.loc[mine, name] = values
+    return table
+
+
+def _libraries(names: pd.Series) -> pd.Series:
+    expert, group = matches(names, _EXPERT_KERNELS), matches(names, _OF_GROUPS)
+    return pd.Series(np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object)
+
+
+def _ranges(run: Run, ops: pd.Series) -> pd.Series:
+    """Innermost enclosing host row of each op that has a telling name; empty without one."""
+    found = np.full(len(ops), "", object)
+    for _ in range(_LEVELS):
+        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
+        names = pd.Series(texts(host[C.NAME], ""), index=ops.index)
+        telling = matches(names.astype("category"), RANGES).to_numpy(bool) & (found == "")
+        found[telling] = names.to_numpy(object)[telling]
+        ops = host[C.PARENT_ROW].mask(pd.Series(found != "", index=ops.index))
+        if ops.isna().all():
+            break
+    return pd.Series(found, index=ops.index, dtype=object)
+
+
+def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
+    """Give kernels of coalesced sends and receives the process group of the last one issued before them."""
+    kinds = (table[C.KIND] == SEND_RECV) & (table["group"] == "") & issued[C.START_NS].notna()
+    if not kinds.any() or sent.empty:
+        return table
+    keys = [C.RANK, C.PID, C.TID]
+    left = issued.loc[kinds, [*keys, C.START_NS]].assign(at=np.flatnonzero(kinds))
+    left = left.astype({name: np.int64 for name in (*keys, C.START_NS)}).sort_values(C.START_NS)
+    right = sent[[*keys, C.START_NS, *_GROUP]].astype({name: np.int64 for name in keys})
+    near = pd.merge_asof(left, right.sort_values(C.START_NS), on=C.START_NS, by=keys)
+    near = near.set_index("at")
+    for name in _GROUP:
+        table.loc[near.index, name] = near[name]
+    names = (texts(near[name], "") for name in (C.GROUP_NAME, C.GROUP_RANKS))
+    table.loc[near.index, "group"] = [" ".join(pair).strip() for pair in zip(*names, strict=True)]
+    return table
+
+
+def _timed(own: pd.DataFrame, computation: Union) -> dict[str, Ints]:
+    """Times of the communication kernels of one device relative to its computation."""
+    start, end = spans(own)
+    last = np.searchsorted(computation[0], end) - 1
+    prior = np.append(computation[1], NO_PARENT)[last]
+    stream_ends = pd.Series(end).groupby(own[C.STREAM].to_numpy()).cummax()
+    free = stream_ends.groupby(own[C.STREAM].to_numpy()).shift(fill_value=NO_PARENT).to_numpy(np.int64)
+    return {
+        EXPOSED: end - start - covered(computation, start, end),
+        PRIOR_END: prior,
+        STREAM_FREE: free,
+        BETWEEN: _between(own, computation),
+    }
+
+
+def _between(own: pd.DataFrame, computation: Union) -> Ints:
+    """Computation from the end of each all-to-all to the start of the next one of its group and library."""
+    start, end = spans(own)
+    found = np.full(len(own), NO_PARENT, np.int64)
+    chosen = (own[C.KIND] == ALL_TO_ALL).to_numpy(bool)
+    keys = own["group"] + "\n" + own[LIBRARY]
+    for _, rows in pd.Series(np.flatnonzero(chosen)).groupby(keys[chosen].to_numpy(object)):
+        at = rows.to_numpy(np.int64)
+        here, later = end[at[:-1]], start[at[1:]]
+        done = covered_before(computation, np.maximum(later, here)) - covered_before(computation, here)
+        found[at[:-1]] = done
+    return found
+
+
+def members(text: Any) -> list[int]:
+    """Ranks of a process group, or split sizes, as recorded; empty if unknown or truncated.
+
+    Example:
+        >>> members("[0, 4, 8]"), members("[0, 1, ...]"), members(None)
+        ([0, 4, 8], [], [])
+    """
+    if not isinstance(text, str) or "..." in text:
+        return []
+    parts = [part.strip() for part in text.strip().strip("[]").split(",")]
+    return [int(part) for part in parts] if all(part.isdigit() for part in parts) else []

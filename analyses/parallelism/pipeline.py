@@ -1,0 +1,328 @@
+"""Pipelines: stages, microbatches, and the share of time in which stages compute nothing.
+
+The pipeline window of a step begins with the first computation of any stage and ends with the last. Computation
+launched in the optimizer step, in `zero_grad` or in data loading does not count. bubble = window − the time in
+which the stage computes, and its share is over the windows of all stages. The ideal share of p equal stages,
+m microbatches and v chunks of layers on each stage is (p − 1)/(m·v + p − 1), as in GPipe and 1F1B (v = 1) and
+interleaved 1F1B.
+
+Sources: Huang et al., GPipe, 2019; Narayanan et al., Efficient Large-Scale Language Model Training on GPU
+Clusters Using Megatron-LM, 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.runs import intervals
+from tracekit.schema import C, DeviceKind, Phase
+
+from ..shared.common import ints, share, spans
+from ..shared.hosts import host_rows
+from ..shared.lanes import SEND_RECV, communicates
+from .calls import RECEIVE, SEND, members
+from .groups import KEY
+from .roles import PIPELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.run import Run
+
+    from .roles import Role
+
+NO_STEP = -1
+CLOCK_NS = 200_000
+"""Difference of the ends of matched sends and receives from which clocks are corrected."""
+_OUTSIDE = {str(Phase.OPTIMIZER), str(Phase.ZERO_GRAD), str(Phase.DATALOAD)}
+INCOMPLETE = (
+    "the pipeline of ranks {ranks} has {count} stages, of which {here} are in this run: its bubble is unknown; "
+    "import the traces of all ranks together"
+)
+_STAGE = ("computation_ns", "bubble_ns", "outside_ns", "send_recv_ns", "other_communication_ns", "idle_ns")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One pipeline.
+
+    Attributes:
+        ranks: Rank of each stage, in order.
+        microbatches: Number of microbatches per step, None if unknown.
+        chunks: Chunks of layers on each stage, None if unknown.
+        schedule: `interleaved 1F1B`, `1F1B` or `GPipe`; empty if unknown.
+        evidence: How these are known.
+    """
+
+    ranks: tuple[int, ...]
+    microbatches: int | None
+    chunks: int | None
+    schedule: str
+    evidence: str
+
+    @property
+    def ideal(self) -> float | None:
+        """Least share of the bubble with equal stages; None if unknown."""
+        if self.microbatches is None or self.chunks is None:
+            return None
+        wait = len(self.ranks) - 1
+        return wait / (self.microbatches * self.chunks + wait)
+
+
+def stage_steps(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+    """What each rank with sends and receives computes in each step.
+
+    Args:
+        run: The run.
+        rows: Device rows.
+
+    Returns:
+        Rank, step (-1 if none are marked), start and end of its computation, when the host began the first
+        backward op that launched some of it (-1 for none), the time it computes, and its time with only sends
+        and receives, only other communication and nothing in between.
+    """
+    kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)]
+    talking = communicates(kernels)
+    messages = kernels[talking & kernels[C.NAME].astype(str).str.contains("(?i)send_?recv|nccl.*(?:send|recv)").to_numpy()]
+    chosen = kernels[kernels[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
+    if messages.empty:
+        return pd.DataFrame()
+    host = host_rows(run, chosen[C.OP_ROW], [C.PHASE, C.START_NS])
+    phase = host[C.PHASE].astype(object).fillna("")
+    frame = chosen.assign(
+        talks=talking[kernels.index.get_indexer(chosen.index)],
+        sends=chosen.index.isin(messages.index),
+        inside=~phase.isin(_OUTSIDE),
+        backward_ns=host[C.START_NS].where(phase == str(Phase.BACKWARD)),
+    )
+    marked = frame[C.STEP].notna().any()
+    frame = frame[frame[C.STEP].notna()] if marked else frame.assign(**{C.STEP: NO_STEP})
+    grouped = frame.groupby([C.RANK, C.STEP], sort=True)
+    return pd.DataFrame([found for key, own in grouped if (found := _stage_step(key, own))])
+
+
+def _stage_step(key: tuple[Any, ...], own: pd.DataFrame) -> dict[str, int] | None:
+    computing = own[own["inside"] & ~own["talks"]]
+    if computing.empty:
+        return None
+    start, end = int(ints(computing, C.START_NS).min()), int(spans(computing)[1].max())
+    computed = intervals.union(*spans(computing))
+    everything = intervals.union(*spans(own[~own["talks"]]))
+    sends = intervals.subtract(intervals.union(*spans(own[own["sends"]])), everything)
+    talks = intervals.subtract(intervals.union(*spans(own[own["talks"]])), everything)
+    within = {
+        name: intervals.length(intervals.clip(union, start, end))
+        for name, union in (("send_recv_ns", sends), ("talk_ns", talks))
+    }
+    computation = intervals.length(computed)
+    backward = own["backward_ns"].min()
+    return {
+        C.RANK: int(key[0]),
+        C.STEP: int(key[1]),
+        "start_ns": start,
+        "end_ns": end,
+        "backward_ns": -1 if pd.isna(backward) else int(backward),
+        "computation_ns": computation,
+        "send_recv_ns": within["send_recv_ns"],
+        "other_communication_ns": within["talk_ns"] - within["send_recv_ns"],
+        "idle_ns": end - start - computation - within["talk_ns"],
+    }
+
+
+def pipelines(sent: pd.DataFrame, roles: dict[str, Role], steps: pd.DataFrame) -> tuple[list[Pipeline], list[str]]:
+    """The complete pipelines of a run, and notes on incomplete ones.
+
+    Args:
+        sent: Sends and receives of all ranks with their process group.
+        roles: Roles of the process groups.
+        steps: Result of `stage_steps` of all ranks.
+    """
+    found, notes = [], []
+    here = set(steps[C.RANK]) if len(steps) else set()
+    own = sent[sent[KEY].isin([key for key, role in roles.items() if PIPELINE in role.kinds])]
+    for ranks, rows in _connected(own):
+        if missing := set(ranks) - here:
+            count = len(ranks) - len(missing)
+            notes.append(INCOMPLETE.format(ranks=", ".join(map(str, ranks)), count=len(ranks), here=count))
+        else:
+            found.append(_described(ranks, rows, steps))
+    return found, notes
+
+
+def _connected(sent: pd.DataFrame) -> list[tuple[tuple[int, ...], pd.DataFrame]]:
+    """Ranks that send to each other, directly or through others, with their messages."""
+    root: dict[int, int] = {}
+
+    def find(rank: int) -> int:
+        while root.setdefault(rank, rank) != rank:
+            rank = root[rank]
+        return rank
+
+    peers = sent[C.DST_RANK].fillna(sent[C.SRC_RANK])
+    pairs = pd.DataFrame({"rank": sent[C.RANK], "peer": peers}).dropna().drop_duplicates()
+    for rank, peer in pairs.astype(int).itertuples(index=False, name=None):
+        low, high = sorted((find(rank), find(peer)))
+        root[high] = low
+    every: dict[int, list[int]] = {}
+    for rank in sorted(root):
+        every.setdefault(find(rank), []).append(rank)
+    return [(tuple(ranks), sent[sent[C.RANK].isin(ranks)]) for ranks in every.values() if len(ranks) > 1]
+
+
+def _described(ranks: tuple[int, ...], sent: pd.DataFrame, steps: pd.DataFrame) -> Pipeline:
+    """Count the microbatches and chunks of a pipeline by its messages."""
+    ranks = _ordered(ranks, sent)
+    out = sent[sent[C.COLLECTIVE] == SEND]
+    counted = max(1, steps.loc[steps[C.RANK] == ranks[0], C.STEP].nunique())
+
+    def number(source: int, target: int) -> int | None:
+        total = int(((out[C.RANK] == source) & (out[C.DST_RANK] == target)).sum())
+        return None if total % counted else total // counted
+
+    forward, wrapped = number(ranks[0], ranks[1]), number(ranks[-1], ranks[0])
+    text = f"{forward} sends per step from rank {ranks[0]} to {ranks[1]}"
+    if len(ranks) == 2:
+        if not forward or not _only_gradients_return(ranks, out, steps):
+            return Pipeline(ranks, None, None, "", f"{text}; with two stages chunks cannot be counted")
+        wrapped = 0
+    else:
+        text += f", {wrapped} from rank {ranks[-1]} to {ranks[0]}"
+    microbatches = (forward or 0) - (wrapped or 0)
+    if forward is None or wrapped is None or microbatches < 1 or forward % microbatches:
+        return Pipeline(ranks, None, None, "", f"{text}; these are no schedule of equal steps")
+    chunks = forward // microbatches
+    return Pipeline(ranks, microbatches, chunks, _schedule(ranks[0], sent, microbatches, chunks), text)
+
+
+def _ordered(ranks: tuple[int, ...], sent: pd.DataFrame) -> tuple[int, ...]:
+    """Order ranks as their process group does, if it is recorded."""
+    listed = [members(text) for text in sent[C.GROUP_RANKS].dropna().unique()]
+    same = [one for one in listed if sorted(one) == list(ranks)]
+    return tuple(same[0]) if same else ranks
+
+
+def _only_gradients_return(ranks: tuple[int, ...], out: pd.DataFrame, steps: pd.DataFrame) -> bool:
+    """Whether the last stage sends nothing in a step before its first backward op."""
+    first = out[out[C.RANK] == ranks[-1]].groupby(C.STEP)[C.START_NS].min()
+    last = steps[(steps[C.RANK] == ranks[-1]) & (steps["backward_ns"] >= 0)]
+    begun = last.set_index(C.STEP)["backward_ns"].reindex(first.index)
+    return bool(len(first) and begun.notna().all() and (first >= begun).all())
+
+
+def _schedule(stage: int, sent: pd.DataFrame, microbatches: int, chunks: int) -> str:
+    if chunks > 1:
+        return "interleaved 1F1B"
+    own = sent[(sent[C.RANK] == stage) & (sent[C.STEP] == sent[C.STEP].min())]
+    own = own if len(own) else sent[sent[C.RANK] == stage]
+    received = (own[C.COLLECTIVE] == RECEIVE).to_numpy(bool)
+    before = int(received.argmax()) if received.any() else len(own)
+    if before < microbatches:
+        return "1F1B"
+    return "GPipe" if microbatches > len(sent[C.RANK].unique()) else ""
+
+
+def windows(pipeline: Pipeline, steps: pd.DataFrame, offsets: dict[int, int]) -> pd.DataFrame:
+    """A row per stage and step, for steps that all stages have: its times, and the window and bubble.
+
+    Args:
+        pipeline: The pipeline.
+        steps: Result of `stage_steps` of all ranks.
+        offsets: Clock of each rank minus that of the first stage.
+    """
+    own = steps[steps[C.RANK].isin(pipeline.ranks)]
+    own = own[own.groupby(C.STEP)[C.RANK].transform("nunique") == len(pipeline.ranks)]
+    shift = own[C.RANK].map(offsets).fillna(0).astype(np.int64)
+    start, end = own["start_ns"] - shift, own["end_ns"] - shift
+    first = start.groupby(own[C.STEP]).transform("min")
+    last = end.groupby(own[C.STEP]).transform("max")
+    stage = own[C.RANK].map({rank: place for place, rank in enumerate(pipeline.ranks)})
+    return own.assign(
+        stage=stage,
+        window_ns=last - first,
+        bubble_ns=last - first - own["computation_ns"],
+        outside_ns=(last - first) - (own["end_ns"] - own["start_ns"]),
+    ).sort_values([C.STEP, "stage"], ignore_index=True)
+
+
+def offsets(pipeline: Pipeline, calls: pd.DataFrame) -> dict[int, int]:
+    """Clock of each rank minus that of the first stage, by the ends of matched sends and receives.
+
+    Differences below `CLOCK_NS` are those of the transfers, and count as 0.
+    """
+    found, total = {pipeline.ranks[0]: 0}, 0
+    for rank, following in zip(pipeline.ranks, pipeline.ranks[1:], strict=False):
+        sent = _ends(calls, rank, C.DST_RANK, following)
+        received = _ends(calls, following, C.SRC_RANK, rank)
+        both = min(len(sent), len(received))
+        apart = np.sort(received[len(received) - both :] - sent[len(sent) - both :])
+        difference = int(apart[(both - 1) // 2]) if both else 0
+        total += difference if abs(difference) >= CLOCK_NS else 0
+        found[following] = total
+    return found
+
+
+def _ends(calls: pd.DataFrame, rank: int, column: str, peer: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    own = calls[(calls[C.RANK] == rank) & (calls[C.KIND] == SEND_RECV) & (calls[column] == peer).fillna(False)]
+    return np.sort(spans(own)[1])
+
+
+def tables(found: Sequence[tuple[Pipeline, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """The tables of pipelines, of their stages and of their steps."""
+    whole = [_whole(number, one, rows) for number, (one, rows) in enumerate(found) if len(rows)]
+    if not whole:
+        return {}
+    frame = pd.DataFrame(whole)
+    kinds = {"microbatches": "Int64", "chunks": "Int64", "ideal_share": "Float64"}
+    stages = pd.concat([_stages(number, rows) for number, (_, rows) in enumerate(found) if len(rows)])
+    steps = pd.concat([_steps(number, rows) for number, (_, rows) in enumerate(found) if len(rows)])
+    return {
+        "pipelines": frame.astype(kinds),
+        "stages": stages.reset_index(drop=True),
+        "pipeline_steps": steps.reset_index(drop=True),
+    }
+
+
+def _whole(number: int, one: Pipeline, rows: pd.DataFrame) -> dict[str, Any]:
+    window, bubble = int(rows["window_ns"].sum()), int(rows["bubble_ns"].sum())
+    computed = rows.groupby("stage")["computation_ns"].sum()
+    return {
+        "pipeline": number,
+        "ranks": str(list(one.ranks)),
+        "stages": len(one.ranks),
+        "microbatches": one.microbatches,
+        "chunks": one.chunks,
+        "schedule": one.schedule,
+        "bubble_share": float(share(np.array([bubble]), window)[0]),
+        "ideal_share": one.ideal,
+        "slowest_stage": int(computed.index[int(computed.to_numpy().argmax())]),
+        "slowest_ratio": float(computed.max() * len(computed) / max(1, computed.sum())),
+        "steps": int(rows[C.STEP].nunique()),
+        "window_ns": window // len(one.ranks),
+        "bubble_ns": bubble,
+        "evidence": one.evidence,
+    }
+
+
+def _stages(number: int, rows: pd.DataFrame) -> pd.DataFrame:
+    grouped = rows.groupby(["stage", C.RANK], sort=True)
+    table = grouped[["window_ns", *_STAGE]].sum().reset_index()
+    table.insert(0, "pipeline", number)
+    table["bubble_share"] = share(ints(table, "bubble_ns"), ints(table, "window_ns"))
+    mean = float(table["computation_ns"].mean())
+    table["computation_ratio"] = table["computation_ns"] / mean if mean else np.nan
+    return table
+
+
+def _steps(number: int, rows: pd.DataFrame) -> pd.DataFrame:
+    grouped = rows.groupby(C.STEP, sort=True)
+    table = grouped[["bubble_ns"]].sum().reset_index()
+    table.insert(0, "pipeline", number)
+    table["window_ns"] = grouped["window_ns"].first().to_numpy(np.int64)
+    table["bubble_share"] = share(ints(table, "bubble_ns"), ints(table, "window_ns") * rows["stage"].nunique())
+    step = pd.array(table[C.STEP], "Int64")
+    step[table[C.STEP].to_numpy() == NO_STEP] = pd.NA
+    return table.assign(**{C.STEP: step})

@@ -1,0 +1,210 @@
+"""What each process group is for: by its name, else by its collectives; never without evidence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.schema import C, Phase
+
+from ..shared.lanes import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
+from .calls import LIBRARY, RANGE, members
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+DATA, TENSOR, PIPELINE = "data", "tensor", "pipeline"
+EXPERT, CONTEXT, UNKNOWN = "expert", "context", "cannot tell"
+BY_NAME, BY_KERNEL, BY_CALLS = "name", "kernel", "collectives"
+FSDP, SHARDED_OPTIMIZER, DDP = "sharded parameters", "sharded optimizer", "gradient all-reduce"
+SEQUENCE, RING = "sequence parallel", "ring"
+_WORDS = {
+    DATA: {"dp", "data", "ddp", "fsdp", "hsdp", "edp", "efsdp", "replicate", "shard", "zero", "optimizer"},
+    TENSOR: {"tp", "tensor", "etp"},
+    PIPELINE: {"pp", "pipe", "pipeline", "pipelining"},
+    EXPERT: {"ep", "expert", "experts", "moe"},
+    CONTEXT: {"cp", "context", "sp", "sequence", "ulysses", "ring"},
+}
+_ORDER = (TENSOR, EXPERT, PIPELINE, DATA, CONTEXT)
+_NAMELESS = {"", "undefined", "default_pg", "mesh_default", "default"}
+_FSDP_RANGE = r"(?i)FSDP|FullyShardedDataParallel|fully_shard|zero3?_|deepspeed"
+_FORWARD, _BACKWARD, _OPTIMIZER = str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER)
+MANY = 2
+"""Collectives of a kind on a rank from which they count as evidence."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a process group is for.
+
+    Attributes:
+        parallelism: Kinds of parallelism, joined by "and", or "cannot tell".
+        scheme: How its collectives are used; empty if unknown.
+        identified_by: `name`, `kernel` or `collectives`; empty if it cannot be told.
+        evidence: What shows it, or what is missing.
+    """
+
+    parallelism: str
+    scheme: str
+    identified_by: str
+    evidence: str
+
+    @property
+    def kinds(self) -> list[str]:
+        """Each kind of parallelism."""
+        return self.parallelism.split(" and ")
+
+
+def role_of(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
+    """The role of a process group.
+
+    Args:
+        calls: Its communication kernels on all ranks, or those of an unknown group.
+        sent: Its sends and receives.
+    """
+    if (calls[LIBRARY] == "expert").all():
+        return Role(EXPERT, "", BY_KERNEL, f"kernels of an expert-parallel library: {calls['family'].iloc[0]}")
+    if (calls["group"] == "").all():
+        return Role(UNKNOWN, "", "", "process group not recorded")
+    used = by_calls(calls, sent)
+    texts = [str(calls[name].iloc[0] or "") for name in (C.GROUP_DESCRIPTION, C.GROUP_NAME)]
+    named = next((found for text in texts if (found := by_name(text))), "")
+    if not named:
+        return used
+    text = next(text for text in texts if by_name(text))
+    agrees = used.parallelism == named
+    evidence = f"named {text}" + (f"; {used.evidence}" if agrees else "")
+    return Role(named, used.scheme if agrees else "", BY_NAME, evidence)
+
+
+def by_name(text: str) -> str:
+    """Kinds of parallelism that the name or the description of a process group says; empty if none.
+
+    Example:
+        >>> by_name("mesh_dp_shard_cp"), by_name("TENSOR_MODEL_PARALLEL_GROUP"), by_name("default_pg")
+        ('data and context', 'tensor', '')
+        >>> by_name("EXPERT_DATA_PARALLEL_GROUP"), by_name("MODEL_PARALLEL_GROUP")
+        ('data', 'tensor and pipeline')
+    """
+    if text.lower() in _NAMELESS:
+        return ""
+    words = {word.lower() for word in re.split(r"[^A-Za-z]+", text) if word}
+    kinds = [kind for kind in _ORDER if words & _WORDS[kind]]
+    if EXPERT in kinds and len(kinds) == 2 and PIPELINE not in kinds and "and" not in words:
+        kinds.remove(EXPERT)  # the data or tensor parallelism of the experts
+    if not kinds and {"model", "parallel"} <= words:
+        kinds = [TENSOR, PIPELINE]
+    if not kinds and "embedding" in words:
+        kinds = [PIPELINE]  # the first and the last stage, which share embeddings
+    return " and ".join(kinds)
+
+
+def by_calls(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
+    """The role that the collectives of a process group show."""
+    count = {kind: len(own) for kind, own in calls.groupby(C.KIND)}
+    rank = calls[C.RANK].value_counts().max()
+    if SEND_RECV in count and count[SEND_RECV] == max(count.values()):
+        return _of_messages(sent)
+    if ALL_TO_ALL in count and count[ALL_TO_ALL] == max(count.values()):
+        return _of_all_to_all(calls)
+    if rank < MANY:
+        return Role(UNKNOWN, "", "", f"only {rank} collective on a rank")
+    phases = {kind: _phases(calls, kind) for kind in (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, BROADCAST)}
+    for rule in (_sharded, _reduced):
+        if found := rule(calls, phases):
+            return found
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items()))
+    return Role(UNKNOWN, "", "", f"several schemes use {kinds}")
+
+
+def _phases(calls: pd.DataFrame, kind: str) -> dict[str, int]:
+    """Number of collectives of a kind by phase, on the rank with the most of them; empty text if unknown."""
+    own = calls[calls[C.KIND] == kind]
+    counts = own.groupby([own[C.RANK], own[C.PHASE].astype(object).fillna("")]).size()
+    return {str(phase): int(number) for phase, number in counts.groupby(level=1).max().items()}
+
+
+def _sharded(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
+    """Parallelism by all-gather and reduce-scatter."""
+    gathers, scatters = phases[ALL_GATHER], phases[REDUCE_SCATTER]
+    ranges = calls.loc[calls[C.KIND].isin([ALL_GATHER, REDUCE_SCATTER]), RANGE]
+    telling = ranges[ranges.str.contains(_FSDP_RANGE)]
+    if len(telling):
+        return Role(DATA, FSDP, BY_CALLS, f"launched in range {telling.iloc[0]}")
+    if not scatters:
+        return None
+    if scatters.get(_FORWARD, 0) >= MANY:
+        number = scatters[_FORWARD]
+        return Role(TENSOR, SEQUENCE, BY_CALLS, f"{number} reduce-scatters in forward: activations")
+    gathered = sum(gathers.values()) - gathers.get("", 0)
+    if not gathered or scatters.get("", 0) + gathers.get("", 0) > sum(scatters.values()):
+        return None
+    scattered = f"{scatters.get(_BACKWARD, 0) + scatters.get(_OPTIMIZER, 0)} reduce-scatters after forward"
+    if gathers.get(_OPTIMIZER, 0) == gathered:
+        evidence = f"{scattered}: gradients; all {gathered} all-gathers in the optimizer step: parameters"
+        return Role(DATA, SHARDED_OPTIMIZER, BY_CALLS, evidence)
+    if gathers.get(_FORWARD, 0) >= MANY and not gathers.get(_OPTIMIZER, 0):
+        number = gathers[_FORWARD]
+        evidence = f"{scattered}: gradients; {number} all-gathers in forward: parameters"
+        return Role(DATA, FSDP, BY_CALLS, evidence)
+    return None
+
+
+def _reduced(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
+    """Parallelism by all-reduce."""
+    reduces = phases[ALL_REDUCE]
+    ranges = calls.loc[calls[C.KIND] == ALL_REDUCE, RANGE]
+    if ranges.str.contains("(?i)SyncBatchNorm").any():
+        return Role(DATA, "", BY_CALLS, "all-reduces of SyncBatchNorm")
+    forward, backward = reduces.get(_FORWARD, 0), reduces.get(_BACKWARD, 0)
+    if forward >= MANY:
+        and_backward = f" and {backward} in backward" if backward else ""
+        return Role(
+            TENSOR, "", BY_CALLS, f"{forward} all-reduces in forward{and_backward}: partial results of layers"
+        )
+    if backward >= 1 and not forward and not phases[ALL_GATHER] and not phases[REDUCE_SCATTER]:
+        return Role(DATA, DDP, BY_CALLS, f"{backward} all-reduces in backward, none in forward: gradients")
+    return None
+
+
+def _of_messages(sent: pd.DataFrame) -> Role:
+    """Pipeline or ring, by who sends to whom."""
+    if sent.empty or sent[C.DST_RANK].isna().all():
+        return Role(UNKNOWN, "", "", "sends and receives, but not who sends to whom, were recorded")
+    first = sent.groupby(C.RANK)[C.COLLECTIVE].first()
+    peers = {
+        int(rank): (set(own[C.DST_RANK].dropna().astype(int)), set(own[C.SRC_RANK].dropna().astype(int)))
+        for rank, own in sent.groupby(C.RANK)
+    }
+    chain = sorted({(rank, int(peer)) for rank, (to, _) in peers.items() for peer in to})
+    text = ", ".join(f"{source}→{target}" for source, target in chain[:8]) + (", ..." if len(chain) > 8 else "")
+    one_way = all(len(to) == len(source) == 1 for to, source in peers.values())
+    if one_way and first.nunique() == 1 and len(peers) > 1:
+        return Role(CONTEXT, RING, BY_CALLS, f"every rank sends to one rank, all at once: {text}")
+    if first.nunique() == 2 or any(to & source for to, source in peers.values()):
+        return Role(PIPELINE, "", BY_CALLS, f"sends and receives between stages, one after the other: {text}")
+    return Role(UNKNOWN, "", "", f"a ring and a pipeline both send {text}")
+
+
+def _of_all_to_all(calls: pd.DataFrame) -> Role:
+    """Experts if pairs of all-to-alls return the tokens of unequal parts the way they came."""
+    rows = calls[(calls[C.KIND] == ALL_TO_ALL) & (calls[C.RANK] == calls[C.RANK].min())]
+    splits = [(members(one), members(other)) for one, other in zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True)]
+    forward = (rows[C.PHASE].astype(object) == _FORWARD).to_numpy(bool)
+    returned = sum(
+        bool(there[0]) and there == back[::-1] and len({*there[0], *there[1]}) > 1 and both
+        for there, back, both in zip(splits[::2], splits[1::2], forward[::2][: len(splits) // 2], strict=False)
+    )
+    if returned:
+        return Role(
+            EXPERT,
+            "",
+            BY_CALLS,
+            f"{returned} pairs of all-to-alls in forward return unequal parts the way they came: tokens",
+        )
+    return Role(
+        UNKNOWN, "", "", f"{len(rows)} all-to-alls: experts, sequences and sharded embeddings use them"
+    )
