@@ -61,15 +61,9 @@ def _bubbles(
     window, bubble = int(rows["window_ns"].sum()), int(rows["bubble_ns"].sum())
     if not window or bubble / window < BUBBLE_SHARE:
         return
-    one, own = max(known, key=lambda pair: int(pair[1]["bubble_ns"].sum()))
-    unequal = sum(_excess(rows) for _, rows in known)
-    computed = own.groupby("stage")["computation_ns"].sum()
-    ratio = float(computed.max() / max(1.0, float(computed.mean())))
-    more = sum(int(rows["bubble_ns"].sum()) - _smaller(one, rows) for one, rows in known)
-    saving, advice = (
-        (unequal, _move_layers(one, computed, ratio)) if ratio >= UNEQUAL and unequal > 0 else (more, _split(one))
-    )
-    saving = min(saving, bubble)
+    one, worst = max(known, key=lambda pair: int(pair[1]["bubble_ns"].sum()))
+    least, halved = (sum(_least(pipe, own, times) for pipe, own in known) for times in (1, 2))
+    saving = min(bubble, least) - halved
     if not budget.matters(saving):
         return
     evidence = calls[(calls[C.KIND] == SEND_RECV) & calls[C.RANK].isin(rows[C.RANK])]
@@ -80,46 +74,54 @@ def _bubbles(
             f"Pipeline stages compute nothing {percent(bubble / window)} of their time; "
             f"{percent(one.ideal or 0.0)} is the least with {one.microbatches} microbatches and equal stages"
         ),
-        advice=advice,
+        advice=_split(one) + _unequal(one, worst) + _rest(rows, bubble - least),
         saving_ns_per_step=budget.per_step(saving),
         basis=Basis.ESTIMATED,
-        how=f"upper bound, at most the bubble, with work that only moves; {budget.per}",
+        how=(
+            "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these are as "
+            f"efficient; {budget.per}"
+        ),
         confidence=CONFIDENCE,
         evidence={"device_intervals": _longest(evidence, EXPOSED)},
     )
 
 
-def _excess(rows: pd.DataFrame) -> int:
-    """Time by which the slowest stage exceeds the mean, for all stages: each waits for it."""
-    computed = rows.groupby("stage")["computation_ns"].sum()
-    return int(computed.max()) * len(computed) - int(computed.sum())
-
-
-def _smaller(one: Pipeline, rows: pd.DataFrame) -> int:
-    """Bubble of the same work with twice as many microbatches."""
-    assert one.microbatches is not None  # noqa: S101 (asked before)
-    assert one.chunks is not None  # noqa: S101
-    wait = len(one.ranks) - 1
-    before, after = (wait / (times * one.microbatches * one.chunks + wait) for times in (1, 2))
-    bubble, computed = int(rows["bubble_ns"].sum()), int(rows["computation_ns"].sum())
-    least = int(computed * before / (1 - before))
-    return max(0, bubble - min(bubble, least) + int(computed * after / (1 - after)))
-
-
-def _move_layers(one: Pipeline, computed: pd.Series, ratio: float) -> str:
-    stage = int(computed.index[int(computed.to_numpy().argmax())])
-    return (
-        f"Stage {stage} (rank {one.ranks[stage]}) computes {ratio:.2f} times the mean of the stages: move layers "
-        "from it to the others (embedding and output layers count too)."
-    )
+def _least(one: Pipeline, rows: pd.DataFrame, times: int) -> int:
+    """Bubble of equal stages with this computation, and the microbatches split into as many as `times`."""
+    chunks = times * (one.microbatches or 1) * (one.chunks or 1)
+    return int(rows["computation_ns"].sum()) * (len(one.ranks) - 1) // chunks
 
 
 def _split(one: Pipeline) -> str:
     assert one.microbatches is not None  # noqa: S101 (asked before)
     return (
-        f"The stages are equal, so the bubble follows from {one.microbatches} microbatches in {len(one.ranks)} "
-        f"stages: use more microbatches per step ({2 * one.microbatches} halve it if they stay efficient), or "
-        "interleave more chunks of layers per stage."
+        f"{one.microbatches} microbatches keep {len(one.ranks)} stages waiting: use more per step "
+        f"({2 * one.microbatches} nearly halve the bubble if they are as efficient), or interleave more chunks of "
+        "layers per stage."
+    )
+
+
+def _unequal(one: Pipeline, rows: pd.DataFrame) -> str:
+    """The slowest stage, if stages are unequal: `ranks` gives the saving."""
+    computed = rows.groupby("stage")["computation_ns"].sum()
+    stage = int(computed.index[int(computed.to_numpy().argmax())])
+    ratio = float(computed.max() / max(1.0, float(computed.mean())))
+    if ratio < UNEQUAL:
+        return ""
+    return (
+        f" Besides, stage {stage} (rank {one.ranks[stage]}) computes {ratio:.2f} times the mean of the stages: "
+        "move layers from it (see `ranks`)."
+    )
+
+
+def _rest(rows: pd.DataFrame, beyond: int) -> str:
+    """What else the stages do, where their bubble is far above the least."""
+    talk, idle = (int(rows[name].sum()) for name in ("other_communication_ns", "idle_ns"))
+    if 4 * beyond < int(rows["bubble_ns"].sum()) or talk + idle < beyond // 2:
+        return ""
+    return (
+        f" Other communication ({duration(talk)} on all stages, see `overlap`) and idle time ({duration(idle)}, see "
+        "`idle_gaps`) add to it."
     )
 
 
@@ -181,9 +183,9 @@ RULES = (
     Rule(
         "pipeline_bubble",
         f"a complete pipeline with known microbatches computes nothing at least {BUBBLE_SHARE:.0%} of its stages' "
-        "time, and equal stages or twice the microbatches save at least 1% of a step",
-        "a smaller bubble is that of a usual schedule; a stage counts as slow from "
-        f"{UNEQUAL:.2f} times the mean, else the number of microbatches is the cause",
+        "time, and twice the microbatches save at least 1% of a step",
+        "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the saving, since "
+        "`rank_imbalance` of `ranks` gives it",
     ),
     Rule(
         "expert_imbalance",

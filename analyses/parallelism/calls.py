@@ -38,7 +38,7 @@ _EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatc
 _OF_GROUPS = r"(?i)nccl|rccl"
 _LEVELS = 8
 """Enclosing host rows above a launching op whose names are read."""
-_MORE = (C.PHASE, C.SPLIT_IN, C.SPLIT_OUT, C.SRC_RANK, C.DST_RANK)
+_MORE = (C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)
 _READ = (
     C.ROW_ID,
     C.KIND,

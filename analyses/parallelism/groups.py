@@ -12,7 +12,6 @@ from tracekit.schema import C
 
 from ..shared.collectives import matched_waits
 from ..shared.common import share
-from ..shared.lanes import SEND_RECV
 from .calls import EXPOSED, LIBRARY, members
 from .roles import UNKNOWN, Role, by_name, role_of
 
@@ -76,7 +75,7 @@ def roles(calls: pd.DataFrame, sent: pd.DataFrame) -> dict[str, Role]:
 
 def table(run: Run, calls: pd.DataFrame, found: dict[str, Role]) -> pd.DataFrame:
     """One row per process group, most time first; then those that were not used."""
-    matched = matched_waits(calls[calls[C.KIND] != SEND_RECV])["wait_ns"]
+    matched = matched_waits(calls)["wait_ns"]
     rows = calls.assign(wait_ns=matched.reindex(calls[C.ROW_ID]).set_axis(calls.index).astype("Int64"))
     listed = [_row(own, found[str(key)]) for key, own in rows.groupby(KEY, sort=True)]
     listed.sort(key=lambda row: (-row[C.DUR_NS], row["group"], row[C.GROUP_RANKS]))

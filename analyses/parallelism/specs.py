@@ -29,7 +29,7 @@ _GROUPS = (
     Column(C.DUR_NS, "ns", "Σ of durations"),
     _EXPOSED,
     Column("exposed_share", "share", "exposed over duration"),
-    Column("wait_ns", "ns", "Σ of waits for the last rank; missing if none is matched, and for send/receive"),
+    Column("wait_ns", "ns", "Σ of waits for the last rank; missing if none is matched"),
 )
 _PIPELINES = (
     _PIPELINE,

@@ -61,6 +61,8 @@ RECORDED = (
     C.GROUP_DESCRIPTION,
     C.GROUP_RANKS,
     C.GROUP_SIZE,
+    C.SRC_RANK,
+    C.DST_RANK,
 )
 """Columns of the launching op that describe a collective."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
@@ -282,8 +284,9 @@ def matched_waits(rows: pd.DataFrame) -> pd.DataFrame:
         wait_ns, the time by which the kernel is longer than the shortest one of its collective, and
         caused_ns, the sum of the waits of the others if this kernel is the only shortest one, else 0.
     """
-    matched, _ = match(rows)
-    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
+    peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
+    matched, _ = match(rows[~peers])
+    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
     for one, spread in zip(matched, end_spreads(matched), strict=True):
         together = aligned(one, spread)
         dur = one.dur[together]
@@ -292,6 +295,30 @@ def matched_waits(rows: pd.DataFrame) -> pd.DataFrame:
         caused = np.where(last, waits.sum(axis=1, keepdims=True), 0)
         columns = {"wait_ns": waits.ravel(), "caused_ns": caused.ravel()}
         found.append(pd.DataFrame(columns, index=one.row_id[together].ravel()))
+    return pd.concat(found)
+
+
+def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Waits of sends and receives whose peers are recorded: the k-th last send to a rank is its k-th last receive."""
+    send = rows[C.DST_RANK].notna()
+    source = rows[C.SRC_RANK].where(~send, rows[C.RANK]).astype(np.int64)
+    target = rows[C.DST_RANK].where(send, rows[C.RANK]).astype(np.int64)
+    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
+    for _, own in rows.sort_values([C.START_NS, C.ROW_ID]).groupby(["group", source, target], sort=True):
+        sends, receives = own[own[C.DST_RANK].notna()], own[own[C.DST_RANK].isna()]
+        count = min(len(sends), len(receives))
+        if not count:
+            continue
+        ends = [sends.tail(count), receives.tail(count)]
+        row_id, start, dur = (
+            np.stack([ints(side, name) for side in ends], axis=1) for name in (C.ROW_ID, C.START_NS, C.DUR_NS)
+        )
+        apart = np.diff(start + dur, axis=1)[:, 0]
+        spread = np.abs(apart - _middle(apart))
+        together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
+        wait = (dur - dur.min(axis=1, keepdims=True))[together]
+        columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}
+        found.append(pd.DataFrame(columns, index=row_id[together].ravel()))
     return pd.concat(found)
 
 
