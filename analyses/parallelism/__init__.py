@@ -9,8 +9,8 @@
 
 Exposed time is that of `overlap`, waiting that of `collectives`.
 
-Sources: PyTorch `record_param_comms` (metadata); Megatron-LM, DeviceMesh (names of groups); Huang et al., GPipe,
-2019, and Narayanan et al., 2021 (bubble).
+Sources: PyTorch `record_param_comms` (metadata); Megatron-LM, DeviceMesh (names of groups); Huang et al.,
+GPipe, 2019, and Narayanan et al., 2021 (bubble).
 
 Example:
     >>> import tracekit
@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Result
 from tracekit.analysis.savings import Spent, budget_of, spent
@@ -41,11 +39,15 @@ from .specs import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from tracekit.runs.run import Run
 
+    from .roles import Role
+
 NO_GROUPS = (
-    "process groups were not recorded for {count:,} of {all:,} communication kernels, so what these are for cannot "
-    "be told: recent versions of PyTorch record them for NCCL"
+    "process groups were not recorded for {count:,} of {all:,} communication kernels, so what these are for "
+    "cannot be told: recent versions of PyTorch record them for NCCL"
 )
 
 
@@ -109,9 +111,13 @@ def _sizes(calls: pd.DataFrame) -> pd.Series:
     return calls.groupby(KEY)[C.GROUP_SIZE].first().astype("Int64")
 
 
-def _hiding(calls: pd.DataFrame, roles: dict[str, groups.Role]) -> dict[str, pd.DataFrame]:
+def _hiding(calls: pd.DataFrame, roles: dict[str, Role]) -> dict[str, pd.DataFrame]:
     gathers = hiding.gathers(calls, roles)
-    return {"prefetch": hiding.by_rank(gathers), "all_gathers": gathers, "buckets": hiding.buckets(calls, roles)}
+    return {
+        "prefetch": hiding.by_rank(gathers),
+        "all_gathers": gathers,
+        "buckets": hiding.buckets(calls, roles),
+    }
 
 
 def _columns(name: str) -> list[str]:
@@ -122,17 +128,18 @@ _BY_RANK = ByRank(map=measure, combine=combine)
 ANALYSIS = Analysis(
     name="parallelism",
     title="Parallelism",
-    question="How is the work split over ranks, and what do pipeline bubbles, experts and late collectives cost?",
+    question="How is work split over ranks, and what do pipeline bubbles, experts and late collectives cost?",
     definition=(
-        "Process groups by name and ranks; their parallelism by name, else by their collectives and the phase that "
-        "launched them. Exposed: no computation runs beside the kernel; wait as in `collectives`. The pipeline window "
-        "of a step is from the first start to the last end of the computation of all stages, outside of the optimizer "
-        "step; bubble = window − computation of the stage; its share is over the windows of all stages; ideal = "
-        "(p − 1)/(m·v + p − 1) for p equal stages, m microbatches and v chunks of layers per stage. Experts: two "
-        "all-to-alls in turn are dispatch and combine; tokens = Σ of the split sizes that arrive, time = computation "
-        "between them. All-gathers: lead = end of the last computation that begins before the all-gather ends − "
-        "time at which the host issued it; issued late: lead ≤ 0; behind other communication: its stream was busy "
-        "when it was issued; hidden: at most 5% exposed."
+        "Process groups by name and ranks; their parallelism by name, else by their collectives and the "
+        "phase that launched them. Exposed: no computation runs beside the kernel; wait as in "
+        "`collectives`. The pipeline window of a step is from the first start to the last end of the "
+        "computation of all stages, outside of the optimizer step; bubble = window − computation of the "
+        "stage; its share is over the windows of all stages; ideal = (p − 1)/(m·v + p − 1) for p equal "
+        "stages, m microbatches and v chunks of layers per stage. Experts: two all-to-alls in turn are "
+        "dispatch and combine; tokens = Σ of the split sizes that arrive, time = computation between "
+        "them. All-gathers: lead = end of the last computation that begins before the all-gather ends − "
+        "time at which the host issued it; issued late: lead ≤ 0; behind other communication: its stream "
+        "was busy when it was issued; hidden: at most 5% exposed."
     ),
     tables=TABLES,
     sources=(

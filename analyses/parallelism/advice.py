@@ -78,8 +78,8 @@ def _bubbles(
         saving_ns_per_step=budget.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these are as "
-            f"efficient; {budget.per}"
+            "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these "
+            f"are as efficient; {budget.per}"
         ),
         confidence=CONFIDENCE,
         evidence={"device_intervals": _longest(evidence, EXPOSED)},
@@ -96,8 +96,8 @@ def _split(one: Pipeline) -> str:
     assert one.microbatches is not None  # noqa: S101 (asked before)
     return (
         f"{one.microbatches} microbatches keep {len(one.ranks)} stages waiting: use more per step "
-        f"({2 * one.microbatches} nearly halve the bubble if they are as efficient), or interleave more chunks of "
-        "layers per stage."
+        f"({2 * one.microbatches} nearly halve the bubble if they are as efficient), or interleave more "
+        "chunks of layers per stage."
     )
 
 
@@ -109,8 +109,8 @@ def _unequal(one: Pipeline, rows: pd.DataFrame) -> str:
     if ratio < UNEQUAL:
         return ""
     return (
-        f" Besides, stage {stage} (rank {one.ranks[stage]}) computes {ratio:.2f} times the mean of the stages: "
-        "move layers from it (see `ranks`)."
+        f" Besides, stage {stage} (rank {one.ranks[stage]}) computes {ratio:.2f} times the mean of the "
+        "stages: move layers from it (see `ranks`)."
     )
 
 
@@ -120,8 +120,8 @@ def _rest(rows: pd.DataFrame, beyond: int) -> str:
     if 4 * beyond < int(rows["bubble_ns"].sum()) or talk + idle < beyond // 2:
         return ""
     return (
-        f" Other communication ({duration(talk)} on all stages, see `overlap`) and idle time ({duration(idle)}, see "
-        "`idle_gaps`) add to it."
+        f" Other communication ({duration(talk)} on all stages, see `overlap`) and idle time "
+        f"({duration(idle)}, see `idle_gaps`) add to it."
     )
 
 
@@ -144,23 +144,26 @@ def _imbalance(table: pd.DataFrame, pairs: pd.DataFrame, budget: Budget) -> Iter
     saving = min(saving, waited)
     if pd.isna(most["expert_ratio"]) or most["expert_ratio"] < EXPERT_RATIO or not budget.matters(saving):
         return
-    tokens = "" if pd.isna(most["tokens_ratio"]) else f" and receive {most['tokens_ratio']:.2f} times the tokens"
+    tokens = (
+        "" if pd.isna(most["tokens_ratio"]) else f" and receive {most['tokens_ratio']:.2f} times the tokens"
+    )
     yield Finding(
         code="expert_imbalance",
         severity=budget.severity(saving),
         title=(
-            f"Experts of rank {most[C.RANK]} compute {most['expert_ratio']:.2f} times the mean of the ranks{tokens}"
+            f"Experts of rank {most[C.RANK]} compute {most['expert_ratio']:.2f} times the mean of the "
+            f"ranks{tokens}"
         ),
         advice=(
-            "The other ranks wait for them in the combine: balance the router (auxiliary loss, bias or capacity), "
-            f"or move or replicate experts of rank {most[C.RANK]}; waiting in combines is {duration(waited)} on "
-            "all ranks."
+            "The other ranks wait for them in the combine: balance the router (auxiliary loss, bias or "
+            f"capacity), or move or replicate experts of rank {most[C.RANK]}; waiting in combines is "
+            f"{duration(waited)} on all ranks."
         ),
         saving_ns_per_step=budget.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
-            "upper bound: time by which the slowest rank's experts exceed the mean in each pair of dispatch and "
-            f"combine, at most the waiting in combines; {budget.per}"
+            "upper bound: time by which the slowest rank's experts exceed the mean in each pair of dispatch "
+            f"and combine, at most the waiting in combines; {budget.per}"
         ),
         confidence=CONFIDENCE,
         evidence={"device_intervals": _longest(own[own[C.RANK] == most[C.RANK]], "expert_ns")},
@@ -182,15 +185,15 @@ def _longest(rows: pd.DataFrame, by: str) -> list[int]:
 RULES = (
     Rule(
         "pipeline_bubble",
-        f"a complete pipeline with known microbatches computes nothing at least {BUBBLE_SHARE:.0%} of its stages' "
-        "time, and twice the microbatches save at least 1% of a step",
-        "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the saving, since "
-        "`rank_imbalance` of `ranks` gives it",
+        f"a complete pipeline with known microbatches computes nothing at least {BUBBLE_SHARE:.0%} of its "
+        "stages' time, and twice the microbatches save at least 1% of a step",
+        "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
+        "saving, since `rank_imbalance` of `ranks` gives it",
     ),
     Rule(
         "expert_imbalance",
-        f"the experts of a rank compute at least {EXPERT_RATIO:.1f} times the mean of their group, all of whose ranks "
-        "are here, and the others wait for at least 1% of a step in combines",
+        f"the experts of a rank compute at least {EXPERT_RATIO:.1f} times the mean of their group, all of "
+        "whose ranks are here, and the others wait for at least 1% of a step in combines",
         "a router keeps differences below that; without the traces of all ranks the mean is unknown",
     ),
 )

@@ -14,7 +14,7 @@ from tracekit.runs.run import busy
 from tracekit.schema import C
 
 from ..shared.collectives import described
-from ..shared.common import NO_PARENT, ints, spans
+from ..shared.common import NO_PARENT, spans
 from ..shared.hosts import host_rows, texts
 from ..shared.lanes import ALL_TO_ALL, SEND_RECV, communicates, lanes, launching
 
@@ -28,7 +28,7 @@ PLACE = [C.RANK, C.DEVICE]
 EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"
 PRIOR_END, STREAM_FREE, BETWEEN = "prior_end_ns", "stream_free_ns", "between_ns"
 LIBRARY = "library"
-"""`expert` for kernels of libraries that only expert parallelism uses, `group` for those of a process group."""
+"""Column: `expert` for kernels of libraries for expert parallelism, `group` for those of process groups."""
 RANGES = (
     r"(?i)FSDP|FullyShardedDataParallel|fully_shard|DistributedDataParallel|ddp\.reducer|deepspeed|zero3?_|"
     r"SyncBatchNorm|ring_?attention|ulysses|\bmoe|expert|^PP:"
@@ -62,10 +62,10 @@ def device_rows(run: Run) -> pd.DataFrame:
 
 
 def messages(run: Run) -> pd.DataFrame:
-    """The sends and receives that hosts issued, in order: rank, step, peers, process group, thread and time."""
+    """The sends and receives that hosts issued, in order, with peers, process group, thread and time."""
     where = pc.field(C.COLLECTIVE).isin([SEND, RECEIVE])
     rows = run.table("host_intervals", columns=[C.ROW_ID, *_MESSAGE, *_GROUP], where=where)
-    plain = rows.astype({name: object for name in (C.COLLECTIVE, *_GROUP[:3])})
+    plain = rows.astype(dict.fromkeys((C.COLLECTIVE, *_GROUP[:3]), object))
     return plain.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
@@ -78,11 +78,11 @@ def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
         sent: Result of `messages`: a kernel of several sends and receives has the process group of the last.
 
     Returns:
-        The columns of `described` and, in addition: phase, split sizes and peers of the launching op; `RANGE`,
-        the innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`, its time
-        without computation beside it; `PRIOR_END`, the end of the last computation that began before it ended;
-        `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the computation between
-        an all-to-all and the next one of its group; `LIBRARY`.
+        The columns of `described` and, in addition: phase and split sizes of the launching op; `RANGE`, the
+        innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`, its time without
+        computation beside it; `PRIOR_END`, the end of the last computation that began before it ended;
+        `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the computation
+        between an all-to-all and the next one of its group; `LIBRARY`.
     """
     kernels = rows[communicates(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
     host = host_rows(run, kernels[C.OP_ROW], [*_MORE])
@@ -103,7 +103,9 @@ def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
 
 def _libraries(names: pd.Series) -> pd.Series:
     expert, group = matches(names, _EXPERT_KERNELS), matches(names, _OF_GROUPS)
-    return pd.Series(np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object)
+    return pd.Series(
+        np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object
+    )
 
 
 def _ranges(run: Run, ops: pd.Series) -> pd.Series:
@@ -127,8 +129,8 @@ def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame
         return table
     keys = [C.RANK, C.PID, C.TID]
     left = issued.loc[kinds, [*keys, C.START_NS]].assign(at=np.flatnonzero(kinds))
-    left = left.astype({name: np.int64 for name in (*keys, C.START_NS)}).sort_values(C.START_NS)
-    right = sent[[*keys, C.START_NS, *_GROUP]].astype({name: np.int64 for name in keys})
+    left = left.astype(dict.fromkeys((*keys, C.START_NS), np.int64)).sort_values(C.START_NS)
+    right = sent[[*keys, C.START_NS, *_GROUP]].astype(dict.fromkeys(keys, np.int64))
     near = pd.merge_asof(left, right.sort_values(C.START_NS), on=C.START_NS, by=keys)
     near = near.set_index("at")
     for name in _GROUP:

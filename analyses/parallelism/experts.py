@@ -1,7 +1,7 @@
 """Expert parallelism: tokens and computation of each rank between dispatch and combine.
 
-Two all-to-alls in turn are a pair: the first sends tokens (in backward, gradients) to the ranks of their experts,
-the second returns them. Pairs of which all ranks have the same number are matched over ranks from the end.
+Two all-to-alls in turn are a pair: the first sends tokens (in backward, gradients) to the ranks of their
+experts, the second returns them. Pairs are matched over ranks from the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _paired(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _firsts(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Positions of the first all-to-all of each pair: a dispatch, or one whose split sizes the next returns."""
+    """Position of the first all-to-all of each pair: a dispatch, or one whose splits the next one returns."""
     names, count = rows["family"].to_numpy(object), len(rows)
     if (rows[LIBRARY] == "expert").all():
         combines = np.array(pd.Series(names).str.contains(_COMBINES), bool)
@@ -100,7 +100,7 @@ def table(found: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:
     rows.insert(3, "pairs", grouped.size().to_numpy(np.int64))
     rows["group"] = grouped["group"].first().to_numpy(object)
     known = grouped["tokens"].agg(lambda values: values.sum(skipna=False))
-    rows["tokens"] = pd.array(known.to_numpy(object), "Int64")
+    rows["tokens"] = known.astype("Int64").array
     here = rows.groupby(KEY)[C.RANK].transform("nunique")
     rows["complete"] = (here == rows[KEY].map(sizes).fillna(here)).to_numpy(bool)
     rows["tokens_ratio"] = _ratio(rows, "tokens")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,10 +68,7 @@ def messages_key(sent: pd.DataFrame) -> pd.DataFrame:
 
 def roles(calls: pd.DataFrame, sent: pd.DataFrame) -> dict[str, Role]:
     """The role of every process group by `KEY`."""
-    return {
-        str(key): role_of(own, sent[sent[KEY] == key])
-        for key, own in calls.groupby(KEY, sort=True)
-    }
+    return {str(key): role_of(own, sent[sent[KEY] == key]) for key, own in calls.groupby(KEY, sort=True)}
 
 
 def table(run: Run, calls: pd.DataFrame, found: dict[str, Role]) -> pd.DataFrame:
@@ -120,7 +118,7 @@ def _described(role: Role) -> dict[str, str]:
 
 def _stride(ranks: Sequence[int]) -> int | None:
     """Distance of the ranks; None if it varies or is unknown."""
-    apart = {later - earlier for earlier, later in zip(ranks, ranks[1:], strict=False)}
+    apart = {later - earlier for earlier, later in pairwise(ranks)}
     return apart.pop() if len(apart) == 1 else None
 
 

@@ -1,11 +1,10 @@
-"""Whether data-parallel collectives are hidden: prefetched all-gathers, and all-reduces of gradients in backward."""
+"""Whether data-parallel collectives are hidden: prefetch of all-gathers, all-reduces beside backward."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from tracekit.schema import C, Phase
 
@@ -16,6 +15,8 @@ from .groups import KEY
 from .roles import DATA, UNKNOWN
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .roles import Role
 
 HIDDEN, LATE, QUEUED, UNCOVERED = "hidden", "issued late", "behind other communication", "not covered"
@@ -41,7 +42,9 @@ def gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     queued = (own[STREAM_FREE] > own[ISSUED]).fillna(value=False).to_numpy(bool)
     verdict = np.select([hidden, unknown, late, queued], [HIDDEN, UNKNOWN, LATE, QUEUED], UNCOVERED)
     phase = own[C.PHASE].astype(object).fillna("")
-    table = own.assign(lead_ns=lead, verdict=verdict.astype(object), phase=phase, group=own[C.GROUP_NAME].fillna(""))
+    table = own.assign(
+        lead_ns=lead, verdict=verdict.astype(object), phase=phase, group=own[C.GROUP_NAME].fillna("")
+    )
     return table.sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
@@ -51,7 +54,9 @@ def by_rank(found: pd.DataFrame) -> pd.DataFrame:
     Args:
         found: Result of `gathers`.
     """
-    parts = found.assign(**{name: found[EXPOSED].where(found["verdict"] == what, 0) for what, name in _SUM.items()})
+    parts = found.assign(
+        **{name: found[EXPOSED].where(found["verdict"] == what, 0) for what, name in _SUM.items()}
+    )
     parts["hidden"] = (found["verdict"] == HIDDEN).astype(np.int64)
     keys = [*PLACE, KEY, C.PHASE]
     grouped = parts.groupby(keys, sort=True)

@@ -1,10 +1,10 @@
 """Pipelines: stages, microbatches, and the share of time in which stages compute nothing.
 
-The pipeline window of a step begins with the first computation of any stage and ends with the last. Computation
-launched in the optimizer step, in `zero_grad` or in data loading does not count. bubble = window − the time in
-which the stage computes, and its share is over the windows of all stages. The ideal share of p equal stages,
-m microbatches and v chunks of layers on each stage is (p − 1)/(m·v + p − 1), as in GPipe and 1F1B (v = 1) and
-interleaved 1F1B.
+The pipeline window of a step begins with the first computation of any stage and ends with the last.
+Computation launched in the optimizer step, in `zero_grad` or in data loading does not count. bubble =
+window − the time in which the stage computes, and its share is over the windows of all stages. The ideal
+share of p equal stages, m microbatches and v chunks of layers on each stage is (p − 1)/(m·v + p − 1), as in
+GPipe and 1F1B (v = 1) and interleaved 1F1B.
 
 Sources: Huang et al., GPipe, 2019; Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters Using Megatron-LM, 2021.
@@ -40,8 +40,8 @@ CLOCK_NS = 200_000
 """Difference of the ends of matched sends and receives from which clocks are corrected."""
 _OUTSIDE = {str(Phase.OPTIMIZER), str(Phase.ZERO_GRAD), str(Phase.DATALOAD)}
 INCOMPLETE = (
-    "the pipeline of ranks {ranks} has {count} stages, of which {here} are in this run: its bubble is unknown; "
-    "import the traces of all ranks together"
+    "the pipeline of ranks {ranks} has {count} stages, of which {here} are in this run: its bubble is "
+    "unknown; import the traces of all ranks together"
 )
 _STAGE = ("computation_ns", "bubble_ns", "outside_ns", "send_recv_ns", "other_communication_ns", "idle_ns")
 
@@ -87,7 +87,9 @@ def stage_steps(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     """
     kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)]
     talking = communicates(kernels)
-    messages = kernels[talking & kernels[C.NAME].astype(str).str.contains("(?i)send_?recv|nccl.*(?:send|recv)").to_numpy()]
+    messages = kernels[
+        talking & kernels[C.NAME].astype(str).str.contains("(?i)send_?recv|nccl.*(?:send|recv)").to_numpy()
+    ]
     chosen = kernels[kernels[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
     if messages.empty:
         return pd.DataFrame()
@@ -133,7 +135,9 @@ def _stage_step(key: tuple[Any, ...], own: pd.DataFrame) -> dict[str, int] | Non
     }
 
 
-def pipelines(sent: pd.DataFrame, roles: dict[str, Role], steps: pd.DataFrame) -> tuple[list[Pipeline], list[str]]:
+def pipelines(
+    sent: pd.DataFrame, roles: dict[str, Role], steps: pd.DataFrame
+) -> tuple[list[Pipeline], list[str]]:
     """The complete pipelines of a run, and notes on incomplete ones.
 
     Args:
@@ -266,7 +270,8 @@ def offsets(pipeline: Pipeline, calls: pd.DataFrame) -> dict[int, int]:
 
 
 def _ends(calls: pd.DataFrame, rank: int, column: str, peer: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    own = calls[(calls[C.RANK] == rank) & (calls[C.KIND] == SEND_RECV) & (calls[column] == peer).fillna(False)]
+    known = calls[(calls[C.RANK] == rank) & (calls[C.KIND] == SEND_RECV) & calls[column].notna()]
+    own = known[known[column].astype(np.int64) == peer]
     return np.sort(spans(own)[1])
 
 
@@ -322,7 +327,8 @@ def _steps(number: int, rows: pd.DataFrame) -> pd.DataFrame:
     table = grouped[["bubble_ns"]].sum().reset_index()
     table.insert(0, "pipeline", number)
     table["window_ns"] = grouped["window_ns"].first().to_numpy(np.int64)
-    table["bubble_share"] = share(ints(table, "bubble_ns"), ints(table, "window_ns") * rows["stage"].nunique())
-    step = pd.array(table[C.STEP], "Int64")
-    step[table[C.STEP].to_numpy() == NO_STEP] = pd.NA
-    return table.assign(**{C.STEP: step})
+    table["bubble_share"] = share(
+        ints(table, "bubble_ns"), ints(table, "window_ns") * rows["stage"].nunique()
+    )
+    step = table[C.STEP].astype("Int64")
+    return table.assign(**{C.STEP: step.mask(step == NO_STEP)})

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracekit.schema import C, Phase
 
 from ..shared.lanes import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
@@ -66,7 +68,9 @@ def role_of(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
         sent: Its sends and receives.
     """
     if (calls[LIBRARY] == "expert").all():
-        return Role(EXPERT, "", BY_KERNEL, f"kernels of an expert-parallel library: {calls['family'].iloc[0]}")
+        return Role(
+            EXPERT, "", BY_KERNEL, f"kernels of an expert-parallel library: {calls['family'].iloc[0]}"
+        )
     if (calls["group"] == "").all():
         return Role(UNKNOWN, "", "", "process group not recorded")
     used = by_calls(calls, sent)
@@ -104,7 +108,7 @@ def by_name(text: str) -> str:
 
 def by_calls(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
     """The role that the collectives of a process group show."""
-    count = {kind: len(own) for kind, own in calls.groupby(C.KIND)}
+    count = {str(kind): len(own) for kind, own in calls.groupby(calls[C.KIND].astype(str))}
     rank = calls[C.RANK].value_counts().max()
     if SEND_RECV in count and count[SEND_RECV] == max(count.values()):
         return _of_messages(sent)
@@ -117,14 +121,16 @@ def by_calls(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
         if found := rule(calls, phases):
             return found
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items()))
-    return Role(UNKNOWN, "", "", f"several schemes use {kinds}")
+    unknown = "" if any(set(own) - {""} for own in phases.values()) else " of unknown phase"
+    return Role(UNKNOWN, "", "", f"several schemes use {kinds}{unknown}")
 
 
 def _phases(calls: pd.DataFrame, kind: str) -> dict[str, int]:
     """Number of collectives of a kind by phase, on the rank with the most of them; empty text if unknown."""
     own = calls[calls[C.KIND] == kind]
     counts = own.groupby([own[C.RANK], own[C.PHASE].astype(object).fillna("")]).size()
-    return {str(phase): int(number) for phase, number in counts.groupby(level=1).max().items()}
+    most = counts.groupby(level=1).max()
+    return dict(zip(most.index.astype(str), most.to_numpy(np.int64).tolist(), strict=True))
 
 
 def _sharded(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
@@ -176,11 +182,13 @@ def _of_messages(sent: pd.DataFrame) -> Role:
         return Role(UNKNOWN, "", "", "sends and receives, but not who sends to whom, were recorded")
     first = sent.groupby(C.RANK)[C.COLLECTIVE].first()
     peers = {
-        int(rank): (set(own[C.DST_RANK].dropna().astype(int)), set(own[C.SRC_RANK].dropna().astype(int)))
-        for rank, own in sent.groupby(C.RANK)
+        int(own[C.RANK].iloc[0]): (_ranks(own[C.DST_RANK]), _ranks(own[C.SRC_RANK]))
+        for _, own in sent.groupby(C.RANK)
     }
-    chain = sorted({(rank, int(peer)) for rank, (to, _) in peers.items() for peer in to})
-    text = ", ".join(f"{source}→{target}" for source, target in chain[:8]) + (", ..." if len(chain) > 8 else "")
+    chain = sorted({(rank, peer) for rank, (to, _) in peers.items() for peer in to})
+    text = ", ".join(f"{source}→{target}" for source, target in chain[:8]) + (
+        ", ..." if len(chain) > 8 else ""
+    )
     one_way = all(len(to) == len(source) == 1 for to, source in peers.values())
     if one_way and first.nunique() == 1 and len(peers) > 1:
         return Role(CONTEXT, RING, BY_CALLS, f"every rank sends to one rank, all at once: {text}")
@@ -189,14 +197,22 @@ def _of_messages(sent: pd.DataFrame) -> Role:
     return Role(UNKNOWN, "", "", f"a ring and a pipeline both send {text}")
 
 
+def _ranks(values: pd.Series) -> set[int]:
+    return {int(value) for value in values.dropna()}
+
+
 def _of_all_to_all(calls: pd.DataFrame) -> Role:
     """Experts if pairs of all-to-alls return the tokens of unequal parts the way they came."""
     rows = calls[(calls[C.KIND] == ALL_TO_ALL) & (calls[C.RANK] == calls[C.RANK].min())]
-    splits = [(members(one), members(other)) for one, other in zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True)]
+    splits = [
+        (members(one), members(other)) for one, other in zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True)
+    ]
     forward = (rows[C.PHASE].astype(object) == _FORWARD).to_numpy(bool)
     returned = sum(
         bool(there[0]) and there == back[::-1] and len({*there[0], *there[1]}) > 1 and both
-        for there, back, both in zip(splits[::2], splits[1::2], forward[::2][: len(splits) // 2], strict=False)
+        for there, back, both in zip(
+            splits[::2], splits[1::2], forward[::2][: len(splits) // 2], strict=False
+        )
     )
     if returned:
         return Role(

@@ -11,12 +11,16 @@ from .calls import EXPOSED, ISSUED
 _GROUP = Column("group", "", "name of the process group; empty if not recorded")
 _PIPELINE = Column("pipeline", "", "number of the pipeline")
 _EXPOSED = Column(EXPOSED, "ns", "Σ of the time without computation beside them")
-_BUBBLE = Column("bubble_ns", "ns", "Σ over stages and steps of the window in which the stage computes nothing")
+_BUBBLE = Column(
+    "bubble_ns", "ns", "Σ over stages and steps of the window in which the stage computes nothing"
+)
 
 _GROUPS = (
     _GROUP,
     Column(C.GROUP_DESCRIPTION, "", "its description"),
-    Column("parallelism", "", "what is split: data, tensor, pipeline, expert, context, several, or cannot tell"),
+    Column(
+        "parallelism", "", "what is split: data, tensor, pipeline, expert, context, several, or cannot tell"
+    ),
     Column("scheme", "", "how its collectives are used; empty if unknown"),
     Column("identified_by", "", "name, kernel or collectives; empty if it cannot be told"),
     Column("evidence", "prose", "what shows it, or what is missing"),
@@ -90,7 +94,9 @@ _PREFETCH = (
     Column(C.DUR_NS, "ns", "Σ of durations"),
     _EXPOSED,
     Column("exposed_share", "share", "exposed over duration"),
-    Column("late_ns", "ns", "exposed time of those that were issued after the computation before the consumer"),
+    Column(
+        "late_ns", "ns", "exposed time of those that were issued after the computation before the consumer"
+    ),
     Column("queued_ns", "ns", "exposed time of those that waited behind other communication"),
     Column("uncovered_ns", "ns", "exposed time of the rest: the computation beside them is shorter"),
 )

@@ -299,7 +299,7 @@ def matched_waits(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
-    """Waits of sends and receives whose peers are recorded: the k-th last send to a rank is its k-th last receive."""
+    """Waits of messages whose peers are recorded: the k-th last send to a rank is its k-th last receive."""
     send = rows[C.DST_RANK].notna()
     source = rows[C.SRC_RANK].where(~send, rows[C.RANK]).astype(np.int64)
     target = rows[C.DST_RANK].where(send, rows[C.RANK]).astype(np.int64)

@@ -17,6 +17,7 @@ ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 REDUCE_SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+FORWARD: dict[str, Any] = {"Sequence number": 1, "Fwd thread id": 0}
 TOKEN_NS = 1_000
 DISPATCH_NS, LAYER_NS = 100_000, 1_000_000
 
@@ -50,7 +51,6 @@ def experts(tokens: Sequence[Sequence[int]], *, description: str = "undefined") 
         program = Program(rank=rank, world_size=ranks, device=rank)
         there = {"In split size": str([*tokens[rank]]), "Out split size": str(received[rank])}
         back = {"In split size": str(received[rank]), "Out split size": str([*tokens[rank]])}
-        forward = {"Sequence number": 1, "Fwd thread id": 0}
         own = sum(received[rank]) * TOKEN_NS
         for _ in range(STEPS):
             with program.step():
@@ -62,7 +62,7 @@ def experts(tokens: Sequence[Sequence[int]], *, description: str = "undefined") 
                         ("expert_gemm", own, None),
                         (ALL_TO_ALL, DISPATCH_NS + slowest - own, back),
                     ):
-                        _launch(program, name, ns, at, forward, split, ranks, description)
+                        _launch(program, name, ns, at, split, ranks, description)
                         at += ns
                 program.synchronize()
         programs.append(program)
@@ -74,21 +74,22 @@ def _launch(
     name: str,
     ns: int,
     at: int,
-    forward: dict[str, Any],
     split: dict[str, str] | None,
     ranks: int,
     description: str,
 ) -> None:
     if split is None:
-        with program.op("aten::mm", **forward):
+        with program.op("aten::mm", **FORWARD):
             program.kernel(name, ns, grid=GRID, delay_ns=at - program.now_ns)
         return
     recorded = _recorded("all_to_allv", ranks, "7", description, **split)
-    with program.op("c10d::alltoall_base_", **forward), program.op("record_param_comms", **recorded):
+    with program.op("c10d::alltoall_base_", **FORWARD), program.op("record_param_comms", **recorded):
         program.kernel(name, ns, stream=TALK_STREAM, delay_ns=at - program.now_ns)
 
 
-def sharded(*, early: bool, ranks: int = 2, gather_ns: int = 400_000, annotated: bool = True) -> list[Program]:
+def sharded(
+    *, early: bool, ranks: int = 2, gather_ns: int = 400_000, annotated: bool = True
+) -> list[Program]:
     """A job whose layers gather their parameters (FSDP), during the layer before or only when they are due.
 
     Args:
@@ -116,14 +117,15 @@ def sharded(*, early: bool, ranks: int = 2, gather_ns: int = 400_000, annotated:
 
 
 def _forward(program: Program, *, early: bool, ranks: int, gather_ns: int, annotated: bool) -> None:
-    forward = {"Sequence number": 1, "Fwd thread id": 0}
-
     def gather(layer: int) -> None:
         recorded = _recorded("_allgather_base", ranks, "1", "undefined")
         name = f"FSDP::all_gather (layers.{layer})" if annotated else "gather"
-        with program.annotation(name), program.op("c10d::_allgather_base_", **forward):
-            with program.op("record_param_comms", **recorded):
-                program.kernel(ALL_GATHER, gather_ns, stream=TALK_STREAM)
+        with (
+            program.annotation(name),
+            program.op("c10d::_allgather_base_", **FORWARD),
+            program.op("record_param_comms", **recorded),
+        ):
+            program.kernel(ALL_GATHER, gather_ns, stream=TALK_STREAM)
 
     gather(0)
     for layer in range(LAYERS):
@@ -133,7 +135,7 @@ def _forward(program: Program, *, early: bool, ranks: int, gather_ns: int, annot
         program.wait_event(stream=7, on_stream=TALK_STREAM)
         if early and layer + 1 < LAYERS:
             gather(layer + 1)
-        with program.op("aten::mm", **forward):
+        with program.op("aten::mm", **FORWARD):
             program.kernel("gemm", LAYER_NS, grid=GRID)
 
 
@@ -150,7 +152,7 @@ def replicated(*, overlapped: bool, ranks: int = 2, bucket_ns: int = 400_000) ->
         program = Program(rank=rank, world_size=ranks, device=rank)
         for _ in range(STEPS):
             with program.step():
-                with program.op("aten::mm", **{"Sequence number": 1, "Fwd thread id": 0}):
+                with program.op("aten::mm", **FORWARD):
                     program.kernel("gemm", LAYER_NS, grid=GRID)
                 for layer in _backward(program):
                     if overlapped or layer == LAYERS - 1:
@@ -182,7 +184,7 @@ def tensor_parallel(*, ranks: int = 2) -> list[Program]:
         for _ in range(STEPS):
             with program.step():
                 for name, args in (
-                    ("aten::mm", {"Sequence number": 1, "Fwd thread id": 0}),
+                    ("aten::mm", FORWARD),
                     ("autograd::engine::evaluate_function: MmBackward0", {}),
                 ):
                     for _ in range(LAYERS):

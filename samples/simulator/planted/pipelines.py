@@ -1,9 +1,11 @@
 """Simulated pipeline-parallel jobs: GPipe, 1F1B and interleaved 1F1B, with the schedule of every stage.
 
-Stage s of p stages has v chunks of layers: chunk c is the part c·p + s of the model. A message leaves while the last
-part of its tensor is computed, so that transfers add nothing and the bubble is that of the schedule alone.
+Stage s of p stages has v chunks of layers: chunk c is the part c·p + s of the model. A message leaves while
+the last part of its tensor is computed, so that transfers add nothing and the bubble is that of the
+schedule alone.
 
-Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, 2021.
+Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM,
+2021.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Timed:
     end: int
 
 
-def schedule(stage: int, stages: int, microbatches: int, *, chunks: int = 1, kind: str = ONE_F_ONE_B) -> list[Task]:
+def schedule(
+    stage: int, stages: int, microbatches: int, *, chunks: int = 1, kind: str = ONE_F_ONE_B
+) -> list[Task]:
     """Order of the tasks of a stage.
 
     Example:
@@ -59,12 +63,16 @@ def schedule(stage: int, stages: int, microbatches: int, *, chunks: int = 1, kin
         chunk = place // stages
         return Task(kind, block * stages + place % stages, chunk if kind == FORWARD else chunks - 1 - chunk)
 
-    forward = [task(FORWARD, number) for number in range(total)] if chunks > 1 else [
-        Task(FORWARD, number, 0) for number in range(total)
-    ]
-    backward = [task(BACKWARD, number) for number in range(total)] if chunks > 1 else [
-        Task(BACKWARD, number, 0) for number in range(total)
-    ]
+    forward = (
+        [task(FORWARD, number) for number in range(total)]
+        if chunks > 1
+        else [Task(FORWARD, number, 0) for number in range(total)]
+    )
+    backward = (
+        [task(BACKWARD, number) for number in range(total)]
+        if chunks > 1
+        else [Task(BACKWARD, number, 0) for number in range(total)]
+    )
     warm = stages - 1 - stage if chunks == 1 else 2 * (stages - 1 - stage) + (chunks - 1) * stages
     warm = total if kind == GPIPE else min(warm, total)
     steady = [each for pair in zip(forward[warm:], backward, strict=False) for each in pair]
@@ -145,9 +153,7 @@ def pipeline(
     length = max(own[-1].end for own in timed)
     programs = []
     for stage in range(stages):
-        program = Program(
-            rank=stage, world_size=stages, device=stage, start_ns=(clocks or {}).get(stage, 0)
-        )
+        program = Program(rank=stage, world_size=stages, device=stage, start_ns=(clocks or {}).get(stage, 0))
         writer = _Stage(program, stage, stages, chunks, description, coalesced)
         begun = program.now_ns
         for step in range(steps):
@@ -174,23 +180,27 @@ class _Stage:
 
     def write(self, timed: list[list[Timed]], zero: int) -> None:
         """Launch the tasks and messages of a step in the order of their starts on the device."""
-        tasks = [(zero + one.start, 1, one.end - one.start, one.task) for one in timed[self.stage]]
-        messages = [(zero + start, 0, ns, message) for start, ns, message in self._messages(timed)]
-        for start, _, ns, what in sorted([*tasks, *messages], key=lambda event: event[:3]):
+        events: list[tuple[int, int, int, Task | tuple[str, int, str]]] = [
+            (zero + one.start, 1, one.end - one.start, one.task) for one in timed[self.stage]
+        ]
+        events += [(zero + start, 0, ns, message) for start, ns, message in self._messages(timed)]
+        for start, _, ns, what in sorted(events, key=lambda event: event[:3]):
             if isinstance(what, Task):
                 self._compute(what, start, ns)
             else:
-                self._talk(*what, start, ns)
+                self._talk(what, start, ns)
 
     def _compute(self, task: Task, start: int, ns: int) -> None:
         program = self.program
         name = "aten::mm" if task.kind == FORWARD else "autograd::engine::evaluate_function: MmBackward0"
-        args = {"Sequence number": task.microbatch, "Fwd thread id": 0} if task.kind == FORWARD else {}
+        args: dict[str, Any] = (
+            {"Sequence number": task.microbatch, "Fwd thread id": 0} if task.kind == FORWARD else {}
+        )
         with program.op(name, **args):
             program.kernel("gemm", ns, grid=GRID, delay_ns=start - program.now_ns)
 
-    def _talk(self, direction: str, peer: int, kind: str, start: int, ns: int) -> None:
-        program = self.program
+    def _talk(self, message: tuple[str, int, str], start: int, ns: int) -> None:
+        program, (direction, peer, kind) = self.program, message
         recorded: dict[str, Any] = {
             "Collective name": direction,
             "In msg nelems": 1 << 20,
@@ -211,7 +221,7 @@ class _Stage:
                 program.kernel(SEND_RECV, ns, stream=stream, delay_ns=start - program.now_ns)
 
     def _messages(self, timed: list[list[Timed]]) -> list[tuple[int, int, tuple[str, int, str]]]:
-        """Start, duration and content of every message of the stage; a receive begins when its stage is idle."""
+        """Start, duration and content of every message of the stage; idle stages begin to receive early."""
         last, found = self.stages * self.chunks - 1, []
         arrivals: dict[tuple[int, str], list[int]] = {}
         for stage, own in enumerate(timed):

@@ -1,0 +1,205 @@
+"""Parallelism page: process groups, pipeline stages, experts, and collectives of parameters and gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.schema import C
+
+from ..answers.pages import answer_page
+from ..answers.results import answer
+from ..figures.axis import extremes
+from ..figures.bars import bars, composed
+from ..page import Section
+from ..parts.charts import chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dash.development.base_component import Component
+
+    from ..answers.results import PageResults
+
+_UNKNOWN = "cannot tell"
+_STAGE_PARTS = {
+    "computation": "computation_ns",
+    "send/receive": "send_recv_ns",
+    "other communication": "other_communication_ns",
+    "before first and after last computation": "outside_ns",
+    "idle": "idle_ns",
+}
+_GATHER_PARTS = {
+    "hidden": "overlapped_ns",
+    "issued late": "late_ns",
+    "behind other communication": "queued_ns",
+    "not covered": "uncovered_ns",
+    "other exposed": "other_ns",
+}
+_MOST = 8
+"""Groups named in the answer and drawn."""
+
+
+def _answer(results: PageResults) -> list[Component]:
+    groups = results.frame("groups")
+    if groups.empty:
+        return []
+    return [*_split(groups), *_bubble(results), *_experts(results), *_gathers(results)]
+
+
+def _split(groups: pd.DataFrame) -> list[Component]:
+    """How the work is split, as far as it can be told."""
+    told = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
+    kinds = told[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MOST)
+    texts = [
+        f"{parallelism}{f' ({scheme})' if scheme else ''} over {size} ranks"
+        for parallelism, scheme, size in kinds.itertuples(index=False, name=None)
+    ]
+    unknown = int(((groups["parallelism"] == _UNKNOWN) & (groups["count"] > 0)).sum())
+    if not texts:
+        return [answer("What the process groups are for cannot be told; the table says what is missing.")]
+    rest = f"; {unknown} more cannot be told" if unknown else ""
+    return [answer(f"Parallelism: {'; '.join(texts)}{rest}.")]
+
+
+def _bubble(results: PageResults) -> list[Component]:
+    if results.frame("pipelines").empty:
+        return []
+    one = results.largest("pipelines", "bubble_share")
+    text = ["Pipeline stages compute nothing ", one.number("bubble_share"), " of their time"]
+    if one["ideal_share"] is None:
+        return [answer(*text, "; the least cannot be told, since microbatches are unknown.")]
+    count = f" with {one['microbatches']} microbatches in {one['stages']} equal stages."
+    return [answer(*text, "; the least is ", one.number("ideal_share"), count)]
+
+
+def _experts(results: PageResults) -> list[Component]:
+    if results.frame("experts").empty:
+        return []
+    top = results.largest("experts", "expert_ratio")
+    if top["expert_ratio"] is None:
+        return []
+    tokens = (
+        [] if top["tokens_ratio"] is None else [" and receive ", top.number("tokens_ratio"), " the tokens"]
+    )
+    return [
+        answer(
+            f"Experts of rank {top[C.RANK]} compute longest: ",
+            top.number("expert_ratio"),
+            " the mean of the ranks",
+            *tokens,
+            ".",
+        )
+    ]
+
+
+def _gathers(results: PageResults) -> list[Component]:
+    frame = results.frame("prefetch")
+    if frame.empty:
+        return []
+    hidden, count = int(frame["hidden"].sum()), int(frame["count"].sum())
+    causes = {name: int(frame[column].sum()) for name, column in _GATHER_PARTS.items() if column in frame}
+    name = max(causes, key=lambda cause: causes[cause])
+    most = f"; most exposed time: {name}" if causes[name] else ""
+    return [answer(f"{hidden:,} of {count:,} all-gathers of parameters are hidden{most}.")]
+
+
+def _figures(results: PageResults) -> list[Component]:
+    return [
+        *_group_chart(results),
+        *_stage_chart(results),
+        *_expert_chart(results),
+        *_gather_chart(results),
+        *_bucket_chart(results),
+    ]
+
+
+def _group_chart(results: PageResults) -> list[Component]:
+    frame = results.frame("groups")
+    used = frame[frame["count"] > 0].head(_MOST)
+    if used.empty:
+        return []
+    columns = ["group", C.GROUP_DESCRIPTION, "parallelism"]
+    names = [
+        f"{kind}, group {description if description not in ('', 'undefined') else group}"
+        if group
+        else "group not recorded"
+        for group, description, kind in used[columns].itertuples(index=False, name=None)
+    ]
+    exposed = [int(value) for value in used["exposed_ns"]]
+    overlapped = [int(total) - alone for total, alone in zip(used[C.DUR_NS], exposed, strict=True)]
+    figure = composed(
+        names, {"exposed": exposed, "overlapped": overlapped}, "ns", title="kernel time, all ranks"
+    )
+    caption = "Communication kernels by process group, with and without computation beside them."
+    return [chart(results.context, "groups", figure, caption=caption)]
+
+
+def _stage_chart(results: PageResults) -> list[Component]:
+    frame = results.frame("stages")
+    if frame.empty:
+        return []
+    shown, cut = extremes(frame, frame["bubble_share"], "bubble")
+    several = frame["pipeline"].nunique() > 1
+    names = [
+        f"{f'pipeline {pipeline}, ' if several else ''}stage {stage}, rank {rank}"
+        for pipeline, stage, rank in shown[["pipeline", "stage", C.RANK]].itertuples(index=False, name=None)
+    ]
+    parts = {name: _whole(shown[column]) for name, column in _STAGE_PARTS.items() if shown[column].any()}
+    figure = composed(names, parts, "ns", title="time in pipeline windows")
+    caption = f"Pipeline windows by stage: all but computation is the bubble.{cut}"
+    return [chart(results.context, "stages", figure, caption=caption)]
+
+
+def _expert_chart(results: PageResults) -> list[Component]:
+    frame = results.frame("experts")
+    if frame.empty:
+        return []
+    shown, cut = extremes(frame, frame["expert_ns"], "computation")
+    caption = f"Computation of the experts between dispatch and combine, by rank.{cut}"
+    figure = bars(_places(shown), _whole(shown["expert_ns"]), "ns", title="computation of experts")
+    return [chart(results.context, "experts", figure, caption=caption)]
+
+
+def _gather_chart(results: PageResults) -> list[Component]:
+    frame = results.frame("prefetch")
+    if frame.empty:
+        return []
+    sums = frame.groupby([C.RANK, C.DEVICE], sort=True).sum(numeric_only=True).reset_index()
+    known = sums["late_ns"] + sums["queued_ns"] + sums["uncovered_ns"]
+    sums = sums.assign(overlapped_ns=sums[C.DUR_NS] - sums["exposed_ns"], other_ns=sums["exposed_ns"] - known)
+    shown, cut = extremes(sums, sums["exposed_ns"], "exposed time")
+    parts = {name: _whole(shown[column]) for name, column in _GATHER_PARTS.items() if shown[column].any()}
+    figure = composed(_places(shown), parts, "ns", title="time of all-gathers")
+    caption = f"All-gathers of parameters: time beside computation, and why the rest is exposed.{cut}"
+    return [chart(results.context, "gathers", figure, caption=caption)]
+
+
+def _bucket_chart(results: PageResults) -> list[Component]:
+    frame = results.frame("buckets")
+    if frame.empty:
+        return []
+    sums = (
+        frame.groupby([C.RANK, C.DEVICE], sort=True)[[C.DUR_NS, "exposed_ns", "tail_ns"]].sum().reset_index()
+    )
+    shown, cut = extremes(sums, sums["exposed_ns"], "exposed time")
+    parts = {
+        "overlapped": _whole(shown[C.DUR_NS] - shown["exposed_ns"]),
+        "exposed": _whole(shown["exposed_ns"] - shown["tail_ns"]),
+        "exposed, last one of a step": _whole(shown["tail_ns"]),
+    }
+    figure = composed(_places(shown), parts, "ns", title="time of all-reduces")
+    caption = f"All-reduces launched in backward, beside computation and exposed.{cut}"
+    return [chart(results.context, "buckets", figure, caption=caption)]
+
+
+def _places(frame: pd.DataFrame) -> list[str]:
+    pairs = frame[[C.RANK, C.DEVICE]].itertuples(index=False, name=None)
+    return [f"rank {rank}, device {device}" for rank, device in pairs]
+
+
+def _whole(values: pd.Series) -> list[int]:
+    return [int(value) for value in values]
+
+
+PAGE = answer_page(
+    "parallelism", section=Section.COMPARE, order=328, answer=_answer, figures=_figures, height=520
+)
