@@ -71,8 +71,8 @@ def _bubbles(
         code="pipeline_bubble",
         severity=budget.severity(saving),
         title=(
-            f"Pipeline stages compute nothing {percent(bubble / window)} of their time; "
-            f"{percent(one.ideal or 0.0)} is the least with {one.microbatches} microbatches and equal stages"
+            f"Pipeline stages compute nothing {percent(bubble / window)} of their time; equal stages with "
+            f"{one.microbatches} microbatches have {percent(one.ideal or 0.0)}"
         ),
         advice=_split(one) + _unequal(one, worst) + _rest(rows, bubble - least),
         saving_ns_per_step=budget.per_step(saving),

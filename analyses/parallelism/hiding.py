@@ -49,11 +49,12 @@ def gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
 
 
 def by_rank(found: pd.DataFrame) -> pd.DataFrame:
-    """All-gathers summed by rank, group and phase, most exposed first.
+    """All-gathers with a known launch summed by rank, group and phase, most exposed first.
 
     Args:
         found: Result of `gathers`.
     """
+    found = found[found[ISSUED].notna()]
     parts = found.assign(
         **{name: found[EXPOSED].where(found["verdict"] == what, 0) for what, name in _SUM.items()}
     )

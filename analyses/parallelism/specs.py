@@ -89,7 +89,7 @@ _PREFETCH = (
     DEVICE,
     _GROUP,
     Column(C.PHASE, "", "phase that launched them; empty if unknown"),
-    Column("count", "count", "all-gathers"),
+    Column("count", "count", "all-gathers with a known launch"),
     Column("hidden", "count", "all-gathers of which at most 5% are exposed"),
     Column(C.DUR_NS, "ns", "Σ of durations"),
     _EXPOSED,

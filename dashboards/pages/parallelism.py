@@ -23,16 +23,21 @@ _UNKNOWN = "cannot tell"
 _STAGE_PARTS = {
     "computation": "computation_ns",
     "send/receive": "send_recv_ns",
-    "other communication": "other_communication_ns",
-    "before first and after last computation": "outside_ns",
+    "other collectives": "other_communication_ns",
+    "fill and drain": "outside_ns",
     "idle": "idle_ns",
 }
 _GATHER_PARTS = {
-    "hidden": "overlapped_ns",
+    "overlapped": "overlapped_ns",
     "issued late": "late_ns",
-    "behind other communication": "queued_ns",
+    "queued": "queued_ns",
     "not covered": "uncovered_ns",
-    "other exposed": "other_ns",
+    "unknown": "other_ns",
+}
+_CAUSES = {
+    "issued late": "they were issued late",
+    "queued": "they waited behind other communication",
+    "not covered": "the computation beside them is too short",
 }
 _MOST = 8
 """Groups named in the answer and drawn."""
@@ -66,9 +71,9 @@ def _bubble(results: PageResults) -> list[Component]:
     one = results.largest("pipelines", "bubble_share")
     text = ["Pipeline stages compute nothing ", one.number("bubble_share"), " of their time"]
     if one["ideal_share"] is None:
-        return [answer(*text, "; the least cannot be told, since microbatches are unknown.")]
-    count = f" with {one['microbatches']} microbatches in {one['stages']} equal stages."
-    return [answer(*text, "; the least is ", one.number("ideal_share"), count)]
+        return [answer(*text, "; microbatches are unknown.")]
+    equal = f"; {one['stages']} equal stages with {one['microbatches']} microbatches have "
+    return [answer(*text, equal, one.number("ideal_share"), ".")]
 
 
 def _experts(results: PageResults) -> list[Component]:
@@ -96,9 +101,10 @@ def _gathers(results: PageResults) -> list[Component]:
     if frame.empty:
         return []
     hidden, count = int(frame["hidden"].sum()), int(frame["count"].sum())
-    causes = {name: int(frame[column].sum()) for name, column in _GATHER_PARTS.items() if column in frame}
+    columns = {name: column for name, column in _GATHER_PARTS.items() if column in frame}
+    causes = {name: int(frame[column].sum()) for name, column in columns.items() if name in _CAUSES}
     name = max(causes, key=lambda cause: causes[cause])
-    most = f"; most exposed time: {name}" if causes[name] else ""
+    most = f"; {_CAUSES[name]} for most of the exposed time" if causes[name] else ""
     return [answer(f"{hidden:,} of {count:,} all-gathers of parameters are hidden{most}.")]
 
 
@@ -145,7 +151,10 @@ def _stage_chart(results: PageResults) -> list[Component]:
     ]
     parts = {name: _whole(shown[column]) for name, column in _STAGE_PARTS.items() if shown[column].any()}
     figure = composed(names, parts, "ns", title="time in pipeline windows")
-    caption = f"Pipeline windows by stage: all but computation is the bubble.{cut}"
+    caption = (
+        "Pipeline windows by stage: all but computation is the bubble. Fill and drain are before its first "
+        f"and after its last computation.{cut}"
+    )
     return [chart(results.context, "stages", figure, caption=caption)]
 
 
@@ -169,7 +178,10 @@ def _gather_chart(results: PageResults) -> list[Component]:
     shown, cut = extremes(sums, sums["exposed_ns"], "exposed time")
     parts = {name: _whole(shown[column]) for name, column in _GATHER_PARTS.items() if shown[column].any()}
     figure = composed(_places(shown), parts, "ns", title="time of all-gathers")
-    caption = f"All-gathers of parameters: time beside computation, and why the rest is exposed.{cut}"
+    caption = (
+        "All-gathers of parameters: time beside computation; the rest is exposed because they were issued "
+        f"late, waited behind other communication, or the computation beside them was too short.{cut}"
+    )
     return [chart(results.context, "gathers", figure, caption=caption)]
 
 
@@ -192,8 +204,9 @@ def _bucket_chart(results: PageResults) -> list[Component]:
 
 
 def _places(frame: pd.DataFrame) -> list[str]:
+    several = frame[C.RANK].duplicated().any()
     pairs = frame[[C.RANK, C.DEVICE]].itertuples(index=False, name=None)
-    return [f"rank {rank}, device {device}" for rank, device in pairs]
+    return [f"rank {rank}, device {device}" if several else f"rank {rank}" for rank, device in pairs]
 
 
 def _whole(values: pd.Series) -> list[int]:

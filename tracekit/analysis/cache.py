@@ -63,7 +63,8 @@ def code_version(analysis: Analysis) -> str | None:
         >>> code_version(get("steps")) == code_version(get("steps")) != code_version(get("ops"))
         True
     """
-    folders = _folders(analysis.compute.__module__)
+    computing = analysis.by_rank.map if analysis.by_rank else analysis.compute
+    folders = _folders(computing.__module__)
     if not folders:
         return None
     core = Path(tracekit.__file__).parent

@@ -18,7 +18,7 @@ import tracekit
 from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry
-from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache, get
 from tracekit.analysis.cache import FOLDER, ResultCache
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
@@ -189,6 +189,15 @@ def test_a_file_of_the_code_that_changes_is_computed_again(tmp_path: Path) -> No
     assert cache._digest.__wrapped__(package) == before
     (package / "limits.json").write_text('{"most": 2}')
     assert cache._digest.__wrapped__(package) != before
+
+
+def test_the_code_of_analyses_by_rank_is_part_of_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr(cache, "_digest", lambda place: read.append(place) or "")
+    for name in ("collectives", "ranks", "steps"):
+        read.clear()
+        assert cache.code_version(get(name))
+        assert "analyses" in {place.name for place in read}
 
 
 def test_each_analysis_is_kept_apart(run: Run, result_cache: ResultCache, counted: list[str]) -> None:
