@@ -123,13 +123,8 @@ def _group_chart(results: PageResults) -> list[Component]:
     used = frame[frame["count"] > 0].head(_MOST)
     if used.empty:
         return []
-    columns = ["group", C.GROUP_DESCRIPTION, "parallelism"]
-    names = [
-        f"{kind}, group {description if description not in ('', 'undefined') else group}"
-        if group
-        else "group not recorded"
-        for group, description, kind in used[columns].itertuples(index=False, name=None)
-    ]
+    pairs = used[["group", "parallelism"]].itertuples(index=False, name=None)
+    names = [f"{kind}, group {group}" if group else "group not recorded" for group, kind in pairs]
     exposed = [int(value) for value in used["exposed_ns"]]
     overlapped = [int(total) - alone for total, alone in zip(used[C.DUR_NS], exposed, strict=True)]
     figure = composed(
