@@ -219,10 +219,11 @@ ANALYSIS = Analysis(
     definition=(
         "Communication kernels, with the process group, the elements and the dtype that their op recorded. "
         "The k-th last kernels of one family, process group and stream are one collective, of those that "
-        "every rank has where sequence numbers are recorded, and the k-th last send to a rank is its k-th last "
-        "receive; all ranks end it together, so wait = duration − the shortest, and transfer = the rest. Algorithm bandwidth = bytes / transfer; bus bandwidth = that "
-        "× 2(n − 1)/n for all-reduce, (n − 1)/n for all-gather, reduce-scatter and all-to-all, and 1 for "
-        "broadcast, reduce and send/receive. Missing values are unknown."
+        "every rank has where sequence numbers are recorded; the k-th last send to a rank is its k-th last "
+        "receive; all ranks end it together, so wait = duration − the shortest, and transfer = the rest. "
+        "Algorithm bandwidth = bytes / transfer; bus bandwidth = that × 2(n − 1)/n for all-reduce, (n − 1)/n "
+        "for all-gather, reduce-scatter and all-to-all, and 1 for broadcast, reduce and send/receive. Missing "
+        "values are unknown."
     ),
     tables=(
         TableSpec("by_group", "Collectives by process group", _BY_GROUP),

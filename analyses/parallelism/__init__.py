@@ -71,10 +71,11 @@ class Partial:
 def measure(run: Run) -> Partial:
     """Measure the communication kernels of some ranks, and the computation beside them."""
     rows, sent = measured.device_rows(run), measured.messages(run)
+    calls = measured.calls(run, rows, sent)
     return Partial(
-        calls=measured.calls(run, rows, sent),
+        calls=calls,
         sent=sent,
-        steps=pipeline.stage_steps(run, rows),
+        steps=pipeline.stage_steps(run, rows, calls),
         spent=spent(run),
     )
 

@@ -66,38 +66,36 @@ class Pipeline:
 
     @property
     def ideal(self) -> float | None:
-        """Least share of the bubble with equal stages; None if unknown."""
+        """Share of the bubble with equal stages; None if unknown."""
         if self.microbatches is None or self.chunks is None:
             return None
         wait = len(self.ranks) - 1
         return wait / (self.microbatches * self.chunks + wait)
 
 
-def stage_steps(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+def stage_steps(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """What each rank with sends and receives computes in each step.
 
     Args:
         run: The run.
         rows: Device rows.
+        calls: Communication kernels among them.
 
     Returns:
         Rank, step (-1 if none are marked), start and end of its computation, when the host began the first
         backward op that launched some of it (-1 for none), the time it computes, and its time with only sends
         and receives, only other communication and nothing in between.
     """
-    kernels = rows[(rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)]
-    talking = communicates(kernels)
-    messages = kernels[
-        talking & kernels[C.NAME].astype(str).str.contains("(?i)send_?recv|nccl.*(?:send|recv)").to_numpy()
-    ]
-    chosen = kernels[kernels[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
+    messages = calls[calls[C.KIND] == SEND_RECV]
+    kernel = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
+    chosen = rows[kernel & rows[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
     if messages.empty:
         return pd.DataFrame()
     host = host_rows(run, chosen[C.OP_ROW], [C.PHASE, C.START_NS])
     phase = host[C.PHASE].astype(object).fillna("")
     frame = chosen.assign(
-        talks=talking[kernels.index.get_indexer(chosen.index)],
-        sends=chosen.index.isin(messages.index),
+        talks=communicates(chosen),
+        sends=chosen[C.ROW_ID].isin(messages[C.ROW_ID]),
         inside=~phase.isin(_OUTSIDE),
         backward_ns=host[C.START_NS].where(phase == str(Phase.BACKWARD)),
     )
@@ -180,8 +178,11 @@ def _connected(sent: pd.DataFrame) -> list[tuple[tuple[int, ...], pd.DataFrame]]
 def _described(ranks: tuple[int, ...], sent: pd.DataFrame, steps: pd.DataFrame) -> Pipeline:
     """Count the microbatches and chunks of a pipeline by its messages."""
     ranks = _ordered(ranks, sent)
+    own = steps.loc[steps[C.RANK] == ranks[0], C.STEP]
+    counted = max(1, own.nunique())
+    if (own != NO_STEP).all():  # a capture may begin or end inside of a step
+        sent = sent[sent[C.STEP].isin(own)]
     out = sent[sent[C.COLLECTIVE] == SEND]
-    counted = max(1, steps.loc[steps[C.RANK] == ranks[0], C.STEP].nunique())
 
     def number(source: int, target: int) -> int | None:
         total = int(((out[C.RANK] == source) & (out[C.DST_RANK] == target)).sum())

@@ -123,6 +123,29 @@ def test_sequence_numbers_match_captures_that_begin_and_end_apart(tmp_path: Path
     assert calls["wait_ns"].dropna().tolist() == [300_000] * 3 + [0] * 3
 
 
+def test_a_receive_waits_for_its_sender(tmp_path: Path) -> None:
+    job = Job()
+    group = {C.GROUP_NAME: "5", C.GROUP_RANKS: "[0, 1, 2]", C.GROUP_SIZE: 3, C.DTYPE: "float"}
+    sizes = {C.ELEMENTS_IN: 10, C.ELEMENTS_OUT: 10, **group}
+    name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    for number in range(3):
+        at = 10_000_000 * number
+        job.collective(0, at + 900, at + 1_000, name, **{C.COLLECTIVE: "send", C.DST_RANK: 1, **sizes})
+        job.collective(1, at + 100, at + 1_000, name, **{C.COLLECTIVE: "recv", C.SRC_RANK: 0, **sizes})
+    job.collective(1, 40_000_000, 40_000_500, name, **{C.COLLECTIVE: "send", C.DST_RANK: 2, **sizes})
+    tables = job.tables(tmp_path)
+    assert [(row["rank"], row["wait_ns"]) for row in tables["calls"][:6]] == [
+        (0, 0),
+        (0, 0),
+        (0, 0),
+        (1, 800),
+        (1, 800),
+        (1, 800),
+    ]
+    assert pd.isna(tables["calls"][6]["wait_ns"])  # rank 2 is not here
+    assert [(row["rank"], row["caused_ns"]) for row in tables["by_rank"]] == [(0, 2_400), (1, 0)]
+
+
 def test_what_is_not_recorded_stays_unknown(tmp_path: Path) -> None:
     job = Job()
     job.collective(0, 10, 110, GATHER, **{C.INPUT_SHAPES: "[[500]]", C.INPUT_DTYPES: '["float"]'})
