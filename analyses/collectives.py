@@ -222,8 +222,8 @@ ANALYSIS = Analysis(
         "every rank has where sequence numbers are recorded; the k-th last send to a rank is its k-th last "
         "receive; all ranks end it together, so wait = duration − the shortest, and transfer = the rest. "
         "Algorithm bandwidth = bytes / transfer; bus bandwidth = that × 2(n − 1)/n for all-reduce, (n − 1)/n "
-        "for all-gather, reduce-scatter and all-to-all, and 1 for broadcast, reduce and send/receive. Missing "
-        "values are unknown."
+        "for all-gather, reduce-scatter and all-to-all, and 1 for broadcast, reduce and send/receive. "
+        "Missing values are unknown."
     ),
     tables=(
         TableSpec("by_group", "Collectives by process group", _BY_GROUP),

@@ -123,7 +123,7 @@ def _stage_step(key: tuple[Any, ...], own: pd.DataFrame) -> dict[str, int] | Non
     return {
         C.RANK: int(key[0]),
         C.STEP: int(key[1]),
-        "start_ns": start,
+        C.START_NS: start,
         "end_ns": end,
         "backward_ns": -1 if pd.isna(backward) else int(backward),
         "computation_ns": computation,
@@ -241,7 +241,7 @@ def windows(pipeline: Pipeline, steps: pd.DataFrame, offsets: dict[int, int]) ->
     own = steps[steps[C.RANK].isin(pipeline.ranks)]
     own = own[own.groupby(C.STEP)[C.RANK].transform("nunique") == len(pipeline.ranks)]
     shift = own[C.RANK].map(offsets).fillna(0).astype(np.int64)
-    start, end = own["start_ns"] - shift, own["end_ns"] - shift
+    start, end = own[C.START_NS] - shift, own["end_ns"] - shift
     first = start.groupby(own[C.STEP]).transform("min")
     last = end.groupby(own[C.STEP]).transform("max")
     stage = own[C.RANK].map({rank: place for place, rank in enumerate(pipeline.ranks)})
@@ -249,7 +249,7 @@ def windows(pipeline: Pipeline, steps: pd.DataFrame, offsets: dict[int, int]) ->
         stage=stage,
         window_ns=last - first,
         bubble_ns=last - first - own["computation_ns"],
-        outside_ns=(last - first) - (own["end_ns"] - own["start_ns"]),
+        outside_ns=(last - first) - (own["end_ns"] - own[C.START_NS]),
     ).sort_values([C.STEP, "stage"], ignore_index=True)
 
 
