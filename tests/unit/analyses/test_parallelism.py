@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tracekit.analyses.parallelism.calls import members
+from tracekit.analyses.parallelism.experts import pairs
 from tracekit.analyses.parallelism.pipeline import Pipeline, windows
 from tracekit.analyses.parallelism.roles import UNKNOWN, by_name, role_of
 
@@ -183,6 +184,21 @@ def test_without_a_group_nothing_is_told() -> None:
 def test_kernels_of_an_expert_library_are_told_by_themselves() -> None:
     found = calls(("all_to_all", None), group="", library="expert", family="deep_ep::intranode::dispatch")
     assert role_of(found, NONE_SENT).parallelism == "expert"
+
+
+def test_dispatch_and_combine_of_a_library_are_paired_by_name() -> None:
+    names = ["notify_dispatch", "dispatch", "cached_notify_combine", "combine"] * 2
+    rows = calls(*[("all_to_all", None)] * len(names), group="", library="expert", **{C.GROUP_NAME: None})
+    rows = rows.assign(
+        family=[f"deep_ep::intranode::{name}" for name in names],
+        key="(expert library)",
+        between_ns=[0, 700, 0, 50] * 2,
+        **{C.DEVICE: 0, C.STEP: 1, C.START_NS: range(8), C.DUR_NS: 10, C.ROW_ID: range(8)},
+    )
+    found = pairs(rows, {"(expert library)": role_of(rows, NONE_SENT)})
+    assert found["expert_ns"].tolist() == [700, 700]
+    assert found[C.ROW_ID].tolist() == [3, 7]
+    assert found["tokens"].isna().all()
 
 
 def messages(*rows: tuple[int, str, int]) -> pd.DataFrame:
