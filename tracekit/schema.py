@@ -70,6 +70,10 @@ class C:
     IDLE_OP_ROW: Final = "idle_op_row"
     INPUT_DTYPES: Final = "input_dtypes"
     INPUT_SHAPES: Final = "input_shapes"
+    KERNEL_BACKEND: Final = "kernel_backend"
+    KERNEL_FILE: Final = "kernel_file"
+    KERNEL_HASH: Final = "kernel_hash"
+    KERNEL_KWARGS: Final = "kernel_kwargs"
     KIND: Final = "kind"
     LAUNCH_ROW: Final = "launch_row"
     METRIC: Final = "metric"
@@ -379,6 +383,10 @@ HOST_INTERVALS: Final = Table(
         _maybe(C.SPLIT_OUT, _TEXT, "rows that an all-to-all receives from each rank, likewise"),
         _maybe(C.SRC_RANK, _INT64, "rank that a receive is from"),
         _maybe(C.DST_RANK, _INT64, "rank that a send is to"),
+        _maybe(C.KERNEL_BACKEND, _TEXT, "what generated the kernel that the op launches, such as triton"),
+        _maybe(C.KERNEL_FILE, _TEXT, "file of the generated kernel's source, as recorded"),
+        _maybe(C.KERNEL_HASH, _TEXT, "hash of that source, which includes the kernel's generated name"),
+        _maybe(C.KERNEL_KWARGS, _TEXT, "parameters that tuning chose for the generated kernel"),
     ),
 )
 

@@ -62,6 +62,8 @@ COLLECTIVE_TEXTS = (
     C.SPLIT_OUT,
 )
 """Columns of the metadata of a collective, named as the attributes of `Args`."""
+KERNEL_TEXTS = (C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS)
+"""Columns of the metadata of a generated kernel, named as the attributes of `Args`."""
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
 _CPU = 0  # c10::DeviceType of the host
@@ -202,6 +204,7 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.STACK, texts([arg.stack or None for arg in args]))
     built.numbers(C.FLOPS, _flops(named, args))
     _add_collectives(built, args)
+    _add_generated(built, args)
     return built.batch()
 
 
@@ -213,6 +216,15 @@ def _add_collectives(built: Building, args: Sequence[Args]) -> None:
     for name in COLLECTIVE_NUMBERS:
         built.numbers(name, integers([getattr(arg, name) for arg in known]))
     for name in COLLECTIVE_TEXTS:
+        built.texts(name, texts([getattr(arg, name) for arg in known]))
+
+
+def _add_generated(built: Building, args: Sequence[Args]) -> None:
+    """Add the metadata of ops that launch a kernel that a compiler generated."""
+    if all(arg.kernel_backend is None for arg in args):
+        return
+    known = [NO_ARGS if arg.kernel_backend is None else arg for arg in args]
+    for name in KERNEL_TEXTS:
         built.texts(name, texts([getattr(arg, name) for arg in known]))
 
 

@@ -62,6 +62,10 @@ class Args(msgspec.Struct, gc=False):
     split_out: Any = msgspec.field(default=None, name="Out split size")
     src_rank: Any = msgspec.field(default=None, name="Src Rank")
     dst_rank: Any = msgspec.field(default=None, name="Dst Rank")
+    kernel_backend: Any = None
+    kernel_file: Any = None
+    kernel_hash: Any = None
+    kernel_kwargs: Any = None
 
 
 NO_ARGS = Args()

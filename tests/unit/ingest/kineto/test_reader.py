@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
-from tests.unit.ingest.kineto.scan.events import COLLECTIVE, KERNEL, OP, text
+from tests.unit.ingest.kineto.scan.events import COLLECTIVE, GENERATED, KERNEL, OP, text
 from tracekit.ingest.kineto import reader
 from tracekit.schema import C
 
@@ -211,3 +211,16 @@ def test_a_collective_keeps_its_metadata(store: Store, tmp_path: Path) -> None:
     assert one[[C.SPLIT_IN, C.SPLIT_OUT, C.DST_RANK]].tolist() == ["[3, 29]", "[]", 1]
     assert pd.isna(one[C.SRC_RANK])
     assert rows.loc["aten::mm", [C.ELEMENTS_IN, C.GROUP_SIZE]].isna().all()
+
+
+def test_a_generated_kernel_keeps_its_source(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, f'{{"traceEvents": [{text(OP, GENERATED, KERNEL).decode()}]}}')
+    rows = table(run, "host_intervals").set_index(C.NAME)
+    columns = [C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS]
+    assert rows.loc["triton_poi_fused_add_0", columns].tolist() == [
+        "triton",
+        "/tmp/torchinductor_x/qa/cqaokwf2.py",
+        "cqaokwf2",
+        "XBLOCK=256",
+    ]
+    assert rows.loc["aten::mm", columns].isna().all()

@@ -15,7 +15,7 @@ import numpy as np
 
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import columns
-from tracekit.ingest.kineto.batches import COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS
+from tracekit.ingest.kineto.batches import COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS, KERNEL_TEXTS
 from tracekit.ingest.kineto.events import Args, Event
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.schema import C, DeviceKind, HostKind
@@ -43,7 +43,9 @@ class SlotKind(IntEnum):
 
 
 _SLOT_KINDS = {
-    **dict.fromkeys(("ph", "cat", "name", "stack", "direction", *COLLECTIVE_TEXTS), SlotKind.STRING),
+    **dict.fromkeys(
+        ("ph", "cat", "name", "stack", "direction", *COLLECTIVE_TEXTS, *KERNEL_TEXTS), SlotKind.STRING
+    ),
     **dict.fromkeys(("ts", "dur"), SlotKind.TIME),
     **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), SlotKind.JSON),
     **dict.fromkeys(("grid", "block"), SlotKind.TRIPLE),
@@ -90,6 +92,8 @@ HOST_STRING_COLUMNS = {
 }
 COLLECTIVE_SLOTS = [getattr(SLOT, name) for name in (*COLLECTIVE_NUMBERS, *COLLECTIVE_TEXTS)]
 """Slots of a collective's metadata: numbers, then strings."""
+KERNEL_SLOTS = [getattr(SLOT, name) for name in KERNEL_TEXTS]
+"""Slots of a generated kernel's metadata, which are strings."""
 DEVICE_COLUMNS = {
     C.START_NS: SLOT.ts,
     C.DUR_NS: SLOT.dur,
@@ -158,10 +162,11 @@ CATEGORY_ROWS = np.array([-1] * N_COUNTED + list(_CATEGORIES.values()), np.int64
 DONE, CLOSED, UNSUPPORTED, NO_SPACE = range(4)
 """How a scan ends: with the text, at the bracket that closes the events, at something that only the reference
 decoder supports, or without space for another string (the rows before that are valid)."""
-HOST, HOST_STRINGS, COLLECTIVES, DEVICE, DEVICE_STRINGS, MEMORY, COUNTERS, UNKNOWN, CAPACITY = range(9)
+HOST, HOST_STRINGS, COLLECTIVES, GENERATED, DEVICE, DEVICE_STRINGS, MEMORY, COUNTERS = range(8)
+UNKNOWN, CAPACITY = range(8, 10)
 """Header of the row buffers: address of each buffer, and the rows that each can hold."""
-N_EVENTS, N_HOST, N_COLLECTIVES, N_DEVICE, N_MEMORY = range(9, 14)
-N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, POSITION = range(14, 18)
+N_EVENTS, N_HOST, N_COLLECTIVES, N_GENERATED, N_DEVICE, N_MEMORY = range(10, 16)
+N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, POSITION = range(16, 20)
 """The rest of the header: counts, and how far in the text the scan has come."""
 _MIN_EVENT_BYTES = 60
 """Recorded events are longer; a text with more rows than that allows is left to the reference."""
@@ -169,6 +174,7 @@ _BUFFER_COLUMNS = {
     HOST: len(HOST_COLUMNS) + 1,  # the last is the kind
     HOST_STRINGS: len(HOST_STRING_COLUMNS),
     COLLECTIVES: 1 + len(COLLECTIVE_SLOTS),  # the first is the row of the host; few have a collective
+    GENERATED: 1 + len(KERNEL_SLOTS),  # likewise: few launch a generated kernel
     DEVICE: len(DEVICE_COLUMNS) + 1,
     DEVICE_STRINGS: len(DEVICE_STRING_COLUMNS),
     MEMORY: len(MEMORY_COLUMNS),

@@ -19,6 +19,7 @@ from tracekit.ingest.kineto.batches import (
     COLLECTIVE_NUMBERS,
     COLLECTIVE_TEXTS,
     COPY_COLUMNS,
+    KERNEL_TEXTS,
     Tally,
     counter_rows,
 )
@@ -265,6 +266,7 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.STACK, _stacks(codes[C.STACK], strings))
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
     _add_collectives(built, buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES), strings)
+    _add_texts(built, KERNEL_TEXTS, buffers.rows(layout.GENERATED, layout.N_GENERATED), strings)
     return built.batch()
 
 
@@ -272,10 +274,17 @@ def _add_collectives(built: Building, metadata: Ints, strings: Strings) -> None:
     """Add the metadata of collectives, which few host rows have; its first row says which."""
     if not metadata.shape[1]:
         return
-    numbers, codes = metadata[1 : 1 + len(COLLECTIVE_NUMBERS)], metadata[1 + len(COLLECTIVE_NUMBERS) :]
-    for name, values in zip(COLLECTIVE_NUMBERS, numbers, strict=True):
+    first_text = 1 + len(COLLECTIVE_NUMBERS)
+    for name, values in zip(COLLECTIVE_NUMBERS, metadata[1:first_text], strict=True):
         _add_nullable(built, name, _spread(values, metadata[0], built.count, NULL))
-    for name, values in zip(COLLECTIVE_TEXTS, codes, strict=True):
+    _add_texts(built, COLLECTIVE_TEXTS, metadata[[0, *range(first_text, len(metadata))]], strings)
+
+
+def _add_texts(built: Building, names: Sequence[str], metadata: Ints, strings: Strings) -> None:
+    """Add texts that few host rows have; the first row of the metadata says which."""
+    if not metadata.shape[1]:
+        return
+    for name, values in zip(names, metadata[1:], strict=True):
         found, index = strings.distinct(_spread(values, metadata[0], built.count, NONE))
         built.texts(name, (index, strings.encoded.of(found)))
 

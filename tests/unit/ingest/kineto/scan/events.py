@@ -48,6 +48,23 @@ COLLECTIVE = {
         "Dst Rank": 1,
     },
 }
+GENERATED = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "triton_poi_fused_add_0",
+    "pid": 7,
+    "tid": 8,
+    "ts": 40.5,
+    "dur": 9,
+    "args": {
+        "External id": 7,
+        "Input Dims": [[10, 10], []],
+        "kernel_backend": "triton",
+        "kernel_file": "/tmp/torchinductor_x/qa/cqaokwf2.py",
+        "kernel_hash": "cqaokwf2",
+        "kernel_kwargs": "XBLOCK=256",
+    },
+}
 KERNEL = {
     "ph": "X",
     "cat": "kernel",
@@ -107,7 +124,7 @@ META = {
     "args": {"name": "python"},
 }
 UNKNOWN = {"ph": "X", "cat": "mtia_insight", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-EVENTS: list[dict[str, Any]] = [OP, COLLECTIVE, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
+EVENTS: list[dict[str, Any]] = [OP, COLLECTIVE, GENERATED, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
 
 
 def text(*events: dict[str, Any], indent: int | None = None) -> bytes:

@@ -23,12 +23,14 @@ from tracekit.ingest.kineto.scan.layout import (
     DONE,
     EMPTY,
     FULL,
+    GENERATED,
     HASH_BITS,
     HASH_SIZE,
     HOST,
     HOST_COLUMNS,
     HOST_STRING_COLUMNS,
     HOST_STRINGS,
+    KERNEL_SLOTS,
     KIND_BITS,
     MAX_STRING_BYTES,
     MAX_STRINGS,
@@ -40,6 +42,7 @@ from tracekit.ingest.kineto.scan.layout import (
     N_COUNTED,
     N_COUNTERS,
     N_DEVICE,
+    N_GENERATED,
     N_HOST,
     N_KEYS,
     N_MEMORY,
@@ -58,7 +61,8 @@ from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _UNSUPPORTED, _NO_SPACE = (int(row) for row in Row)
 _PH, _CAT, _NAME, _PID, _TID = SLOT.ph, SLOT.cat, SLOT.name, SLOT.pid, SLOT.tid
-_TS, _DUR, _CONCRETE, _COLLECTIVE = SLOT.ts, SLOT.dur, SLOT.concrete, SLOT.collective
+_TS, _DUR, _CONCRETE = SLOT.ts, SLOT.dur, SLOT.concrete
+_COLLECTIVE, _BACKEND = SLOT.collective, SLOT.kernel_backend
 _ID, _OLD_ID, _DIMS, _OLD_DIMS = SLOT.external_id, SLOT.external_id_old, SLOT.dims, SLOT.dims_old
 _ON_DEVICE, _STREAM, _GRAPH, _NODE = SLOT.device, SLOT.stream, SLOT.graph_id, SLOT.graph_node_id
 _TYPE, _INDEX, _BYTES = SLOT.device_type, SLOT.device_id, SLOT.alloc_bytes
@@ -81,8 +85,14 @@ _MEMORY_SLOTS = np.array([*MEMORY_COLUMNS.values()])
 _FLOPS_COLUMN = [*HOST_STRING_COLUMNS.values()].index(_CONCRETE)
 _COLLECTIVE_SLOTS = np.array(COLLECTIVE_SLOTS)
 _COLLECTIVE_IS_TEXT = SLOT_KINDS[_COLLECTIVE_SLOTS] == SlotKind.STRING
+_KERNEL_SLOTS = np.array(KERNEL_SLOTS)
 _HOST_NEEDS = _bits(
-    *HOST_COLUMNS.values(), *HOST_STRING_COLUMNS.values(), *COLLECTIVE_SLOTS, _OLD_ID, _OLD_DIMS
+    *HOST_COLUMNS.values(),
+    *HOST_STRING_COLUMNS.values(),
+    *COLLECTIVE_SLOTS,
+    *KERNEL_SLOTS,
+    _OLD_ID,
+    _OLD_DIMS,
 )
 _DEVICE_NEEDS = _bits(*DEVICE_COLUMNS.values(), *DEVICE_STRING_COLUMNS.values(), _OLD_ID)
 _MEMORY_NEEDS = _bits(*MEMORY_COLUMNS.values(), _TYPE)
@@ -277,6 +287,8 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
         poke(strings, column * capacity + row, code)
     if peek(scratch, _COLLECTIVE) != NULL and not _add_collective(row, scratch, origin, interner, buffers):
         return NO_SPACE
+    if peek(scratch, _BACKEND) != NULL and not _add_generated(row, scratch, origin, interner, buffers):
+        return NO_SPACE
     _fix_duration(scratch, buffers)
     for column in range(len(_HOST_SLOTS)):
         poke(peek(buffers, HOST), column * capacity + row, peek(scratch, _HOST_SLOTS[column]))
@@ -302,6 +314,27 @@ def _add_collective(host_row: int, scratch: int, origin: int, interner: int, buf
                 return False
         poke(metadata, (1 + column) * capacity + row, value)
     increment(buffers, N_COLLECTIVES)
+    return True
+
+
+@compiled
+def _add_generated(host_row: int, scratch: int, origin: int, interner: int, buffers: int) -> bool:
+    """Add the metadata of a generated kernel; return whether there was space for its strings."""
+    row, capacity, metadata = (
+        peek(buffers, N_GENERATED),
+        peek(buffers, CAPACITY),
+        peek(buffers, GENERATED),
+    )
+    poke(metadata, row, host_row)
+    for column in range(len(_KERNEL_SLOTS)):
+        packed = peek(scratch, _KERNEL_SLOTS[column])
+        code = _NO_CODE
+        if packed != NULL:
+            code = _span_code(packed, origin, interner)
+            if code == FULL:
+                return False
+        poke(metadata, (1 + column) * capacity + row, code)
+    increment(buffers, N_GENERATED)
     return True
 
 
