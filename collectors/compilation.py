@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tracekit.ingest.artifacts import SETTINGS
 from tracekit.runs.compilation import BACKWARD, WARM_UP
 from tracekit.schema import C
 from tracekit.workloads.base import COMPILE, EAGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tracekit.workloads.options import RecordingOptions
+
+TORCH_TRACE: Final = "TORCH_TRACE"
 MIN_WARMUP: Final = 3
 """Warm-up steps if not eager: TorchScript's executor and CUDA graphs optimize after a run or two."""
 MAX_EXTRA_WARMUP: Final = 20
@@ -21,6 +26,37 @@ MAX_EXTRA_WARMUP: Final = 20
 _METRICS_LIMIT: Final = 1 << 16
 _DEVELOPER_NOTES = re.compile(r"\n\s*Developer debug context:|\n\s*For more details")
 _COMPILE_ID = re.compile(r"^\d+/\d+: ")
+
+
+def artifact_environment(
+    options: RecordingOptions, directory: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a process whose compiled kernels are described in a folder, if asked for.
+
+    Inductor's cache is a new one: code from it would come with the source lines of an earlier program.
+
+    Args:
+        options: Options of the recording.
+        directory: Folder of the recording; a folder that the user chose with `TORCH_TRACE` is used instead.
+        environment: Environment of the process otherwise.
+    """
+    if not options.compile_artifacts:
+        return dict(environment)
+    place = directory.resolve()
+    return {
+        TORCH_TRACE: str(place / "torch_trace"),
+        **SETTINGS,
+        **environment,
+        "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
+    }
+
+
+def artifact_folder(
+    options: RecordingOptions, directory: Path, environment: Mapping[str, str]
+) -> Path | None:
+    """Return the folder of `artifact_environment`; None if not asked for."""
+    found = artifact_environment(options, directory, environment)
+    return Path(found[TORCH_TRACE]) if options.compile_artifacts else None
 
 
 class Compilations:

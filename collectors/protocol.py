@@ -20,6 +20,7 @@ from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Timings
 
 from .children import child, last_line
+from .compilation import artifact_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -95,7 +96,13 @@ def run_process(
     log, pipe = directory / "stderr.txt", subprocess.PIPE
     with (
         log.open("wb") as errors_to,
-        child(command, stdin=pipe, stdout=pipe, stderr=errors_to) as process,
+        child(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=errors_to,
+            environment=artifact_environment(request, directory, os.environ),
+        ) as process,
         while_running(process.pid),
     ):
         assert process.stdin  # noqa: S101 (a pipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from tracekit.recording.collector import Recording, Request
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
+from .compilation import artifact_folder
 from .protocol import MEASURE, PROFILE, run_process, samples, timings
 from .sampling import SampledProgress
 
@@ -40,6 +42,7 @@ class TorchProfilerCollector:
             version=result["version"],
             timings=timings(result),
             compilation=result["compilation"],
+            compile_artifacts=artifact_folder(request, directory, os.environ),
             samples=(*samples(result), *sampled.buffer.samples()),
             environment=result["environment"],
             options=result["options"],

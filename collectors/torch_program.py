@@ -16,6 +16,7 @@ from tracekit.workloads.options import values
 
 from . import foreground_guard
 from .children import guarded
+from .compilation import artifact_environment, artifact_folder
 from .program_report import diagnostics, failure, recorded_ranks, samples, timings
 from .sampling import sampling, window_samplers
 
@@ -47,6 +48,7 @@ def record_program(program: Program, directory: Path) -> Recording:
         options={**first["options"], "step": first["source"]},
         diagnostics=(*diagnostics(ranks, code), *sampled.diagnostics()),
         exit_code=code,
+        compile_artifacts=artifact_folder(program, directory, os.environ),
     )
 
 
@@ -72,7 +74,8 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
         "directory": str(directory.resolve()),
         "profiler": "outside" if under else "torch",
     }
-    environment = agent.environment_with_agent(request, dict(os.environ))
+    given = artifact_environment(program, directory, os.environ)
+    environment = agent.environment_with_agent(request, given)
     with (
         foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
         sampling(pid=process.pid, samplers=window_samplers(directory)) as sampled,

@@ -17,11 +17,12 @@ from tracekit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tracekit.errors import TracekitError
     from tracekit.executors import Workers
+    from tracekit.ingest.artifacts import Kernel
     from tracekit.runs.run import Run
     from tracekit.storage import Place
 
@@ -42,6 +43,11 @@ _LIBRARIES = {
     "server, else the profiler's steps, else ranges named like 'step 3'.",
 )
 @capture_option
+@click.option(
+    "--compile-artifacts",
+    metavar="DIR",
+    help="Folder of TORCH_TRACE or TORCH_COMPILE_DEBUG, to join compiled kernels to source lines and ops.",
+)
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")
 @store_option
 def command(
@@ -50,6 +56,7 @@ def command(
     label: str | None,
     steps: str,
     captures: tuple[str, ...],
+    compile_artifacts: str | None,
     scheduler: str | None,
     store: str | None,
 ) -> None:
@@ -71,6 +78,9 @@ def command(
     difference is named. Captures listed in an execution_details.json beside the trace, or in capture_traces/,
     are used without the option.
 
+    With --compile-artifacts, the run also keeps what torch.compile wrote about its kernels: `analyze compile`
+    then names the lines of the program that became each kernel, and `diff` matches kernels by source.
+
     With --scheduler, each trace is a task of a Dask cluster, retried on another worker if its worker dies.
     Workers need the same version of tracekit (pip install 'tracekit-torch[scale]') and access to the traces
     and the store under the same paths.
@@ -80,6 +90,7 @@ def command(
     tracekit import rank0.json rank1.json --label baseline
     tracekit import trace.json --steps forward
     tracekit import decode.json.gz --capture-trace capture_bs32.json.gz
+    tracekit import trace.json --compile-artifacts torch_trace
     tracekit import run.sqlite
     tracekit import "s3://bucket/job/*.json.gz" --store s3://bucket/runs
     zcat trace.json.gz | tracekit import -
@@ -91,6 +102,7 @@ def command(
         from tracekit.ingest.importer import import_each
 
     named = printable(label) if label is not None else None
+    kernels = _kernels(compile_artifacts)
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
         cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
@@ -102,6 +114,7 @@ def command(
             label=named,
             steps=steps,
             captures=capture_traces(captures),
+            kernels=kernels,
             progress=progress,
             workers=cluster,
         )
@@ -113,6 +126,16 @@ def command(
             _warn(outcome)
     gc.freeze()  # skips the last garbage collection at exit
     _fail(list(errors.values()))
+
+
+def _kernels(folder: str | None) -> Sequence[Kernel]:
+    if folder is None:
+        return ()
+    from pathlib import Path
+
+    from tracekit.ingest import artifacts
+
+    return artifacts.read(Path(folder))
 
 
 @contextmanager

@@ -212,8 +212,9 @@ def origin(source: Source) -> int:
     """Return the origin of times: the run's t0, or an earlier first event."""
     starts = [0]
     for table in TABLES.values():
-        column = C.T_NS if C.T_NS in table.arrow.names else C.START_NS
-        firsts = [pc.min(batch[column]).as_py() for batch in source.batches(table.name, [column])]
+        if table.time is None:
+            continue
+        firsts = [pc.min(batch[table.time]).as_py() for batch in source.batches(table.name, [table.time])]
         starts += [first for first in firsts if first is not None]
     return min(starts)
 

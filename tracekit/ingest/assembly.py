@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
-from tracekit.ingest import ranks, sources
+from tracekit.ingest import artifacts, ranks, sources
 from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.link import graphs
 from tracekit.ingest.write import write_samples
@@ -19,6 +19,7 @@ from tracekit.runs.meta import Diagnostic, Level, fingerprint
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tracekit.ingest.artifacts import Kernel
     from tracekit.ingest.executor import Executor, Linked, Size
     from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
     from tracekit.ingest.nesting import Trace
@@ -134,6 +135,7 @@ def assemble(
     meta: RunMeta,
     *,
     samples: Sequence[Sample] = (),
+    kernels: Sequence[Kernel] = (),
     with_sources: bool = False,
 ) -> Run:
     """Write the decoded traces of a job as one run, with a diagnostic for each trace that failed.
@@ -144,6 +146,7 @@ def assemble(
         outcomes: Decoded traces, or why decoding failed.
         meta: Known metadata of the run.
         samples: Rows of `counters` sampled by the collector.
+        kernels: Rows of `compiled_kernels`, from the artifacts of torch.compile.
         with_sources: Whether to record the source files in the run.
 
     Raises:
@@ -159,6 +162,7 @@ def assemble(
     done = [written[id(one)] for one in there]
     zero = _zero(there)
     write_samples(draft.path, samples, zero)
+    artifacts.write(draft.path, kernels)
     tops = [one.trace.top for one in there]
     known = completed(meta, tops, has_device=any(each.linked.device for each in done))
     if with_sources:

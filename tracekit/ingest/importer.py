@@ -31,6 +31,7 @@ from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
+    from tracekit.ingest.artifacts import Kernel
     from tracekit.ingest.decoding import Decoders
     from tracekit.ingest.executor import Destination
     from tracekit.ingest.write import Sample
@@ -153,6 +154,7 @@ def import_each(
     label: str | None = None,
     steps: str = "",
     captures: Sequence[Place] = (),
+    kernels: Sequence[Kernel] = (),
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
@@ -164,6 +166,7 @@ def import_each(
         label: Label of the new runs.
         steps: Name of the ranges that are the steps, numbered in order; the usual markers by default.
         captures: Traces of the captures of the traces' graphs; those beside a trace by default.
+        kernels: Kernels of the program, as `tracekit.ingest.artifacts` reads them.
         progress: Called with the progress: bytes of a trace, or traces of a job on workers.
         workers: Workers that decode and write the traces of jobs of several; this process by default. They
             must have the traces and the store under the same paths.
@@ -172,7 +175,9 @@ def import_each(
     for job in plan.jobs:
         try:
             job = with_captures(job, captures)
-            run = import_job(store, job, label=label, steps=steps, progress=progress, workers=workers)
+            run = import_job(
+                store, job, label=label, steps=steps, kernels=kernels, progress=progress, workers=workers
+            )
         except TracekitError as error:
             plan.errors.append(error)
             continue
@@ -221,6 +226,7 @@ def import_job(
     *,
     label: str | None = None,
     steps: str = "",
+    kernels: Sequence[Kernel] = (),
     progress: Progress = _silent,
     workers: Workers | None = None,
 ) -> Run:
@@ -244,8 +250,9 @@ def import_job(
         from tracekit.ingest.cluster import on_workers  # loads what only clusters need
 
         with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
-            return assemble(draft, executor, executor.decode(named), meta, with_sources=True)
-    return _normalize(store, named, meta, progress=progress, with_sources=True)
+            found = executor.decode(named)
+            return assemble(draft, executor, found, meta, kernels=kernels, with_sources=True)
+    return _normalize(store, named, meta, progress=progress, kernels=kernels, with_sources=True)
 
 
 def import_recording(
@@ -254,6 +261,7 @@ def import_recording(
     meta: RunMeta,
     *,
     samples: Sequence[Sample] = (),
+    kernels: Sequence[Kernel] = (),
     progress: Progress = _silent,
 ) -> Run:
     """Normalize what a collector recorded.
@@ -263,6 +271,7 @@ def import_recording(
         traces: One trace per rank, in rank order.
         meta: Metadata of the run; zero, tables and diagnostics are filled in.
         samples: Rows of `counters` sampled by the collector.
+        kernels: Kernels of the program, as `tracekit.ingest.artifacts` reads them.
         progress: Called with the progress of decoding.
 
     Raises:
@@ -271,7 +280,7 @@ def import_recording(
     alone = len(traces) == 1
     added = serving.configured(Path.cwd())
     sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
-    return _normalize(store, sources, meta, samples=samples, progress=progress)
+    return _normalize(store, sources, meta, samples=samples, kernels=kernels, progress=progress)
 
 
 def _normalize(
@@ -281,13 +290,16 @@ def _normalize(
     *,
     progress: Progress,
     samples: Sequence[Sample] = (),
+    kernels: Sequence[Kernel] = (),
     with_sources: bool = False,
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
         executor = LocalExecutor(store, spool.path, progress)
         found = executor.decode(sources)
         with store.writing():
-            return assemble(draft, executor, found, meta, samples=samples, with_sources=with_sources)
+            return assemble(
+                draft, executor, found, meta, samples=samples, kernels=kernels, with_sources=with_sources
+            )
 
 
 class LocalExecutor(msgspec.Struct, frozen=True):

@@ -74,6 +74,7 @@ class Recording:
         options: Options of the profiler.
         diagnostics: Warnings for users of the run.
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
+        compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
     """
 
@@ -88,6 +89,7 @@ class Recording:
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 0
     compilation: dict[str, Any] | None = None
+    compile_artifacts: Path | None = None
 
 
 class Collector(Protocol):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import storage
+from tracekit.ingest import artifacts
 from tracekit.ingest.importer import import_recording
 from tracekit.ingest.write import import_unprofiled
 from tracekit.runs import scrubbing
@@ -53,7 +54,8 @@ def store_run(
     if not profiled:
         return import_unprofiled(draft.store, meta, recording.samples)
     raw = save_raw_trace(recording.traces[0], draft) if keep_trace else None
-    run = import_recording(draft.store, recording.traces, meta, samples=recording.samples)
+    kernels = artifacts.recorded(recording.compile_artifacts)
+    run = import_recording(draft.store, recording.traces, meta, samples=recording.samples, kernels=kernels)
     if raw:
         storage.move(raw, run.path / raw.name)
     return run

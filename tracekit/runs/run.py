@@ -33,6 +33,8 @@ Window: TypeAlias = tuple[int, int]
 def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
     """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
 
+    Rows without a time are in every window.
+
     Example:
         >>> from tracekit.schema import TABLES
         >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
@@ -43,6 +45,8 @@ def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
     low, high = window
     if C.T_NS in schema.names:
         return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)
+    if C.START_NS not in schema.names:
+        return pc.scalar(True)  # noqa: FBT003 (has no keyword)
     start = pc.field(C.START_NS)
     return (start < high) & ((start >= low) | (pc.add(start, pc.field(C.DUR_NS)) > low))
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, C
+from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -201,28 +201,28 @@ def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) 
 
 def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
     """Decode all pages, by row group, and check the order of rows."""
-    key = C.START_NS if C.START_NS in table.arrow.names else C.T_NS
     for file in files:
         try:
             with (
                 file.open("rb") as stream,
                 pq.ParquetFile(stream, page_checksum_verification=True) as parquet,
             ):
-                sorted_ = _is_sorted(parquet, key)
+                sorted_ = _is_sorted(parquet, table.time)
         except _UNREADABLE as error:
             yield Damage(kind=Kind.PARQUET, message=f"{file.name} cannot be read: {_line(error)}")
             continue
         if not sorted_:
-            yield Damage(kind=Kind.ORDER, message=f"rows of {file.name} are not sorted by {key}")
+            yield Damage(kind=Kind.ORDER, message=f"rows of {file.name} are not sorted by {table.time}")
 
 
-def _is_sorted(parquet: pq.ParquetFile, key: str) -> bool:
+def _is_sorted(parquet: pq.ParquetFile, key: str | None) -> bool:
     last: int | None = None
     sorted_ = True
     for group in range(parquet.num_row_groups):
-        times = parquet.read_row_group(group, use_threads=False)[key].to_numpy()
-        if not len(times):
+        rows = parquet.read_row_group(group, use_threads=False)
+        if key is None or not rows.num_rows:
             continue
+        times = rows[key].to_numpy()
         sorted_ &= bool((np.diff(times) >= 0).all()) and (last is None or last <= times[0])
         last = int(times[-1])
     return sorted_

@@ -135,6 +135,13 @@ class RecordingOptions:
     stacks: Annotated[bool, Option("Record Python call stacks; slows the profile.", scope=Scope.PROFILER)] = (
         False
     )
+    compile_artifacts: Annotated[
+        bool,
+        Option(
+            "Keep the source lines and ops of compiled kernels, and profile each C++ kernel.",
+            scope=Scope.PROFILER,
+        ),
+    ] = False
     keep_trace: Annotated[
         bool, Option("Keep the raw trace as trace.json.gz in the run.", scope=Scope.RUN)
     ] = False

@@ -1,0 +1,408 @@
+r"""Read what `torch.compile` writes about its kernels: source lines, fused ops and source code.
+
+A folder is one of `TORCH_TRACE` (logs of JSON records, each with its payload on the indented lines after it)
+or of `TORCH_COMPILE_DEBUG` (a folder per graph), or holds both. The most that it says is used:
+
+* Each kernel call of the generated code has a number if `INDUCTOR_PROVENANCE=1` was set. Records of a log give
+  the stack traces and the nodes of each number. Without them, the comments of the generated code name nodes,
+  and the listings of the graphs name the lines of nodes.
+* The key of a graph in Inductor's cache identifies its calls in a profile: `## Call CompiledFxGraph KEY ##`.
+* A graph from Inductor's cache comes with the stack traces of the program that compiled it, which may be
+  another one. They count only if Dynamo's own listing, which is always of this program, has all their lines.
+* The hash of a source does not depend on the generated names in it, unlike Inductor's own `kernel_hash`.
+
+Example:
+    >>> kernels = read(Path("torch_trace"))  # doctest: +SKIP
+    >>> kernels[0].name, kernels[0].lines  # doctest: +SKIP
+    ('graph_0_cpp_fused_gelu_0', ('model.py:9',))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.write import write_table
+from tracekit.runs import scrubbing
+from tracekit.schema import COMPILED_KERNELS, C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+SEPARATOR = ", "
+"""Between the lines, and between the ops, of a kernel."""
+_TRACE_FILES, _CODE_FILE = "*.log", "output_code.py"
+_RECORD = re.compile(r"[VIWEF]\d{4} [\d:.]+ \d+ \S+\] (\{.*\})$")
+_STACKS = "inductor_provenance_tracking_kernel_stack_traces"
+_NODES = "inductor_provenance_tracking_node_mappings"
+_DYNAMO = "dynamo_output_graph"
+_LISTINGS = ("aot_forward_graph", "aot_inference_graph", "aot_backward_graph")
+_POST_GRAD = "inductor_post_grad_graph"
+_CODE = "inductor_output_code"
+_CACHE, _HIT = "fx_graph_cache_", "fx_graph_cache_hit"
+_FILE = re.compile(r"# File: (?P<file>.+?):(?P<line>\d+) in ")
+_NODE = re.compile(r"(\w+)(?:: \"[^\"]*\")? = ([\w.]+)[(\[]")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\](?:nn|optim|utils|_\w+)[/\\]")
+_DEFINED = re.compile(
+    r"^(\w+) = async_compile\.(\w+)\((.*?)(?:r?'''|\"\"\")(.*?)(?:'''|\"\"\")", re.DOTALL | re.M
+)
+_PATH = re.compile(r"^# kernel path: \S*?([^/\\\s]+)\.py$(?:\n#.*)*\n(\w+) = async_compile", re.M)
+_CALL = re.compile(
+    r"\s+(?:\w+ = )?((?:cpp_fused|triton_)\w*|(?:extern_kernels|aten|torch\.ops)\.[\w.]+)(?:\.run)?\("
+)
+_COMMENT = re.compile(r"# Topologically Sorted Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
+_RECORDED = re.compile(r'RecordFunctionHandle \w+\("([^"]+)"')
+_PROFILED = re.compile(r"^.*(?:RecordFunctionHandle |aoti_runtime/utils\.h).*\n", re.M)
+"""Lines of a C++ source that are there only if its calls are recorded in a profile."""
+_FUSED = re.compile(r"^(?:cpp|triton_\w{3})_fused_(.*?)_\d+$")
+_EXTERN = "extern"
+
+
+SETTINGS = {"INDUCTOR_PROVENANCE": "1", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"}
+"""Environment variables with which torch.compile writes all that is read here; `TORCH_TRACE` is the folder."""
+_HINT = f"record with TORCH_TRACE=DIR {' '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
+
+
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a kernel in the code that Inductor generated for a graph.
+
+    Attributes:
+        graph: Key of the graph in Inductor's cache; without one, a number within the folder.
+        position: Number of the call in the code of the graph.
+        name: Name of its event in a profile.
+        backend: `cpp`, `triton`, or `extern` for an op of ATen or of a library.
+        compile_id: Torch's `i/j` of the compilation; None if unknown.
+        kernel_hash: Inductor's hash of the source, if the code contains it.
+        source_hash: Hash of the source without generated names; None for `extern`.
+        lines: Lines of the program that it computes, as `file:line`.
+        ops: Ops that were fused into it.
+    """
+
+    graph: str
+    position: int
+    name: str
+    backend: str
+    compile_id: str | None = None
+    kernel_hash: str | None = None
+    source_hash: str | None = None
+    lines: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+
+class _Graph(msgspec.Struct):
+    """What is known of one compiled graph."""
+
+    code: str
+    listings: list[str]
+    compile_id: str | None = None
+    key: str | None = None
+    own_lines: frozenset[str] = frozenset()
+    stacks: dict[str, list[str]] = {}
+    nodes: dict[str, list[str]] = {}
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all its stack traces end in lines of Dynamo's listing."""
+        stacks = [_FRAME.findall(stack) for every in self.stacks.values() for stack in every]
+        return {":".join(frames[-1]) for frames in stacks if frames} <= self.own_lines
+
+
+def read(folder: Path) -> list[Kernel]:
+    """Return the kernels of all graphs of a folder, at least one.
+
+    Raises:
+        UnusableInputError: The folder cannot be read, or holds no code generated by Inductor.
+    """
+    found = _read(folder)
+    if not found:
+        raise UnusableInputError(f"{folder} holds no code generated by Inductor", hint=_HINT)
+    return found
+
+
+def _read(folder: Path) -> list[Kernel]:
+    """Return the kernels of all graphs; ranks that compiled the same graph count once."""
+    if not folder.is_dir():
+        raise UnusableInputError(
+            f"{folder} is no folder", hint="give the folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG"
+        )
+    try:
+        graphs = [*_of_traces(folder), *_of_debug(folder)]
+    except OSError as error:
+        raise UnusableInputError(
+            f"{folder} cannot be read: {error.strerror}", hint="check the permissions of its files"
+        ) from error
+    return _distinct(graphs)
+
+
+def recorded(folder: Path | None) -> list[Kernel]:
+    """Return the kernels in the folder of a recording; none if nothing was compiled."""
+    return _read(folder) if folder is not None and any(folder.rglob(_TRACE_FILES)) else []
+
+
+def _distinct(graphs: Sequence[_Graph]) -> list[Kernel]:
+    """Return the kernels of graphs of which no earlier one has the same key or the same code."""
+    found: list[Kernel] = []
+    seen: set[str] = set()
+    for number, graph in enumerate(graphs):
+        code = hashlib.sha256(graph.code.strip().encode()).hexdigest()
+        if seen.isdisjoint({code, graph.key or code}):
+            found += _kernels(graph, graph.key or f"#{number}")
+        seen |= {code, graph.key or code}
+    return found
+
+
+def _of_traces(folder: Path) -> Iterator[_Graph]:
+    for path in sorted(folder.rglob(_TRACE_FILES)):
+        yield from _of_trace(path)
+
+
+def _of_trace(path: Path) -> Iterator[_Graph]:
+    """Return the graphs of a log: a graph's listings come before its code, all else after it."""
+    listings: dict[str, list[str]] = defaultdict(list)
+    own_lines: dict[str, frozenset[str]] = {}
+    latest: dict[str, _Graph] = {}
+    found: list[_Graph] = []
+    for record, payload in _records(path):
+        compile_id = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
+        artifact = record.get("artifact")
+        name = artifact.get("name", "") if isinstance(artifact, dict) else ""
+        current = latest.get(compile_id)
+        if _CODE in record:
+            known = compile_id if record.get("frame_id") is not None else None
+            graph = _Graph(
+                code=payload,
+                listings=[*listings[compile_id]],
+                compile_id=known,
+                own_lines=own_lines.get(compile_id, frozenset()),
+            )
+            latest[compile_id] = graph
+            found.append(graph)
+        elif _DYNAMO in record:
+            listings[compile_id] = [payload]
+            own_lines[compile_id] = frozenset(_nodes([payload])[0].values())
+        elif name == _POST_GRAD or _POST_GRAD in record or any(one in record for one in _LISTINGS):
+            listings[compile_id].append(payload)
+        elif current and name.startswith(_CACHE):
+            current.key = current.key or _object(payload).get("key")
+            if name == _HIT and not current.is_own:
+                current.stacks, current.listings = {}, []
+        elif current and name == _STACKS:
+            current.stacks = _object(payload)
+        elif current and name == _NODES:
+            current.nodes = _object(payload).get("cppCodeToPost", {})
+    return iter(found)
+
+
+def _records(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Return the records of a log with their payloads; damaged ones are skipped."""
+    record: dict[str, Any] | None = None
+    payload: list[str] = []
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("\t"):
+                if record is not None:
+                    payload.append(line[1:])
+            elif start := _RECORD.match(line):
+                if record is not None:
+                    yield record, "".join(payload)
+                record, payload = _object(start[1]), []
+    if record is not None:
+        yield record, "".join(payload)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of_debug(folder: Path) -> Iterator[_Graph]:
+    for path in sorted(folder.rglob(_CODE_FILE)):
+        listings = [
+            text
+            for name in ("fx_graph_readable.py", "fx_graph_transformed.py")
+            if (text := _text(path.with_name(name)))
+        ]
+        nodes = _object(_text(path.with_name(f"{_NODES}.json"))).get("cppCodeToPost", {})
+        stacks = _object(_text(path.with_name(f"{_STACKS}.json")))
+        yield _Graph(code=_text(path), listings=listings, nodes=nodes, stacks=stacks)
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+
+def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
+    """Return the kernels that the code of a graph calls, in order."""
+    sources = {match[1]: (match[2], match[3] + match[4]) for match in _DEFINED.finditer(graph.code)}
+    hashes = {name: stem for stem, name in _PATH.findall(graph.code)}
+    line_of, op_of = _nodes(graph.listings)
+    numbered = _numbered([*graph.stacks, *graph.nodes])
+    count: Counter[str] = Counter()
+    for position, (name, near, original) in enumerate(_calls(graph.code)):
+        handle = next(iter(numbered.get(name, [])[count[name] :]), "")
+        count[name] += 1
+        nodes = graph.nodes.get(handle, [])
+        backend, source = sources.get(name, (_EXTERN, ""))
+        event = _RECORDED.search(source)
+        yield Kernel(
+            graph=key,
+            position=position,
+            name=event[1] if event else _event_name(name),
+            backend="cpp" if backend.startswith("cpp") else backend,
+            compile_id=graph.compile_id,
+            kernel_hash=hashes.get(name),
+            source_hash=_source_hash(source, name) if source else None,
+            lines=_lines(graph.stacks.get(handle, []))
+            or _unique(line_of.get(one) for one in (*nodes, *near)),
+            ops=_unique(op_of.get(one) for one in nodes) or original or _named_ops(name),
+        )
+
+
+def _numbered(handles: Iterable[str]) -> dict[str, list[str]]:
+    """Return the handles `name:number` of each name, in order of their numbers.
+
+    Example:
+        >>> _numbered(["extern_kernels.mm:10", "extern_kernels.mm:2", "cpp_fused_0:3"])
+        {'extern_kernels.mm': ['extern_kernels.mm:2', 'extern_kernels.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
+    """
+    found: dict[str, set[int]] = defaultdict(set)
+    for handle in handles:
+        name, _, number = handle.rpartition(":")
+        if number.isdigit():
+            found[name].add(int(number))
+    return {name: [f"{name}:{number}" for number in sorted(numbers)] for name, numbers in found.items()}
+
+
+def _calls(code: str) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Return the calls of kernels in generated code: name, nodes and ops of the comment before the call."""
+    near: tuple[str, ...] = ()
+    original: tuple[str, ...] = ()
+    _, _, body = code.partition("def call(")
+    for line in body.splitlines():
+        if line.startswith("def benchmark_compiled_module"):
+            return
+        if comment := _COMMENT.search(line):
+            near, original = (tuple(filter(None, part.split(", "))) for part in comment.groups())
+        elif call := _CALL.match(line):
+            yield call[1], near, original
+            near = original = ()
+
+
+def _nodes(listings: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the line and the op of each node in the listings of graphs; later listings count."""
+    lines, ops = {}, {}
+    for listing in listings:
+        where = ""
+        for line in listing.splitlines():
+            if file := _FILE.search(line):
+                where = f"{file['file']}:{file['line']}"
+            elif node := _NODE.match(line.strip()):
+                if where:
+                    lines[node[1]] = where
+                if node[2].startswith("torch.ops."):
+                    ops[node[1]] = ".".join(node[2].split(".")[2:4])
+    return lines, ops
+
+
+def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
+    """Return the innermost line outside of torch of each stack trace.
+
+    Example:
+        >>> stack = 'File "train.py", line 3, in f; File "/lib/torch/nn/functional.py", line 9, in relu'
+        >>> _lines([stack, stack])
+        ('train.py:3',)
+    """
+    return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks if isinstance(stack, str))
+
+
+def _innermost(frames: Sequence[tuple[str, str]]) -> str | None:
+    own = [f"{file}:{line}" for file, line in frames if not _LIBRARY.search(file)]
+    every = own or [f"{file}:{line}" for file, line in frames]
+    return every[-1] if every else None
+
+
+def _unique(values: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if value))
+
+
+def _named_ops(name: str) -> tuple[str, ...]:
+    """Return the ops that a generated name lists, which cannot be told apart, as one text.
+
+    Example:
+        >>> _named_ops("cpp_fused_gelu_mul_0"), _named_ops("extern_kernels.mm")
+        (('gelu_mul',), ('aten.mm',))
+    """
+    if fused := _FUSED.match(name):
+        return (fused[1],)
+    return (_event_name(name).replace("::", "."),) if "." in name else ()
+
+
+def _event_name(name: str) -> str:
+    """Return the name that the profiler gives to a kernel or an op of generated code.
+
+    Example:
+        >>> _event_name("extern_kernels.addmm"), _event_name("torch.ops.mkldnn._linear_pointwise.default")
+        ('aten::addmm', 'mkldnn::_linear_pointwise')
+    """
+    parts = name.removeprefix("torch.ops.").split(".")
+    if len(parts) == 1:
+        return name
+    return f"{'aten' if parts[0] == 'extern_kernels' else parts[0]}::{parts[1]}"
+
+
+def _source_hash(source: str, name: str) -> str:
+    """Return a hash of a source that does not depend on the kernel's generated name.
+
+    Example:
+        >>> _source_hash('void cpp_f_0() {"graph_0_cpp_f_0"}', "cpp_f_0") == _source_hash(
+        ...     'void cpp_g_7() {"graph_2_cpp_g_7"}', "cpp_g_7"
+        ... )
+        True
+    """
+    source = _PROFILED.sub("", source)
+    plain = re.sub(rf"(?:graph_\d+_)?\b{re.escape(name)}|graph_\d+_{re.escape(name)}", "KERNEL", source)
+    return hashlib.sha256(plain.encode()).hexdigest()[:32]
+
+
+def write(directory: Path, kernels: Sequence[Kernel]) -> None:
+    """Write the kernels to a draft run; creates no file without kernels."""
+    if kernels:
+        write_table(to_table(kernels), COMPILED_KERNELS, directory / f"{COMPILED_KERNELS.name}.parquet")
+
+
+def to_table(kernels: Sequence[Kernel]) -> pa.Table:
+    """Return the rows of `compiled_kernels`, with secrets and user names redacted."""
+    import pyarrow as pa
+
+    def texts(values: Iterable[str | None]) -> pa.Array:
+        given = list(values)
+        redacted = iter(scrubbing.texts([value for value in given if value]))
+        return pa.array(
+            [next(redacted) if value else None for value in given], pa.string()
+        ).dictionary_encode()
+
+    columns = {
+        C.GRAPH: texts(one.graph for one in kernels),
+        C.POSITION: pa.array([one.position for one in kernels], pa.int64()),
+        C.NAME: texts(one.name for one in kernels),
+        C.KERNEL_BACKEND: texts(one.backend for one in kernels),
+        C.COMPILE_ID: texts(one.compile_id for one in kernels),
+        C.KERNEL_HASH: texts(one.kernel_hash for one in kernels),
+        C.SOURCE_HASH: texts(one.source_hash for one in kernels),
+        C.SOURCE_LINES: texts(SEPARATOR.join(one.lines) for one in kernels),
+        C.FUSED_OPS: texts(SEPARATOR.join(one.ops) for one in kernels),
+    }
+    return pa.table(columns, schema=COMPILED_KERNELS.arrow)
