@@ -197,13 +197,16 @@ COMPILING = r"\(dynamo_timed\)$"
 COMPILED = r"^Torch-Compiled Region|CompiledFxGraph |^CompiledFunction(?:Backward)?$"
 INDUCTOR = r"^triton_"
 RESUMES = r"torch_dynamo_resume_in_"
-FRAME, VARIANT, ORIGIN = "frame", "variant", "origin"
+FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
 GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "library", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
 
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW)
 _LANE = (C.RANK, C.PID, C.TID)
-_DEVICE = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.LAUNCH_ROW, C.GRAPH_ID)
+_DEVICE = (
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP),
+    *(C.LAUNCH_ROW, C.OP_ROW, C.GRAPH_ID),
+)
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,7 @@ class CompiledRun:
         lookups: Lookups in Dynamo's code cache, where guards run.
         compilations: Outermost interval of each compilation.
         replays: Calls that replay a CUDA graph.
-        kernels: Kernels and opaque graphs with their `origin`.
+        kernels: Kernels and opaque graphs with their `origin`, and whether compiled code launched them.
         breaks: Time of the host from a region to the one after a graph break; None without Python frames.
     """
 
@@ -291,7 +294,17 @@ def _kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
     inside[launched] = _inside(host, at[launched])
     generated = matches(kernels[C.NAME], INDUCTOR).to_numpy(bool)
     origin = np.select([generated, replayed, inside], [GENERATED, REPLAYED, CALLED], EAGER)
-    return kernels.assign(**{ORIGIN: origin.astype(object)})
+    return kernels.assign(**{ORIGIN: origin.astype(object), INSIDE: inside | generated})
+
+
+def within(host: pd.DataFrame, rows: pd.DataFrame) -> Bools:
+    """Whether each of these rows starts while compiled code runs on its thread.
+
+    Args:
+        host: All rows of the host, with thread, start and duration.
+        rows: Some of them.
+    """
+    return _inside(host, positions(host[C.ROW_ID], rows[C.ROW_ID]))
 
 
 def _inside(host: pd.DataFrame, at: Ints) -> Bools:

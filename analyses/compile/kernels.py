@@ -1,0 +1,196 @@
+"""Kernels of compiled code: the lines of the program that became each, and what made the kernels that ran.
+
+A kernel of compiled code is an outermost op within a call of an Inductor graph, or the device kernels that it
+launched. The k-th op of a name in a call is the k-th call of that name in the graph's code, whose lines are in
+`compiled_kernels`. Calls without a key, as without a cache, belong to the graph whose ops they all have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Column, TableSpec
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs import kernel_sources
+from tracekit.schema import C, HostKind
+
+from ..shared.common import NO_PARENT, ints, share
+from ..shared.lanes import covering, launching, outermost
+from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from .counters import CompiledRun
+
+CPP = r"^(?:graph_\d+_)?cpp_(?:fused|CppMicroGemm|\w*template)"
+IDENTITY, NTH, CALL = "source", "nth", "call"
+UNJOINED = (
+    "source lines of compiled kernels are unknown: collect with --compile-artifacts, or import with "
+    "--compile-artifacts DIR, the folder of TORCH_TRACE"
+)
+JOINED = "{share:.1%} of the time of compiled code's kernels is joined to source lines"
+NO_CPP = (
+    "C++ kernels of compiled code were not recorded: set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1, as "
+    "`tracekit collect --compile-artifacts` does"
+)
+_KEY = r"CompiledFxGraph (\S+)"
+_READ = (
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH),
+    *(C.KERNEL_BACKEND, C.KERNEL_HASH, C.KERNEL_KWARGS),
+)
+_FACTS = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, IDENTITY]
+
+
+def calls(run: Run) -> pd.DataFrame:
+    """Ops that are kernels of compiled code, or launch them, in steps if steps are marked.
+
+    Returns:
+        Rows of `host_intervals`, disjoint on each thread, with lines, fused ops, backend and identity of the
+        source; missing where unknown.
+    """
+    wanted = pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.ANNOTATION)])
+    host = run.table("host_intervals", columns=list(_READ), where=wanted)
+    if run.rows("steps"):
+        host = host[host[C.STEP].notna()]
+    graphs = outermost(host[matches(host[C.NAME], GRAPH)])
+    ops = host[(host[C.KIND] == HostKind.OP).to_numpy(bool)]
+    at = covering(graphs, ops)
+    generated = ops[C.KERNEL_BACKEND].notna() | matches(ops[C.NAME], rf"{INDUCTOR}|{CPP}")
+    rows = ops.assign(**{CALL: at})[(at != NO_PARENT) | generated.to_numpy(bool)]
+    rows = outermost(rows).astype({name: object for name in (C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH)})
+    keys = graphs[C.NAME].astype(object).astype("string").str.extract(_KEY)[0].astype(object)
+    return _with_sources(run, rows, keys.to_numpy(object))
+
+
+def _with_sources(run: Run, rows: pd.DataFrame, keys: Any) -> pd.DataFrame:
+    """Add what the artifacts of torch.compile say about each op."""
+    known = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
+    known[NTH] = known.groupby([C.GRAPH, C.NAME]).cumcount()
+    rows = rows.assign(**{NTH: rows.groupby([CALL, C.NAME]).cumcount()})
+    rows[C.GRAPH] = _graph_of_each(rows, known, keys)
+    recorded = rows[[C.KERNEL_BACKEND, C.KERNEL_HASH]]
+    rows = rows.drop(columns=C.KERNEL_BACKEND)
+    rows = rows.merge(
+        known[[C.GRAPH, C.NAME, NTH, *_FACTS]], how="left", on=[C.GRAPH, C.NAME, NTH], validate="m:1"
+    )
+    _fill_by_name(rows, known)
+    rows[C.KERNEL_BACKEND] = rows[C.KERNEL_BACKEND].fillna(recorded[C.KERNEL_BACKEND])
+    rows[IDENTITY] = rows[IDENTITY].fillna(recorded[C.KERNEL_HASH])
+    return rows
+
+
+def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame) -> None:
+    """Fill in what all calls of a generated kernel have in common, for kernels of unknown graphs."""
+    generated = known[known[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
+    alike = generated.drop_duplicates(C.NAME, keep=False).set_index(C.NAME)
+    for name in _FACTS:
+        rows[name] = rows[name].fillna(rows[C.NAME].map(alike[name]))
+
+
+def _graph_of_each(rows: pd.DataFrame, known: pd.DataFrame, keys: Any) -> list[str]:
+    """Key of the graph of each op, as in `known`; empty if unknown."""
+    graphs = {str(key): Counter(own[C.NAME]) for key, own in known.groupby(C.GRAPH, sort=True)}
+    seen = set(rows[C.NAME])
+    recorded = {
+        key: Counter({name: n for name, n in own.items() if name in seen}) for key, own in graphs.items()
+    }
+    found: dict[int, str] = {}
+    for call, names in rows.groupby(CALL)[C.NAME]:
+        key = str(keys[call]) if call != NO_PARENT else ""
+        found[int(call)] = key if key in graphs else _fitting(Counter(names), recorded) if key else ""
+    return [found[int(call)] for call in rows[CALL]]
+
+
+def _fitting(names: Counter[str], graphs: dict[str, Counter[str]]) -> str:
+    """The graph with the most ops among those whose ops a call all has; empty if there are several."""
+    fitting = {key: own.total() for key, own in graphs.items() if own and own <= names}
+    most = [key for key, total in fitting.items() if total == max(fitting.values())]
+    return most[0] if len(most) == 1 else ""
+
+
+def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
+    """Kernels of compiled code with their time: those on devices, else the ops of the host.
+
+    Returns:
+        Rows as `calls` returns them; of device kernels, name and duration are the kernel's.
+    """
+    host = calls(run)
+    if parts.kernels.empty:
+        return host
+    at = covering(host, launching(run, parts.kernels))
+    generated = (parts.kernels[ORIGIN] == GENERATED).to_numpy(bool)
+    chosen = (at != NO_PARENT) | generated
+    rows = parts.kernels.loc[chosen, [C.NAME, C.DUR_NS]].astype({C.NAME: object}).reset_index(drop=True)
+    for name in (*_FACTS, C.KERNEL_KWARGS):
+        values = np.append(host[name].astype(object).to_numpy(object), [None])
+        rows[name] = values[_or_last(at[chosen], len(host))]
+    _fill_by_name(rows, kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY}))
+    return rows
+
+
+def _or_last(places: Ints, last: int) -> Ints:
+    found: Ints = np.where(places == NO_PARENT, last, places)
+    return found
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per source of a kernel and its lines, the most time first.
+
+    Args:
+        rows: As `timed` returns them.
+    """
+    names = [column.name for column in _LINES]
+    facts = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, C.KERNEL_KWARGS, IDENTITY]
+    plain = rows.astype(dict.fromkeys(facts, object)).fillna(dict.fromkeys(facts, ""))
+    plain[CALL] = plain[IDENTITY].where(plain[IDENTITY] != "", plain[C.NAME])
+    keys: list[Hashable] = [CALL, *facts]
+    found = plain.groupby(keys, sort=True).agg(
+        **{C.NAME: (C.NAME, "min"), "count": (C.DUR_NS, "size"), "sum_ns": (C.DUR_NS, "sum")}
+    )
+    found = found.reset_index().sort_values(["sum_ns", C.NAME, *facts], ascending=[False, *[True] * 6])
+    found["share"] = share(ints(found, "sum_ns"), int(found["sum_ns"].sum()))
+    return found[names].reset_index(drop=True)
+
+
+def joined_share(rows: pd.DataFrame) -> float | None:
+    """Share of the time of kernels whose lines are known; None without any time."""
+    total = int(rows[C.DUR_NS].sum())
+    return int(rows.loc[rows[C.SOURCE_LINES].notna(), C.DUR_NS].sum()) / total if total else None
+
+
+def notes(run: Run, rows: pd.DataFrame) -> tuple[str, ...]:
+    """Notes on what the lines of kernels are missing for."""
+    known = kernel_sources.kernels(run)
+    if known.empty:
+        return (UNJOINED,)
+    found = joined_share(rows)
+    said = [] if found is None else [JOINED.format(share=found)]
+    cpp = known.loc[known[C.KERNEL_BACKEND] == "cpp", C.NAME]
+    return (*said, *([NO_CPP] if len(cpp) and not cpp.isin(rows[C.NAME]).any() else []))
+
+
+_LINES = (
+    Column(C.SOURCE_LINES, "", "lines of the program that the kernel computes; empty if unknown"),
+    Column(C.FUSED_OPS, "", "ops that were fused; the kernel's own list of them where nodes are unknown"),
+    Column(C.NAME, "", "the kernel, or the op of ATen or of a library that compiled code calls"),
+    Column("count", "count", "calls"),
+    Column("sum_ns", "ns", "Σ of durations"),
+    Column("share", "share", "of the time of all kernels of compiled code"),
+    Column(C.KERNEL_BACKEND, "", "triton, cpp or extern; empty if unknown"),
+    Column(C.KERNEL_KWARGS, "", "parameters that tuning chose; empty if unknown"),
+    Column(
+        IDENTITY,
+        "",
+        "hash of the source without its generated name, else Inductor's own with it; empty if unknown",
+    ),
+)
+TABLES = (TableSpec("lines", "Source lines and their kernels, most time first", _LINES),)

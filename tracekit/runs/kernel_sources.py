@@ -1,0 +1,45 @@
+"""Identity of generated kernels: the hash of a source, which does not depend on the kernel's generated name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.runs.run import Run
+
+
+def kernels(run: Run) -> pd.DataFrame:
+    """Return `compiled_kernels` with plain strings, in order of graph and position."""
+    table = run.table("compiled_kernels")
+    texts = [name for name in table.columns if name != C.POSITION]
+    ordered = table.astype(dict.fromkeys(texts, object)).sort_values([C.GRAPH, C.POSITION])
+    return ordered.reset_index(drop=True)
+
+
+def identities(run: Run, names: pd.Series, hashes: pd.Series) -> pd.Series:
+    """Return the identity of the kernel that each op of the host is or launches; missing if unknown.
+
+    It is the hash of the source without generated names, by the recorded hash of the kernel or by its name,
+    if all kernels of that name have one source. Else it is the recorded hash, which depends on the name.
+
+    Args:
+        run: The run.
+        names: Names of ops.
+        hashes: Their `kernel_hash`.
+    """
+    known = kernels(run).dropna(subset=[C.SOURCE_HASH])
+    by_hash = _single(known.dropna(subset=[C.KERNEL_HASH]), C.KERNEL_HASH)
+    by_name = _single(known, C.NAME)
+    recorded = hashes.astype(object)
+    plain: pd.Series = recorded.map(by_hash).fillna(names.astype(object).map(by_name)).fillna(recorded)
+    return plain
+
+
+def _single(known: pd.DataFrame, key: str) -> dict[str, str]:
+    """Return the source hash of each value that has only one."""
+    distinct = known.drop_duplicates([key, C.SOURCE_HASH]).drop_duplicates(key, keep=False)
+    return dict(zip(distinct[key], distinct[C.SOURCE_HASH], strict=True))
