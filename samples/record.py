@@ -12,6 +12,9 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
+import os
+import re
 import sys
 import sysconfig
 import tempfile
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit.ingest import artifacts
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
 from tracekit.recording.workload import collect
@@ -49,9 +53,23 @@ RECIPES = {
     "speech_transformer-infer": Request(
         workload="speech_transformer", mode="infer", size="test", steps=2, threads=1
     ),
+    "mnist_cnn-train-compile": Request(
+        workload="mnist_cnn", mode="train", steps=2, threads=1, level="compile", compile_artifacts=True
+    ),
     "lennard_jones-train": Request(workload="lennard_jones", size="test", steps=3, threads=1),
 }
-"""Small recordings: at least one per domain, those that the studies need, and one of C++."""
+"""Small recordings: at least one per domain, those that the studies need, one of C++, and one compiled."""
+TORCH_TRACE = "torch_trace.log.gz"
+_READ = (
+    "inductor_output_code",
+    "dynamo_output_graph",
+    "inductor_post_grad_graph",
+    "inductor_provenance_tracking",
+    "fx_graph_cache_",
+)
+"""Records of a TORCH_TRACE log that an import reads."""
+_ROOT = Path(__file__).parents[1]
+_PLACES = re.compile(rf"{re.escape(str(_ROOT))}/|/[^\s\"']*/(?=torch_trace|inductor/|site-packages/)")
 
 
 def record(name: str, *, device: str = "auto") -> Path:
@@ -64,7 +82,9 @@ def record(name: str, *, device: str = "auto") -> Path:
         ValueError: The trace is larger than `MAX_BYTES`.
     """
     with tempfile.TemporaryDirectory() as scratch:
+        os.environ["TORCH_TRACE"] = scratch  # only a recipe with `compile_artifacts` writes there
         run = collect(Store(Path(scratch)), replace(RECIPES[name], device=device, keep_trace=True))
+        log = _torch_trace(scratch)
         trace = without_folders(gzip.decompress((run.path / RAW_TRACE).read_bytes()))
         packed = gzip.compress(trace, 9, mtime=0)
         if len(packed) > MAX_BYTES:
@@ -72,6 +92,8 @@ def record(name: str, *, device: str = "auto") -> Path:
         folder = RECORDED / f"{name}-{(run.meta.workload or {})['device']}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "trace.json.gz").write_bytes(packed)
+        if log:
+            (folder / TORCH_TRACE).write_bytes(gzip.compress(log.encode(), 9, mtime=0))
         text = msgspec.json.format(msgspec.json.encode(provenance(run, packed)), indent=2)
         (folder / "provenance.json").write_bytes(text + b"\n")
     return folder
@@ -84,6 +106,21 @@ def without_folders(trace: bytes) -> bytes:
     for folder in sorted({*folders, *roots}, key=lambda path: -len(str(path))):
         trace = trace.replace(f"{folder}/".encode(), b"") if len(folder.parts) > 1 else trace
     return trace
+
+
+def _torch_trace(folder: str) -> str:
+    """Return the records of TORCH_TRACE logs that an import reads, without absolute paths."""
+    kept = []
+    for path in sorted(Path(folder).glob("*.log")):
+        for record, payload in artifacts.records(path):
+            head = json.dumps(record)
+            if any(name in head for name in _READ):
+                text = payload
+                if "fx_graph_cache_" in head:
+                    text = json.dumps({"key": json.loads(payload).get("key")})
+                lines = "".join(f"\t{line}\n" for line in text.splitlines())
+                kept.append(f"V0101 00:00:00.000000 1 torch/_logging.py:1] {head}\n{lines}")
+    return _PLACES.sub("", "".join(kept))
 
 
 def provenance(run: Run, packed: bytes) -> dict[str, Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = 1
 VERSION_KEY: Final = b"tracekit.schema_version"
+SEPARATOR: Final = ", "
+"""Between the values of a text that lists several, such as `source_lines`."""
 HOST_DEVICE: Final = -1
 """The value of `device` for memory of the host."""
 

@@ -336,9 +336,10 @@ ANALYSIS = Analysis(
         "guards run; idle = the part with all devices of the rank idle. Origin of a kernel: inductor (its "
         "name begins with `triton_`), replayed (launched by a CUDA graph), library (another kernel launched "
         "by compiled code) or eager. Compilation: torch's counters from the first call of a workload on; "
-        "late = after the warm-up. Kernels of compiled code are the outermost ops in calls of Inductor graphs, "
-        "or what they launched; with the artifacts of torch.compile, the k-th op of a name in a call is the "
-        "k-th call of that name in the graph's code, whose lines and ops are known. Comparison: eager base against compiled head, per step."
+        "late = after the warm-up. Kernels of compiled code are the outermost ops in calls of Inductor "
+        "graphs, or what they launched; with the artifacts of torch.compile, the k-th op of a name in a call "
+        "is the k-th call of that name in the graph's code, whose lines and ops are known. Comparison: eager "
+        "base against compiled head, per step."
     ),
     tables=(
         TableSpec("summary", "Compiled code in profiled steps, per rank", _SUMMARY),

@@ -1,8 +1,8 @@
 """Kernels of compiled code: the lines of the program that became each, and what made the kernels that ran.
 
 A kernel of compiled code is an outermost op within a call of an Inductor graph, or the device kernels that it
-launched. The k-th op of a name in a call is the k-th call of that name in the graph's code, whose lines are in
-`compiled_kernels`. Calls without a key, as without a cache, belong to the graph whose ops they all have.
+launched. The k-th op of a name in a call is the k-th call of that name in the graph's code, whose lines are
+in `compiled_kernels`. Calls without a key, as without a cache, belong to the graph whose ops they all have.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column, TableSpec
@@ -25,6 +24,8 @@ from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    import pandas as pd
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
@@ -66,7 +67,7 @@ def calls(run: Run) -> pd.DataFrame:
     at = covering(graphs, ops)
     generated = ops[C.KERNEL_BACKEND].notna() | matches(ops[C.NAME], rf"{INDUCTOR}|{CPP}")
     rows = ops.assign(**{CALL: at})[(at != NO_PARENT) | generated.to_numpy(bool)]
-    rows = outermost(rows).astype({name: object for name in (C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH)})
+    rows = outermost(rows).astype(dict.fromkeys((C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH), object))
     keys = graphs[C.NAME].astype(object).astype("string").str.extract(_KEY)[0].astype(object)
     return _with_sources(run, rows, keys.to_numpy(object))
 
@@ -103,11 +104,13 @@ def _graph_of_each(rows: pd.DataFrame, known: pd.DataFrame, keys: Any) -> list[s
     recorded = {
         key: Counter({name: n for name, n in own.items() if name in seen}) for key, own in graphs.items()
     }
-    found: dict[int, str] = {}
-    for call, names in rows.groupby(CALL)[C.NAME]:
-        key = str(keys[call]) if call != NO_PARENT else ""
-        found[int(call)] = key if key in graphs else _fitting(Counter(names), recorded) if key else ""
-    return [found[int(call)] for call in rows[CALL]]
+    called = rows[CALL].to_numpy(np.int64)
+    calls_ = np.unique(called[called != NO_PARENT]).tolist()
+    found = {NO_PARENT: ""} | {call: str(keys[call]) for call in calls_}
+    unknown = [call for call in calls_ if found[call] not in graphs]
+    names = rows[np.isin(called, unknown)].groupby(CALL)[C.NAME].agg(list)
+    found |= {call: _fitting(Counter(names[call]), recorded) for call in unknown}
+    return [found[call] for call in called.tolist()]
 
 
 def _fitting(names: Counter[str], graphs: dict[str, Counter[str]]) -> str:
@@ -129,7 +132,8 @@ def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
     at = covering(host, launching(run, parts.kernels))
     generated = (parts.kernels[ORIGIN] == GENERATED).to_numpy(bool)
     chosen = (at != NO_PARENT) | generated
-    rows = parts.kernels.loc[chosen, [C.NAME, C.DUR_NS]].astype({C.NAME: object}).reset_index(drop=True)
+    kernels = parts.kernels.loc[chosen, [C.NAME, C.DUR_NS]]
+    rows: pd.DataFrame = kernels.astype({C.NAME: object}).reset_index(drop=True)
     for name in (*_FACTS, C.KERNEL_KWARGS):
         values = np.append(host[name].astype(object).to_numpy(object), [None])
         rows[name] = values[_or_last(at[chosen], len(host))]
@@ -158,7 +162,8 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     )
     found = found.reset_index().sort_values(["sum_ns", C.NAME, *facts], ascending=[False, *[True] * 6])
     found["share"] = share(ints(found, "sum_ns"), int(found["sum_ns"].sum()))
-    return found[names].reset_index(drop=True)
+    result: pd.DataFrame = found[names].reset_index(drop=True)
+    return result
 
 
 def joined_share(rows: pd.DataFrame) -> float | None:

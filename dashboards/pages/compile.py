@@ -1,16 +1,17 @@
-"""Compile page: compiled regions, cost of guards and graph breaks, and origin of kernels."""
+"""Compile page: source lines of kernels, who made the kernels, compiled regions and cost of guards."""
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from tracekit.schema import C
+from tracekit.schema import SEPARATOR, C
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, named
-from ..figures.bars import bars, composed
+from ..figures.bars import bars, composed, stacked
 from ..page import Section
 from ..parts.charts import chart
 
@@ -51,7 +52,20 @@ def _answer(results: PageResults) -> list[Component]:
         if row[column] is not None and not (counted and column in _BOUNDS):
             parts_ += _counted_words(row, column, words)
     guards = (row.number("lookup_ns"), " in guards, with the device idle for ")
-    return [*counted, answer(*parts_, *guards, row.number("lookup_idle_ns"), ".")]
+    said = answer(*parts_, *guards, row.number("lookup_idle_ns"), ".")
+    return [*counted, said, *_dearest_line(results)]
+
+
+def _dearest_line(results: PageResults) -> list[Component]:
+    """Name the lines whose kernel takes the most time, if lines are known."""
+    frame = results.frame("lines")
+    if frame.empty or not (frame[C.SOURCE_LINES] != "").any():
+        return []
+    row = results.largest("lines", "sum_ns")
+    if not row[C.SOURCE_LINES]:
+        return []
+    lines, kernel = _short(str(row[C.SOURCE_LINES])), named(row[C.NAME])
+    return [answer("Most time of compiled kernels: ", lines, " as ", kernel, ", ", row.number("share"), ".")]
 
 
 def _counted(row: Row) -> Component:
@@ -77,7 +91,7 @@ def _eager(results: PageResults) -> list[Component]:
 
 def _figures(results: PageResults) -> list[Component]:
     context, kernels = results.context, results.frame("kernels")
-    shown: list[Component] = []
+    shown = [*_producers(results), *_lines(results)]
     if len(kernels):
         ranks = sorted(int(rank) for rank in kernels[C.RANK].unique())
         parts = {
@@ -89,6 +103,54 @@ def _figures(results: PageResults) -> list[Component]:
         shown.append(chart(context, "origins", figure, caption=caption))
     pair = [part for table in ("regions", "graphs") for part in _calls(results, table)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
+
+
+def _producers(results: PageResults) -> list[Component]:
+    """Draw the time of each part in compiled code and outside of it."""
+    frame = results.frame("producers")
+    if frame.empty:
+        return []
+    inside = [int(value) for value in frame["in_compiled_ns"]]
+    outside = [int(total) - part for total, part in zip(frame["sum_ns"], inside, strict=True)]
+    shares = [f"{part}, {share:.1%}" for part, share in zip(frame["part"], frame["share"], strict=True)]
+    parts = {"called by compiled code": inside, "called eagerly": outside}
+    figure = stacked(shares, parts, "ns", title="time")
+    what = "Kernel time" if len(results.frame("kernels")) else "Time of ops, without nested ops,"
+    return [chart(results.context, "producers", figure, caption=f"{what} by what made the kernels.")]
+
+
+def _lines(results: PageResults) -> list[Component]:
+    """Draw the time of the lines of the program; a kernel of several lines is in the bar of all of them."""
+    frame = results.frame("lines")
+    known = frame[frame[C.SOURCE_LINES] != ""] if len(frame) else frame
+    if known.empty:
+        return []
+    sums = (
+        known.groupby(C.SOURCE_LINES, sort=False)["sum_ns"].sum().sort_values(ascending=False, kind="stable")
+    )
+    most = sums.head(SHOWN)
+    figure = bars(
+        [_short(str(lines)) for lines in most.index], [int(one) for one in most], "ns", title="time"
+    )
+    more = f" The {SHOWN} largest of {len(sums):,} are shown." if len(sums) > SHOWN else ""
+    caption = f"Kernel time of compiled code by the lines that were compiled to one kernel.{more}"
+    return [chart(results.context, "lines", figure, caption=caption)]
+
+
+def _short(lines: str) -> str:
+    """Shorten lines to the names of their files, each named once.
+
+    Example:
+        >>> _short("/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2")
+        'train.py:13, 15, loss.py:2'
+    """
+    found: list[str] = []
+    last = ""
+    for line in lines.split(SEPARATOR):
+        file, _, number = line.rpartition(":")
+        found.append(number if file == last else f"{PurePath(file).name}:{number}")
+        last = file
+    return SEPARATOR.join(found)
 
 
 def _sum(rows: pd.DataFrame, rank: int) -> int:

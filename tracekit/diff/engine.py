@@ -335,8 +335,9 @@ def _explained(
 ) -> Diff:
     on_device = pair.on_device
     progress("matching")
-    a = pieces.read(pair.base, pair.spans[0], on_device=on_device)
-    b = pieces.read(pair.head, pair.spans[1], on_device=on_device)
+    shared = pieces.shared_names(pair.base, pair.head)
+    a = pieces.read(pair.base, pair.spans[0], on_device=on_device, names=shared)
+    b = pieces.read(pair.head, pair.spans[1], on_device=on_device, names=shared)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(matched, a, b)
     only_base, only_head = names(matched)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-RULES_VERSION = 3
+RULES_VERSION = 4
 
 
 class Role(StrEnum):
@@ -120,7 +120,7 @@ _OP_RENAMES = (
     (re.compile(r"^autograd::engine::evaluate_function: "), ""),
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), ""),
     (re.compile(rf"({_COMPILED_UNITS})(?:[\s_]+[\w/]+|\d[\d/]*)"), r"\1"),
-    (re.compile(r"^(triton_\w+?)(?:_\d+|_[0-9a-f]{8,})+$"), r"\1"),
+    (re.compile(r"^(?:graph_\d+_)?((?:triton|cpp)_\w+?)(?:_\d+|_[0-9a-f]{8,})+$"), r"\1"),
     (re.compile(r"(Backward)\d+$"), r"\1"),
     (re.compile(r"#\d+$"), ""),
     (re.compile(r"\s+"), " "),
@@ -160,6 +160,8 @@ def op_name(name: str) -> str:
     Example:
         >>> op_name("Torch-Compiled Region: 0/1"), op_name("triton_poi_fused_relu_12")
         ('Torch-Compiled Region:', 'triton_poi_fused_relu')
+        >>> op_name("graph_3_cpp_fused_relu_12")
+        'cpp_fused_relu'
         >>> op_name("autograd::engine::evaluate_function: ReluBackward0"), op_name("aten::conv2d")
         ('ReluBackward', 'aten::conv2d')
         >>> op_name("CompiledFunctionBackward"), op_name("## Call CompiledFxGraph fem7v7a2b5 ##")

@@ -4,6 +4,9 @@ Ops are identified by their path, with and without shapes, and by a hash of thei
 shapes, kinds and canonical names of launched work, and the hashes of the children as a multiset. The order of
 siblings does not count, as time stamps of whole microseconds may leave it open.
 
+Generated kernels whose source both runs have, under different names, go by one name in both: the hash of a
+source decides, which does not depend on the name that the compiler gave it.
+
 A piece is all intervals of one op path with shapes, one subtree and one name. On devices the intervals are
 kernels, copies, memsets and opaque graphs; without device work they are ops, with their self time.
 """
@@ -24,10 +27,13 @@ from tracekit.analysis.modules import named_modules
 from tracekit.diff import naming
 from tracekit.diff.naming import op_name, op_role, role
 from tracekit.diff.spans import inside
+from tracekit.runs import kernel_sources
 from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracekit.diff.naming import Hashes
     from tracekit.diff.spans import Span
     from tracekit.runs.intervals import Ints
@@ -35,8 +41,10 @@ if TYPE_CHECKING:
 
 
 NO_ROW = -1
+_OPS = pc.field(C.KIND) == str(HostKind.OP)
 PATH_ARROW = " > "
-_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.START_NS, C.DUR_NS, C.STEP, C.INPUT_SHAPES, C.MODULE)
+_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.START_NS, C.DUR_NS, C.STEP, C.INPUT_SHAPES, C.MODULE, C.KERNEL_HASH)
+RECORDED = "recorded_name"
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class OpTree:
     """The ops of a run as arrays with one place per op.
 
     Attributes:
-        frame: The rows of kind op, with `_COLUMNS`.
+        frame: The rows of kind op, with `_COLUMNS`, and `RECORDED` where shared names replaced names.
         parent: Place of the nearest enclosing op, `NO_ROW` without one.
         levels: Places of the ops at each depth, the outermost first.
         top: Place of the outermost op around each.
@@ -105,14 +113,52 @@ class OpTree:
         return found
 
 
-def read_tree(run: Run) -> OpTree:
-    """Read the ops of a run and how they nest."""
+def shared_names(base: Run, head: Run) -> dict[str, str]:
+    """Return one name for each source of a kernel that the runs have under different names.
+
+    Returns:
+        The first of its names, canonical and in order, by the identity of `tracekit.runs.kernel_sources`.
+    """
+    sides = [_names_of_sources(run) for run in (base, head)]
+    shared = sides[0].keys() & sides[1].keys()
+    return {one: min(sides[0][one] | sides[1][one]) for one in shared if sides[0][one] != sides[1][one]}
+
+
+def _names_of_sources(run: Run) -> dict[str, set[str]]:
+    if not kernel_sources.are_known(run):
+        return {}
+    ops = run.arrow("host_intervals", columns=[C.NAME, C.KERNEL_HASH], where=_OPS)
+    distinct = ops.group_by(ops.column_names).aggregate([]).to_pandas()
+    found: dict[str, set[str]] = {}
+    sources = kernel_sources.identities(run, distinct[C.NAME], distinct[C.KERNEL_HASH])
+    for name, source in zip(distinct[C.NAME], sources, strict=True):
+        if isinstance(source, str):
+            found.setdefault(source, set()).add(op_name(str(name)))
+    return found
+
+
+def _renamed(run: Run, frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """Give ops that are or launch a kernel of a shared source its shared name."""
+    if not names:
+        return frame
+    shared = kernel_sources.identities(run, frame[C.NAME], frame[C.KERNEL_HASH]).map(names)
+    plain = frame[C.NAME].astype(object)
+    return frame.assign(**{RECORDED: frame[C.NAME], C.NAME: shared.fillna(plain).astype("category")})
+
+
+def read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
+    """Read the ops of a run and how they nest.
+
+    Args:
+        run: The run.
+        names: Result of `shared_names`.
+    """
     links = run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.PARENT_ROW])
     is_op = (links[C.KIND] == HostKind.OP).to_numpy(bool)
     ids = links[C.ROW_ID].to_numpy(np.int64)
     above = places_of(ids, links[C.PARENT_ROW])
     found = _nearest_ops(above, is_op)
-    frame = run.table("host_intervals", columns=list(_COLUMNS), where=pc.field(C.KIND) == str(HostKind.OP))
+    frame = _renamed(run, run.table("host_intervals", columns=list(_COLUMNS), where=_OPS), names)
     frame[C.MODULE] = named_modules(run, frame)
     order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
     parent = np.full(len(frame), NO_ROW, np.int64)
@@ -218,9 +264,16 @@ class Pieces:
         return int(self.table[TOTAL_NS].sum())
 
 
-def read(run: Run, span: Span, *, on_device: bool) -> Pieces:
-    """Sum what ran in the compared steps of a run."""
-    tree = read_tree(run)
+def read(run: Run, span: Span, *, on_device: bool, names: Mapping[str, str]) -> Pieces:
+    """Sum what ran in the compared steps of a run.
+
+    Args:
+        run: The run.
+        span: Its compared steps.
+        on_device: Whether to sum device work; else ops of the host.
+        names: Result of `shared_names` of the compared runs.
+    """
+    tree = read_tree(run, names)
     return _of_device(run, span, tree) if on_device else _of_host(span, tree)
 
 
@@ -231,7 +284,7 @@ def _of_device(run: Run, span: Span, tree: OpTree) -> Pieces:
     unassigned = int(frame[C.DUR_NS].to_numpy(np.int64)[stepless].sum())
     frame = frame[compared].reset_index(drop=True)
     op = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
-    labels = _device_labels(frame)
+    labels = _device_labels(frame, _canonical_names(frame, tree, op))
     what = naming.of_texts(labels[CANONICAL])
     known = op != NO_ROW
     subtree = tree.subtrees(op[known], what[known])
@@ -276,18 +329,29 @@ class _Rows:
     dur_ns: Ints
 
 
-def _device_labels(frame: pd.DataFrame) -> pd.DataFrame:
+def _canonical_names(frame: pd.DataFrame, tree: OpTree, op: Ints) -> pd.Series:
+    """Return the canonical name of each row, or the shared name of its op if the row's name is the op's."""
+    families = {name: family(str(name)) for name in frame[C.NAME].cat.categories}
+    canonical = frame[C.NAME].map(families).astype(object)
+    if RECORDED not in tree.frame:
+        return canonical
+    recorded, shared = (
+        np.append(tree.frame[name].astype(object).to_numpy(object), [""])[op] for name in (RECORDED, C.NAME)
+    )
+    return canonical.where((recorded != frame[C.NAME].astype(object)) | (recorded == shared), shared)
+
+
+def _device_labels(frame: pd.DataFrame, canonical: pd.Series) -> pd.DataFrame:
     """Return name, canonical name, and kind (with copy direction) of each row."""
     copied = frame[list(_COPIES)].astype(object).fillna("unknown")
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
-    canonical = frame[C.NAME].map({name: family(str(name)) for name in frame[C.NAME].cat.categories})
     between = copied[C.SRC_MEMORY] + " to " + copied[C.DST_MEMORY]
     described = "Memcpy " + copied[C.COPY_KIND] + " (" + between + ")"
     sort = frame[C.KIND].astype(object).where(~is_copy, "memcpy " + copied[C.COPY_KIND])
     return pd.DataFrame(
         {
             C.NAME: frame[C.NAME],
-            CANONICAL: canonical.astype(object).where(~is_copy, described).astype("category"),
+            CANONICAL: canonical.where(~is_copy, described).astype("category"),
             SORT: sort.astype("category"),
             C.KIND: frame[C.KIND],
         }

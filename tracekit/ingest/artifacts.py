@@ -1,11 +1,11 @@
 r"""Read what `torch.compile` writes about its kernels: source lines, fused ops and source code.
 
-A folder is one of `TORCH_TRACE` (logs of JSON records, each with its payload on the indented lines after it)
+A folder is one of `TORCH_TRACE` (logs of JSON records, plain or gzipped, each with its payload on the indented lines after it)
 or of `TORCH_COMPILE_DEBUG` (a folder per graph), or holds both. The most that it says is used:
 
-* Each kernel call of the generated code has a number if `INDUCTOR_PROVENANCE=1` was set. Records of a log give
-  the stack traces and the nodes of each number. Without them, the comments of the generated code name nodes,
-  and the listings of the graphs name the lines of nodes.
+* Each kernel call of the generated code has a number if `INDUCTOR_PROVENANCE=1` was set. Records of a log
+  give the stack traces and the nodes of each number. Without them, the comments of the generated code name
+  nodes, and the listings of the graphs name the lines of nodes.
 * The key of a graph in Inductor's cache identifies its calls in a profile: `## Call CompiledFxGraph KEY ##`.
 * A graph from Inductor's cache comes with the stack traces of the program that compiled it, which may be
   another one. They count only if Dynamo's own listing, which is always of this program, has all their lines.
@@ -19,6 +19,7 @@ Example:
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -30,7 +31,7 @@ import msgspec
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import write_table
 from tracekit.runs import scrubbing
-from tracekit.schema import COMPILED_KERNELS, C
+from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-SEPARATOR = ", "
-"""Between the lines, and between the ops, of a kernel."""
-_TRACE_FILES, _CODE_FILE = "*.log", "output_code.py"
+_TRACE_FILES, _CODE_FILE = "*.log*", "output_code.py"
 _RECORD = re.compile(r"[VIWEF]\d{4} [\d:.]+ \d+ \S+\] (\{.*\})$")
 _STACKS = "inductor_provenance_tracking_kernel_stack_traces"
 _NODES = "inductor_provenance_tracking_node_mappings"
@@ -69,7 +68,7 @@ _EXTERN = "extern"
 
 
 SETTINGS = {"INDUCTOR_PROVENANCE": "1", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"}
-"""Environment variables with which torch.compile writes all that is read here; `TORCH_TRACE` is the folder."""
+"""Environment variables with which torch.compile writes all that is read here, to `TORCH_TRACE`."""
 _HINT = f"record with TORCH_TRACE=DIR {' '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
 
 
@@ -172,7 +171,7 @@ def _of_trace(path: Path) -> Iterator[_Graph]:
     own_lines: dict[str, frozenset[str]] = {}
     latest: dict[str, _Graph] = {}
     found: list[_Graph] = []
-    for record, payload in _records(path):
+    for record, payload in records(path):
         compile_id = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
         artifact = record.get("artifact")
         name = artifact.get("name", "") if isinstance(artifact, dict) else ""
@@ -203,11 +202,12 @@ def _of_trace(path: Path) -> Iterator[_Graph]:
     return iter(found)
 
 
-def _records(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+def records(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Return the records of a log with their payloads; damaged ones are skipped."""
     record: dict[str, Any] | None = None
     payload: list[str] = []
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("\t"):
                 if record is not None:
@@ -275,8 +275,8 @@ def _numbered(handles: Iterable[str]) -> dict[str, list[str]]:
     """Return the handles `name:number` of each name, in order of their numbers.
 
     Example:
-        >>> _numbered(["extern_kernels.mm:10", "extern_kernels.mm:2", "cpp_fused_0:3"])
-        {'extern_kernels.mm': ['extern_kernels.mm:2', 'extern_kernels.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
+        >>> _numbered(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
+        {'aten.mm': ['aten.mm:2', 'aten.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
     """
     found: dict[str, set[int]] = defaultdict(set)
     for handle in handles:

@@ -1,4 +1,4 @@
-"""Identity of generated kernels: the hash of a source, which does not depend on the kernel's generated name."""
+"""Identity of generated kernels: the hash of a source without the name that the compiler gave it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def kernels(run: Run) -> pd.DataFrame:
     texts = [name for name in table.columns if name != C.POSITION]
     ordered = table.astype(dict.fromkeys(texts, object)).sort_values([C.GRAPH, C.POSITION])
     return ordered.reset_index(drop=True)
+
+
+def are_known(run: Run) -> bool:
+    """Return whether the sources of any generated kernels are known."""
+    import pyarrow.compute as pc
+
+    if run.rows("compiled_kernels"):
+        return True
+    return bool(run.arrow("host_intervals", columns=[], where=pc.field(C.KERNEL_HASH).is_valid()).num_rows)
 
 
 def identities(run: Run, names: pd.Series, hashes: pd.Series) -> pd.Series:

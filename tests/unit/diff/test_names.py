@@ -10,7 +10,7 @@ from tracekit.analysis.kernel_names import family
 from tracekit.diff import naming
 from tracekit.diff.naming import RULES_VERSION, Role, op_name, op_role, role
 
-RULES = {3: "695e3189d482e7e1"}
+RULES = {4: "dabc3f3682210e66"}
 """Of each version the hash of its rules."""
 
 

@@ -219,7 +219,7 @@ def test_a_generated_kernel_keeps_its_source(store: Store, tmp_path: Path) -> No
     columns = [C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS]
     assert rows.loc["triton_poi_fused_add_0", columns].tolist() == [
         "triton",
-        "/tmp/torchinductor_x/qa/cqaokwf2.py",
+        "/cache/torchinductor/qa/cqaokwf2.py",
         "cqaokwf2",
         "XBLOCK=256",
     ]

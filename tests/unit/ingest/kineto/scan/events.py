@@ -60,7 +60,7 @@ GENERATED = {
         "External id": 7,
         "Input Dims": [[10, 10], []],
         "kernel_backend": "triton",
-        "kernel_file": "/tmp/torchinductor_x/qa/cqaokwf2.py",
+        "kernel_file": "/cache/torchinductor/qa/cqaokwf2.py",
         "kernel_hash": "cqaokwf2",
         "kernel_kwargs": "XBLOCK=256",
     },
