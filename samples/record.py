@@ -113,11 +113,11 @@ def _torch_trace(folder: str) -> str:
     kept = []
     for path in sorted(Path(folder).glob("*.log")):
         for record, payload in artifacts.records(path):
-            head = json.dumps(record)
-            if any(name in head for name in _READ):
-                text = payload
-                if "fx_graph_cache_" in head:
-                    text = json.dumps({"key": json.loads(payload).get("key")})
+            name = str((record.get("artifact") or {}).get("name", ""))
+            if any(one.startswith(_READ) for one in (name, *record)):
+                cached = name.startswith("fx_graph_cache_")
+                text = json.dumps({"key": json.loads(payload).get("key")}) if cached else payload
+                head = json.dumps(record)
                 lines = "".join(f"\t{line}\n" for line in text.splitlines())
                 kept.append(f"V0101 00:00:00.000000 1 torch/_logging.py:1] {head}\n{lines}")
     return _PLACES.sub("", "".join(kept))

@@ -1,7 +1,8 @@
 r"""Read what `torch.compile` writes about its kernels: source lines, fused ops and source code.
 
-A folder is one of `TORCH_TRACE` (logs of JSON records, plain or gzipped, each with its payload on the indented lines after it)
-or of `TORCH_COMPILE_DEBUG` (a folder per graph), or holds both. The most that it says is used:
+A folder is one of `TORCH_TRACE` (logs of JSON records, plain or gzipped, each with its payload on the
+indented lines after it) or of `TORCH_COMPILE_DEBUG` (a folder per graph), or holds both. The most that it
+says is used:
 
 * Each kernel call of the generated code has a number if `INDUCTOR_PROVENANCE=1` was set. Records of a log
   give the stack traces and the nodes of each number. Without them, the comments of the generated code name
