@@ -94,7 +94,7 @@ def _on_host(run: Run) -> pd.DataFrame:
         [COMPILER, WRAPPER, COMM, LIBRARY],
         ATEN,
     )
-    rows = rows.assign(**{PART: found.astype(object), INSIDE: within(host, rows)})
+    rows = rows.assign(**{PART: found.astype(object), INSIDE: within(host, rows) | (found == WRAPPER)})
     chosen: pd.DataFrame = rows[rows[C.STEP].notna()] if run.rows("steps") else rows
     return chosen
 

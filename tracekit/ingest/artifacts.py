@@ -266,8 +266,9 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
             compile_id=graph.compile_id,
             kernel_hash=hashes.get(name),
             source_hash=_source_hash(source, name) if source else None,
-            lines=_lines(graph.stacks.get(handle, []))
-            or _unique(line_of.get(one) for one in (*nodes, *near)),
+            lines=_sorted(
+                _lines(graph.stacks.get(handle, [])) or _unique(line_of.get(one) for one in (*nodes, *near))
+            ),
             ops=_unique(op_of.get(one) for one in nodes) or original or _named_ops(name),
         )
 
@@ -327,6 +328,16 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
         ('train.py:3',)
     """
     return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks if isinstance(stack, str))
+
+
+def _sorted(lines: Iterable[str]) -> tuple[str, ...]:
+    """Sort lines by file and number.
+
+    Example:
+        >>> _sorted(["b.py:1", "a.py:10", "a.py:9"])
+        ('a.py:9', 'a.py:10', 'b.py:1')
+    """
+    return tuple(sorted(lines, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2]))))
 
 
 def _innermost(frames: Sequence[tuple[str, str]]) -> str | None:
