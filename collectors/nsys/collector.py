@@ -16,6 +16,7 @@ from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
 from .. import program_report, torch_program
+from ..compilation import artifact_folder
 from ..protocol import follow, result_of, run_process, samples, timings
 from . import tool
 from .export import (
@@ -79,6 +80,9 @@ class NsysCollector:
         """
         if request.level == LIBTORCH:
             raise UnusableInputError("nsys cannot record --level libtorch", hint="use --collector torch")
+        if request.compile_artifacts:
+            message = "nsys cannot record a workload with --compile-artifacts"
+            raise UnusableInputError(message, hint="use --collector torch")
         nsys = tool.find()
         timed = run_process(_MEASURED, request, directory, progress)
         decided = replace(request, device=timed["device"])
@@ -134,6 +138,7 @@ class NsysCollector:
             options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
             diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
             exit_code=code,
+            compile_artifacts=artifact_folder(program, directory, os.environ),
         )
 
 

@@ -141,7 +141,7 @@ def _renamed(run: Run, frame: pd.DataFrame, names: Mapping[str, str]) -> pd.Data
     """Give ops that are or launch a kernel of a shared source its shared name."""
     if not names:
         return frame
-    shared = kernel_sources.identities(run, frame[C.NAME], frame[C.KERNEL_HASH]).map(names)
+    shared = kernel_sources.identities(run, frame[C.NAME], frame[C.KERNEL_HASH]).map(names).astype(object)
     plain = frame[C.NAME].astype(object)
     return frame.assign(**{RECORDED: frame[C.NAME], C.NAME: shared.fillna(plain).astype("category")})
 

@@ -73,6 +73,11 @@ def decide(request: Request) -> Request:
         backend=_backend(request),
     )
     check(decided)
+    if decided.compile_artifacts and decided.level != COMPILE:
+        raise UnusableInputError(
+            f"--compile-artifacts does not apply to level {decided.level}",
+            hint=f"use --level {COMPILE}, or remove --compile-artifacts",
+        )
     if decided.no_profile:
         _refuse_profiler_options(decided)
     workload.validate(decided.options(device=decided.device))
@@ -95,6 +100,7 @@ def _refuse_profiler_options(request: Request) -> None:
     refused = {
         "--stacks": request.stacks,
         "--keep-trace": request.keep_trace,
+        "--compile-artifacts": request.compile_artifacts,
         f"--level {LIBTORCH}": request.level == LIBTORCH,
         f"--collector {collector}": collector != DEFAULT_COLLECTOR,
     }

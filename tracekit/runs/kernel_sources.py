@@ -44,8 +44,11 @@ def identities(run: Run, names: pd.Series, hashes: pd.Series) -> pd.Series:
     by_hash = _single(known.dropna(subset=[C.KERNEL_HASH]), C.KERNEL_HASH)
     by_name = _single(known, C.NAME)
     recorded = hashes.astype(object)
-    plain: pd.Series = recorded.map(by_hash).fillna(names.astype(object).map(by_name)).fillna(recorded)
-    return plain
+    by_each = (recorded.map(by_hash), names.astype(object).map(by_name), recorded)
+    first, *others = (one.astype(object) for one in by_each)
+    for other in others:
+        first = first.fillna(other)
+    return first
 
 
 def _single(known: pd.DataFrame, key: str) -> dict[str, str]:

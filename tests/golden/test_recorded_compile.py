@@ -1,0 +1,113 @@
+"""A compiled sample: its kernels are joined to source lines, and match however they are named."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tracekit.analyses.compile import kernels
+
+from tests.unit.test_samples import SAMPLES
+from tracekit.analysis import analyze
+from tracekit.diff import diff
+from tracekit.ingest import artifacts
+from tracekit.ingest.importer import import_each
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
+from tracekit.schema import SEPARATOR, C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLE = SAMPLES / "recorded" / "mnist_cnn-train-compile-cpu"
+GENERATED = re.compile(r"\b(?:graph_\d+_)?(cpp_fused_\w+?)(?=_?\b)")
+
+
+def imported(folder: Path, trace: Path, kernels_of: Path | None) -> Run:
+    known = artifacts.read(kernels_of) if kernels_of else []
+    (run,) = import_each(Store(folder / "store"), [trace], kernels=known)
+    assert isinstance(run, Run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return imported(tmp_path_factory.mktemp("compiled"), SAMPLE / "trace.json.gz", SAMPLE)
+
+
+def renamed(folder: Path) -> Path:
+    """The sample, had Inductor numbered its kernels and named them otherwise."""
+    folder.mkdir()
+    texts = {
+        name: gzip.decompress((SAMPLE / name).read_bytes()).decode()
+        for name in ("trace.json.gz", "torch_trace.log.gz")
+    }
+    names = sorted(set(re.findall(r"(cpp_fused_\w+) = async_compile", texts["torch_trace.log.gz"])))
+    assert names
+    for name, text in texts.items():
+        for number, one in enumerate(names):
+            text = re.sub(rf"graph_\d+_{one}\b", f"graph_9_cpp_fused_x{number}_{number + 7}", text)
+            text = re.sub(rf"graph_\d+_{one}_\b", f"graph_9_cpp_fused_x{number}_{number + 7}_", text)
+            text = re.sub(rf"\b{one}\b", f"cpp_fused_x{number}_{number + 7}", text)
+        (folder / name).write_bytes(gzip.compress(text.encode(), mtime=0))
+    return folder
+
+
+def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> None:
+    rows = kernels.calls(run)
+    share = kernels.joined_share(rows)
+    assert share is not None
+    assert share >= 0.95
+    result = analyze(run, "compile")
+    assert kernels.JOINED.format(share=share) in result.notes
+    lines = result.tables["lines"]
+    assert lines["sum_ns"].sum() == rows[C.DUR_NS].sum()
+    assert lines["count"].sum() == len(rows)
+    assert lines["share"].sum() == pytest.approx(1)
+
+
+def test_lines_are_those_of_the_model(run: Run) -> None:
+    lines = analyze(run, "compile").tables["lines"]
+    files = {
+        line.rpartition(":")[0] for text in lines[C.SOURCE_LINES] for line in text.split(SEPARATOR) if line
+    }
+    assert files == {"tracekit/workloads/mnist_cnn.py"}
+    source = (SAMPLES.parent / "tracekit/workloads/mnist_cnn.py").read_text().splitlines()
+    numbers = {
+        int(line.rpartition(":")[2])
+        for text in lines[C.SOURCE_LINES]
+        for line in text.split(SEPARATOR)
+        if line
+    }
+    assert max(numbers) <= len(source)
+    assert set(lines[C.KERNEL_BACKEND]) == {"cpp", "extern"}
+    assert (lines[C.FUSED_OPS] != "").all()
+
+
+def test_all_time_of_ops_belongs_to_one_part(run: Run) -> None:
+    parts = analyze(run, "compile").tables["producers"].set_index("part")
+    assert set(parts.index) == {"compiled", "library", "eager", "wrapper"}
+    assert parts["share"].sum() == pytest.approx(1)
+    assert parts["compiled_share"].sum() == pytest.approx(1)
+    generated = analyze(run, "compile").tables["lines"]
+    own = generated.loc[generated[C.KERNEL_BACKEND] == "cpp", "sum_ns"].sum()
+    assert parts.loc["compiled", "sum_ns"] == parts.loc["compiled", "in_compiled_ns"] == own
+
+
+def test_without_artifacts_lines_are_unknown_and_said_to_be(tmp_path: Path) -> None:
+    found = analyze(imported(tmp_path, SAMPLE / "trace.json.gz", None), "compile")
+    assert set(found.tables["lines"][C.SOURCE_LINES]) == {""}
+    assert kernels.UNJOINED in found.notes
+
+
+def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp_path: Path) -> None:
+    folder = renamed(tmp_path / "renamed")
+    other = imported(tmp_path, folder / "trace.json.gz", folder)
+    found = diff([run], [other])
+    assert found.groups == ()
+    assert found.work is not None
+    assert (found.work.a_ns, found.work.total.delta) == (found.work.b_ns, 0)
+    plain = imported(tmp_path / "plain", SAMPLE / "trace.json.gz", None)
+    assert diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)]).groups
