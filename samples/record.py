@@ -53,8 +53,8 @@ RECIPES = {
     "speech_transformer-infer": Request(
         workload="speech_transformer", mode="infer", size="test", steps=2, threads=1
     ),
-    "mnist_cnn-train-compile": Request(
-        workload="mnist_cnn", mode="train", steps=2, threads=1, level="compile", compile_artifacts=True
+    "gpt-train-compile": Request(
+        workload="gpt", size="test", steps=2, threads=1, level="compile", compile_artifacts=True
     ),
     "lennard_jones-train": Request(workload="lennard_jones", size="test", steps=3, threads=1),
 }
@@ -66,6 +66,8 @@ _READ = (
     "inductor_post_grad_graph",
     "inductor_provenance_tracking",
     "fx_graph_cache_",
+    "dynamo_start",
+    "str",
 )
 """Records of a TORCH_TRACE log that an import reads."""
 _ROOT = Path(__file__).parents[1]

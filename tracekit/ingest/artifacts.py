@@ -10,6 +10,8 @@ says is used:
 * The key of a graph in Inductor's cache identifies its calls in a profile: `## Call CompiledFxGraph KEY ##`.
 * A graph from Inductor's cache comes with the stack traces of the program that compiled it, which may be
   another one. They count only if Dynamo's own listing, which is always of this program, has all their lines.
+* Kernels without lines, as of modules that only torch's code makes up, have the line that called the compiled
+  code, or the function that was compiled.
 * The hash of a source does not depend on the generated names in it, unlike Inductor's own `kernel_hash`.
 
 Example:
@@ -35,7 +37,7 @@ from tracekit.runs import scrubbing
 from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -107,6 +109,7 @@ class _Graph(msgspec.Struct):
     compile_id: str | None = None
     key: str | None = None
     own_lines: frozenset[str] = frozenset()
+    called_at: tuple[str, ...] = ()
     stacks: dict[str, list[str]] = {}
     nodes: dict[str, list[str]] = {}
 
@@ -170,6 +173,8 @@ def _of_trace(path: Path) -> Iterator[_Graph]:
     """Return the graphs of a log: a graph's listings come before its code, all else after it."""
     listings: dict[str, list[str]] = defaultdict(list)
     own_lines: dict[str, frozenset[str]] = {}
+    called_at: dict[str, tuple[str, ...]] = {}
+    files: dict[Any, str] = {}
     latest: dict[str, _Graph] = {}
     found: list[_Graph] = []
     for record, payload in records(path):
@@ -184,9 +189,14 @@ def _of_trace(path: Path) -> Iterator[_Graph]:
                 listings=[*listings[compile_id]],
                 compile_id=known,
                 own_lines=own_lines.get(compile_id, frozenset()),
+                called_at=called_at.get(compile_id, ()),
             )
             latest[compile_id] = graph
             found.append(graph)
+        elif "str" in record:
+            files |= _interned(record["str"])
+        elif "dynamo_start" in record:
+            called_at[compile_id] = _called_at(record["dynamo_start"], files)
         elif _DYNAMO in record:
             listings[compile_id] = [payload]
             own_lines[compile_id] = frozenset(_nodes([payload])[0].values())
@@ -201,6 +211,20 @@ def _of_trace(path: Path) -> Iterator[_Graph]:
         elif current and name == _NODES:
             current.nodes = _object(payload).get("cppCodeToPost", {})
     return iter(found)
+
+
+def _interned(entry: Any) -> dict[Any, str]:
+    """Return the number of a file name, by which later records name the file."""
+    return {entry[1]: str(entry[0])} if isinstance(entry, list) and len(entry) == 2 else {}
+
+
+def _called_at(start: Any, files: Mapping[Any, str]) -> tuple[str, ...]:
+    """Return the innermost line outside of torch of the stack of a compilation."""
+    stack = start.get("stack") if isinstance(start, dict) else None
+    frames = [frame for frame in stack or () if isinstance(frame, dict)]
+    lines = [(files.get(one.get("filename"), ""), str(one.get("line"))) for one in frames]
+    own = [f"{file}:{line}" for file, line in lines if file and not _LIBRARY.search(file)]
+    return tuple(own[-1:])
 
 
 def records(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
@@ -267,7 +291,9 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
             kernel_hash=hashes.get(name),
             source_hash=_source_hash(source, name) if source else None,
             lines=_sorted(
-                _lines(graph.stacks.get(handle, [])) or _unique(line_of.get(one) for one in (*nodes, *near))
+                _lines(graph.stacks.get(handle, []))
+                or _unique(line_of.get(one) for one in (*nodes, *near))
+                or graph.called_at
             ),
             ops=_unique(op_of.get(one) for one in nodes) or original or _named_ops(name),
         )

@@ -149,6 +149,15 @@ def test_the_folders_of_torch_compile_debug(tmp_path: Path) -> None:
     assert [one.lines for one in read(tmp_path)] == [("model.py:9",), ("model.py:9", "model.py:11"), ()]
 
 
+def test_kernels_without_lines_have_the_line_that_called_them(tmp_path: Path) -> None:
+    frames = [("train.py", 7), ("/x/site-packages/torch/nn/modules/container.py", 253)]
+    names = [record("", str=[file, number]) for number, (file, _) in enumerate(frames)]
+    stack_ = [{"filename": number, "line": line} for number, (_, line) in enumerate(frames)]
+    started = record("", dynamo_start={"stack": stack_})
+    found = given(tmp_path, "".join([*names, started, trace(*FULL[:1], MISS)]).replace("# File", "#"))
+    assert [one.lines for one in found] == [("train.py:7",)] * 3
+
+
 def test_triton_kernels_have_the_hash_of_their_file(tmp_path: Path) -> None:
     text = (
         "# kernel path: /cache/up/cupjc.py\n# Source node to ATen node mapping:\n#   add => add\n"
