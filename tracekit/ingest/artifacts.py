@@ -30,6 +30,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import write_table
@@ -169,48 +170,55 @@ def _of_traces(folder: Path) -> Iterator[_Graph]:
         yield from _of_trace(path)
 
 
-def _of_trace(path: Path) -> Iterator[_Graph]:
-    """Return the graphs of a log: a graph's listings come before its code, all else after it."""
-    listings: dict[str, list[str]] = defaultdict(list)
-    own_lines: dict[str, frozenset[str]] = {}
-    called_at: dict[str, tuple[str, ...]] = {}
-    files: dict[Any, str] = {}
-    latest: dict[str, _Graph] = {}
-    found: list[_Graph] = []
-    for record, payload in records(path):
+class _Log:
+    """Reads a log: what is known of a compilation comes before the code of its graph, all else after it."""
+
+    def __init__(self) -> None:
+        self.graphs: list[_Graph] = []
+        self._files: dict[Any, str] = {}
+        self._begun: dict[str, _Graph] = {}
+        self._latest: dict[str, _Graph] = {}
+
+    def add(self, record: dict[str, Any], payload: str) -> None:
+        """Add a record; unknown ones are ignored."""
         compile_id = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
         artifact = record.get("artifact")
-        name = artifact.get("name", "") if isinstance(artifact, dict) else ""
-        current = latest.get(compile_id)
+        name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
+        begun = self._begun.setdefault(compile_id, _Graph(code="", listings=[]))
         if _CODE in record:
             known = compile_id if record.get("frame_id") is not None else None
-            graph = _Graph(
-                code=payload,
-                listings=[*listings[compile_id]],
-                compile_id=known,
-                own_lines=own_lines.get(compile_id, frozenset()),
-                called_at=called_at.get(compile_id, ()),
-            )
-            latest[compile_id] = graph
-            found.append(graph)
+            graph = structs.replace(begun, code=payload, listings=[*begun.listings], compile_id=known)
+            self._latest[compile_id] = graph
+            self.graphs.append(graph)
         elif "str" in record:
-            files |= _interned(record["str"])
+            self._files |= _interned(record["str"])
         elif "dynamo_start" in record:
-            called_at[compile_id] = _called_at(record["dynamo_start"], files)
+            begun.called_at = _called_at(record["dynamo_start"], self._files)
         elif _DYNAMO in record:
-            listings[compile_id] = [payload]
-            own_lines[compile_id] = frozenset(_nodes([payload])[0].values())
-        elif name == _POST_GRAD or _POST_GRAD in record or any(one in record for one in _LISTINGS):
-            listings[compile_id].append(payload)
-        elif current and name.startswith(_CACHE):
-            current.key = current.key or _object(payload).get("key")
-            if name == _HIT and not current.is_own:
-                current.stacks, current.listings = {}, []
-        elif current and name == _STACKS:
-            current.stacks = _object(payload)
-        elif current and name == _NODES:
-            current.nodes = _object(payload).get("cppCodeToPost", {})
-    return iter(found)
+            begun.listings, begun.own_lines = [payload], frozenset(_nodes([payload])[0].values())
+        elif name == _POST_GRAD or not record.keys().isdisjoint((_POST_GRAD, *_LISTINGS)):
+            begun.listings.append(payload)
+        elif current := self._latest.get(compile_id):
+            _complete(current, name, payload)
+
+
+def _complete(graph: _Graph, name: str, payload: str) -> None:
+    """Add an artifact that follows the code of its graph."""
+    if name.startswith(_CACHE):
+        graph.key = graph.key or _object(payload).get("key")
+        if name == _HIT and not graph.is_own:
+            graph.stacks, graph.listings = {}, []
+    elif name == _STACKS:
+        graph.stacks = _object(payload)
+    elif name == _NODES:
+        graph.nodes = _object(payload).get("cppCodeToPost", {})
+
+
+def _of_trace(path: Path) -> list[_Graph]:
+    log = _Log()
+    for record, payload in records(path):
+        log.add(record, payload)
+    return log.graphs
 
 
 def _interned(entry: Any) -> dict[Any, str]:

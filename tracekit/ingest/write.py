@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
-from tracekit.ingest.rows import compact, fitted, numbers, strings, values_of
+from tracekit.ingest.rows import compact, filled, fitted, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level
 from tracekit.schema import COUNTERS, C, Column, Table
 
@@ -158,10 +158,10 @@ class TableFile:
             values = computed[column.name]
             missing = values < 0 if column.nullable and not column.is_text else None
             return fitted(numbers(values, missing), type_)
-        if column.is_text and column.name in self.values:
-            return numbers(rows.integers(column.name))
         if column.name not in rows.columns:
             return pa.nulls(rows.count, type_)
+        if column.is_text:
+            return numbers(rows.integers(column.name))
         values, missing = rows.columns[column.name]
         return fitted(numbers(values - self._zero if column.name in _ABSOLUTE else values, missing), type_)
 
@@ -191,9 +191,10 @@ class TableFile:
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if not column.is_text:
             return array
-        if column.name not in self.values:
-            return pa.DictionaryArray.from_arrays(pa.nulls(len(array), pa.int32()), strings([]))
-        return compact(values_of(array), self.values.get(column.name, []))
+        if array.null_count == len(array):
+            return pa.nulls(len(array), column.type)
+        codes = filled(array, -1) if array.null_count else values_of(array)
+        return compact(codes, self.values.get(column.name, []))
 
 
 def _coded(column: Column) -> pa.DataType:
