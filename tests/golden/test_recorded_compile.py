@@ -21,8 +21,9 @@ from tracekit.schema import SEPARATOR, C
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.diff import Diff
+
 SAMPLE = SAMPLES / "recorded" / "gpt-train-compile-cpu"
-GENERATED = re.compile(r"\b(?:graph_\d+_)?(cpp_fused_\w+?)(?=_?\b)")
 
 
 def imported(folder: Path, trace: Path, kernels_of: Path | None) -> Run:
@@ -53,6 +54,12 @@ def renamed(folder: Path) -> Path:
             text = re.sub(rf"\b{one}\b", f"cpp_fused_x{number}_{number + 7}", text)
         (folder / name).write_bytes(gzip.compress(text.encode(), mtime=0))
     return folder
+
+
+def rungs(found: Diff) -> set[str]:
+    """The rules by which work was matched."""
+    assert found.match is not None
+    return {one.rung for one in found.match.by_rung}
 
 
 def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> None:
@@ -110,4 +117,6 @@ def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp
     assert found.work is not None
     assert found.work.a_ns == found.work.b_ns
     plain = imported(tmp_path / "plain", SAMPLE / "trace.json.gz", None)
-    assert diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)]).groups
+    unknown = diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)])
+    assert rungs(found) == {"hash"}
+    assert rungs(unknown) > {"hash"}
