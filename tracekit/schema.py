@@ -39,7 +39,6 @@ class C:
     CAPTURED_SHAPES: Final = "captured_shapes"
     COLLECTIVE: Final = "collective"
     COLLECTIVE_SEQUENCE: Final = "collective_sequence"
-    COMPILE_ID: Final = "compile_id"
     CONTEXT: Final = "context"
     CONTEXT_REQUESTS: Final = "context_requests"
     CONTEXT_TOKENS: Final = "context_tokens"
@@ -110,6 +109,7 @@ class C:
     STREAM: Final = "stream"
     T_NS: Final = "t_ns"
     TID: Final = "tid"
+    TORCH_COMPILE_ID: Final = "torch_compile_id"
     TOTAL_ALLOCATED: Final = "total_allocated"
     TOTAL_RESERVED: Final = "total_reserved"
     UNIT: Final = "unit"
@@ -465,7 +465,7 @@ COMPILED_KERNELS: Final = Table(
         Column(C.POSITION, _INT64, "number of the call in the graph's code"),
         Column(C.NAME, _TEXT, "name of its events in the profile"),
         Column(C.KERNEL_BACKEND, _TEXT, "cpp, triton, or extern: an op of ATen or of a library"),
-        _maybe(C.COMPILE_ID, _TEXT, "torch's i/j of the compilation"),
+        _maybe(C.TORCH_COMPILE_ID, _TEXT, "torch's i/j of the compilation"),
         _maybe(C.KERNEL_HASH, _TEXT, "as in `host_intervals`"),
         _maybe(C.SOURCE_HASH, _TEXT, "hash of the kernel's source without its generated name"),
         _maybe(

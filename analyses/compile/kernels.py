@@ -77,16 +77,21 @@ def _with_sources(run: Run, rows: pd.DataFrame, keys: Any) -> pd.DataFrame:
     known = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
     known[NTH] = known.groupby([C.GRAPH, C.NAME]).cumcount()
     rows = rows.assign(**{NTH: rows.groupby([CALL, C.NAME]).cumcount()})
-    rows[C.GRAPH] = _graph_of_each(rows, known, keys)
+    rows[C.GRAPH] = np.array(_graph_of_each(rows, known, keys), object)
     recorded = rows[[C.KERNEL_BACKEND, C.KERNEL_HASH]]
     rows = rows.drop(columns=C.KERNEL_BACKEND)
     rows = rows.merge(
         known[[C.GRAPH, C.NAME, NTH, *_FACTS]], how="left", on=[C.GRAPH, C.NAME, NTH], validate="m:1"
     )
     _fill_by_name(rows, known)
-    rows[C.KERNEL_BACKEND] = rows[C.KERNEL_BACKEND].fillna(recorded[C.KERNEL_BACKEND])
-    rows[IDENTITY] = rows[IDENTITY].fillna(recorded[C.KERNEL_HASH])
+    rows[C.KERNEL_BACKEND] = _known(rows[C.KERNEL_BACKEND], recorded[C.KERNEL_BACKEND])
+    rows[IDENTITY] = _known(rows[IDENTITY], recorded[C.KERNEL_HASH])
     return rows
+
+
+def _known(first: pd.Series, other: pd.Series) -> pd.Series:
+    """Fill in texts that are missing."""
+    return first.astype(object).fillna(other.astype(object))
 
 
 def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame) -> None:
@@ -94,7 +99,7 @@ def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame) -> None:
     generated = known[known[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
     alike = generated.drop_duplicates(C.NAME, keep=False).set_index(C.NAME)
     for name in _FACTS:
-        rows[name] = rows[name].fillna(rows[C.NAME].map(alike[name]))
+        rows[name] = _known(rows[name], rows[C.NAME].map(alike[name]))
 
 
 def _graph_of_each(rows: pd.DataFrame, known: pd.DataFrame, keys: Any) -> list[str]:

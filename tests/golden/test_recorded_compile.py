@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.analyses.compile import kernels
 
+from tests.golden.test_truth import TRACES
 from tests.unit.test_samples import SAMPLES
 from tracekit.analysis import analyze
 from tracekit.diff import diff
@@ -21,6 +23,7 @@ from tracekit.schema import SEPARATOR, C
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
     from tracekit.diff import Diff
 
 SAMPLE = SAMPLES / "recorded" / "gpt-train-compile-cpu"
@@ -120,3 +123,28 @@ def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp
     unknown = diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)])
     assert rungs(found) == {"hash"}
     assert rungs(unknown) > {"hash"}
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"no recorded traces at {TRACES}")
+def test_kernels_of_a_gpu_are_those_of_the_events(shared_runs: SharedRuns) -> None:
+    path = TRACES / "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz"
+    events = [
+        one for one in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if one["ph"] == "X"
+    ]
+    triton = {one["args"]["External id"] for one in events if "kernel_backend" in one.get("args", {})}
+    ran = [one for one in events if one.get("cat") == "kernel"]
+    generated = [one for one in ran if one["args"].get("External id") in triton]
+    assert generated
+    run = shared_runs.of(path)
+    result = analyze(run, "compile")
+    parts = result.tables["producers"].set_index("part")["count"]
+    assert parts["compiled"] == len(generated)
+    device = run.table("device_intervals", columns=[C.KIND, C.NAME, C.STEP])
+    stepped = device[(device[C.KIND] == "kernel") & device[C.STEP].notna()]
+    assert parts["communication"] == sum("nccl" in name.lower() for name in stepped[C.NAME].astype(str))
+    assert parts.sum() == len(stepped)
+    hashes = {one["args"]["kernel_hash"] for one in events if "kernel_hash" in one.get("args", {})}
+    known = result.tables["lines"]["source"]
+    assert set(known[known != ""]) == hashes
+    tuned = {one["args"].get("kernel_kwargs", "") for one in events if "kernel_hash" in one.get("args", {})}
+    assert set(result.tables["lines"][C.KERNEL_KWARGS]) == tuned

@@ -445,7 +445,7 @@ def to_table(kernels: Sequence[Kernel]) -> pa.Table:
         C.POSITION: pa.array([one.position for one in kernels], pa.int64()),
         C.NAME: texts(one.name for one in kernels),
         C.KERNEL_BACKEND: texts(one.backend for one in kernels),
-        C.COMPILE_ID: texts(one.compile_id for one in kernels),
+        C.TORCH_COMPILE_ID: texts(one.compile_id for one in kernels),
         C.KERNEL_HASH: texts(one.kernel_hash for one in kernels),
         C.SOURCE_HASH: texts(one.source_hash for one in kernels),
         C.SOURCE_LINES: texts(SEPARATOR.join(one.lines) for one in kernels),
