@@ -52,13 +52,11 @@ _LISTINGS = ("aot_forward_graph", "aot_inference_graph", "aot_backward_graph")
 _POST_GRAD = "inductor_post_grad_graph"
 _CODE = "inductor_output_code"
 _CACHE, _HIT = "fx_graph_cache_", "fx_graph_cache_hit"
-_FILE = re.compile(r"# File: (?P<file>.+?):(?P<line>\d+) in ")
+_FILE = re.compile(r"# File: (?P<file>.+?):(?P<line>\d{1,9}) in ")
 _NODE = re.compile(r"(\w+)(?:: \"[^\"]*\")? = ([\w.]+)[(\[]")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_FRAME = re.compile(r'File "([^"]+)", line (\d{1,9})\b')
 _LIBRARY = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|[/\\]torch[/\\](?:nn|optim|utils|_\w+)[/\\]")
-_DEFINED = re.compile(
-    r"^(\w+) = async_compile\.(\w+)\((.*?)(?:r?'''|\"\"\")(.*?)(?:'''|\"\"\")", re.DOTALL | re.M
-)
+_DEFINED = re.compile(r"^(\w+) = async_compile\.(\w+)\((.*?)r?('''|\"\"\")(.*?)\4", re.DOTALL | re.M)
 _PATH = re.compile(r"^# kernel path: \S*?([^/\\\s]+)\.py$(?:\n#.*)*\n(\w+) = async_compile", re.M)
 _CALL = re.compile(
     r"\s+(?:\w+ = )?((?:cpp_fused|triton_)\w*|(?:extern_kernels|aten|torch\.ops)\.[\w.]+)(?:\.run)?\("
@@ -175,7 +173,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.graphs: list[_Graph] = []
-        self._files: dict[Any, str] = {}
+        self._files: dict[int, str] = {}
         self._begun: dict[str, _Graph] = {}
         self._latest: dict[str, _Graph] = {}
 
@@ -205,13 +203,13 @@ class _Log:
 def _complete(graph: _Graph, name: str, payload: str) -> None:
     """Add an artifact that follows the code of its graph."""
     if name.startswith(_CACHE):
-        graph.key = graph.key or _object(payload).get("key")
+        graph.key = graph.key or str(_object(payload).get("key") or "") or None
         if name == _HIT and not graph.is_own:
             graph.stacks, graph.listings = {}, []
     elif name == _STACKS:
-        graph.stacks = _object(payload)
+        graph.stacks = _lists(_object(payload))
     elif name == _NODES:
-        graph.nodes = _object(payload).get("cppCodeToPost", {})
+        graph.nodes = _lists(_object(payload).get("cppCodeToPost"))
 
 
 def _of_trace(path: Path) -> list[_Graph]:
@@ -221,17 +219,23 @@ def _of_trace(path: Path) -> list[_Graph]:
     return log.graphs
 
 
-def _interned(entry: Any) -> dict[Any, str]:
+def _interned(entry: Any) -> dict[int, str]:
     """Return the number of a file name, by which later records name the file."""
-    return {entry[1]: str(entry[0])} if isinstance(entry, list) and len(entry) == 2 else {}
+    match entry:
+        case [str(name), int(number)]:
+            return {number: name}
+        case _:
+            return {}
 
 
-def _called_at(start: Any, files: Mapping[Any, str]) -> tuple[str, ...]:
+def _called_at(start: Any, files: Mapping[int, str]) -> tuple[str, ...]:
     """Return the innermost line outside of torch of the stack of a compilation."""
     stack = start.get("stack") if isinstance(start, dict) else None
-    frames = [frame for frame in stack or () if isinstance(frame, dict)]
-    lines = [(files.get(one.get("filename"), ""), str(one.get("line"))) for one in frames]
-    own = [f"{file}:{line}" for file, line in lines if file and not _LIBRARY.search(file)]
+    own: list[str] = []
+    for frame in stack if isinstance(stack, list) else ():
+        match frame:
+            case {"filename": int(number), "line": int(line)} if number in files:
+                own += [] if _LIBRARY.search(files[number]) else [f"{files[number]}:{line}"]
     return tuple(own[-1:])
 
 
@@ -261,6 +265,16 @@ def _object(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _lists(value: Any) -> dict[str, list[str]]:
+    """Return the lists of texts of an object; anything else is left out."""
+    members = value.items() if isinstance(value, dict) else ()
+    return {
+        name: [one for one in many if isinstance(one, str)]
+        for name, many in members
+        if isinstance(many, list)
+    }
+
+
 def _of_debug(folder: Path) -> Iterator[_Graph]:
     for path in sorted(folder.rglob(_CODE_FILE)):
         listings = [
@@ -268,8 +282,8 @@ def _of_debug(folder: Path) -> Iterator[_Graph]:
             for name in ("fx_graph_readable.py", "fx_graph_transformed.py")
             if (text := _text(path.with_name(name)))
         ]
-        nodes = _object(_text(path.with_name(f"{_NODES}.json"))).get("cppCodeToPost", {})
-        stacks = _object(_text(path.with_name(f"{_STACKS}.json")))
+        nodes = _lists(_object(_text(path.with_name(f"{_NODES}.json"))).get("cppCodeToPost"))
+        stacks = _lists(_object(_text(path.with_name(f"{_STACKS}.json"))))
         yield _Graph(code=_text(path), listings=listings, nodes=nodes, stacks=stacks)
 
 
@@ -279,7 +293,7 @@ def _text(path: Path) -> str:
 
 def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
     """Return the kernels that the code of a graph calls, in order."""
-    sources = {match[1]: (match[2], match[3] + match[4]) for match in _DEFINED.finditer(graph.code)}
+    sources = {match[1]: (match[2], match[3] + match[5]) for match in _DEFINED.finditer(graph.code)}
     hashes = {name: stem for stem, name in _PATH.findall(graph.code)}
     line_of, op_of = _nodes(graph.listings)
     numbered = _numbered([*graph.stacks, *graph.nodes])
@@ -361,7 +375,7 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
         >>> _lines([stack, stack])
         ('train.py:3',)
     """
-    return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks if isinstance(stack, str))
+    return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks)
 
 
 def _sorted(lines: Iterable[str]) -> tuple[str, ...]:

@@ -177,6 +177,20 @@ def test_what_holds_no_code_is_refused(tmp_path: Path, damage: str) -> None:
         given(tmp_path, damage)
 
 
+def test_records_of_other_types_are_left_out(tmp_path: Path) -> None:
+    strange = [
+        record("", str=[["x"], {}]),
+        record("", dynamo_start={"stack": [{"filename": [], "line": None}, 7]}),
+        record("", dynamo_start=[]),
+        trace(),
+        artifact("inductor_provenance_tracking_node_mappings", {"cppCodeToPost": [1]}),
+        artifact("inductor_provenance_tracking_kernel_stack_traces", {"cpp_fused_relu_sin_0:2": [1, "x"]}),
+        artifact("fx_graph_cache_hit", {"key": ["f"]}),
+        record("[]", artifact=7),
+    ]
+    assert [one.lines for one in given(tmp_path, "".join(strange))] == [()] * 3
+
+
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInputError, match="is no folder"):
         read(tmp_path / "absent")
