@@ -16,6 +16,7 @@ from tracekit.analysis import analyze
 from tracekit.diff import diff
 from tracekit.ingest import artifacts
 from tracekit.ingest.importer import import_each
+from tracekit.runs import kernel_sources
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import SEPARATOR, C
@@ -76,6 +77,14 @@ def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> No
     assert lines["sum_ns"].sum() == rows[C.DUR_NS].sum()
     assert lines["count"].sum() == len(rows)
     assert lines["share"].sum() == pytest.approx(1)
+
+
+def test_each_call_of_a_graph_has_the_ops_of_its_code_in_order(run: Run) -> None:
+    known = {graph: [*own[C.NAME]] for graph, own in kernel_sources.kernels(run).groupby(C.GRAPH)}
+    calls = kernels.calls(run).sort_values(C.START_NS).groupby(kernels.CALL)
+    assert len(calls) == 4  # forward and backward, in two steps
+    for _, own in calls:
+        assert [*own[C.NAME]] == known[own[C.GRAPH].iloc[0]]
 
 
 def test_lines_are_those_of_the_model(run: Run) -> None:
