@@ -198,7 +198,7 @@ COMPILED = r"^Torch-Compiled Region|CompiledFxGraph |^CompiledFunction(?:Backwar
 INDUCTOR = r"^triton_"
 RESUMES = r"torch_dynamo_resume_in_"
 FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
-GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "library", "eager"
+GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "called", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
 
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW)

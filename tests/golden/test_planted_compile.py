@@ -94,7 +94,7 @@ def test_kernels_have_an_origin(load: Load) -> None:
     table = analyze(load(CLEAN), "compile").tables["kernels"]
     assert table[["origin", "count", "sum_ns"]].to_numpy().tolist() == [
         ["inductor", LAYERS * STEPS, LAYERS * STEPS * FUSED_NS],
-        ["library", LAYERS * STEPS, LAYERS * STEPS * LINEAR_NS],
+        ["called", LAYERS * STEPS, LAYERS * STEPS * LINEAR_NS],
     ]
     eager = analyze(load(EAGER), "compile").tables["kernels"]
     assert eager[["origin", "count"]].to_numpy().tolist() == [["eager", 3 * LAYERS * STEPS]]
@@ -104,7 +104,7 @@ def test_replays_are_counted_and_generated_kernels_stay_the_compilers(load: Load
     run = load(Compilation(replayed=True))
     assert summary(run)["replays"] == LAYERS * STEPS
     table = analyze(run, "compile").tables["kernels"].set_index("origin")["count"]
-    assert table.to_dict() == {"inductor": LAYERS * STEPS, "library": LAYERS * STEPS}
+    assert table.to_dict() == {"inductor": LAYERS * STEPS, "called": LAYERS * STEPS}
 
 
 def test_an_eager_program_has_nothing_compiled(load: Load) -> None:
