@@ -2,7 +2,7 @@
 
 A kernel of compiled code is an outermost op within a call of an Inductor graph, or the device kernels that it
 launched. The k-th op of a name in a call is the k-th call of that name in the graph's code, whose lines are
-in `compiled_kernels`. Calls without a key, as without a cache, belong to the graph whose ops they all have.
+in `compiled_kernels`. Calls without a key, as without a cache, belong to the only graph with the same ops.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import kernel_sources
+from tracekit.runs.kernel_sources import is_unkeyed
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, ints, share
@@ -25,12 +26,15 @@ from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    import numpy.typing as npt
     import pandas as pd
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
     from .counters import CompiledRun
+
+    Flags = npt.NDArray[np.bool_]
 
 CPP = r"^(?:graph_\d+_)?cpp_(?:fused|CppMicroGemm|\w*template)"
 IDENTITY, NTH, CALL = "source", "nth", "call"
@@ -44,6 +48,8 @@ NO_CPP = (
     "`tracekit collect --compile-artifacts` does"
 )
 _KEY = r"CompiledFxGraph (\S+)"
+_NO_KEY = "None"
+"""Key in the name of a call of a graph that was not looked up in the cache."""
 _READ = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH),
     *(C.KERNEL_BACKEND, C.KERNEL_HASH, C.KERNEL_KWARGS),
@@ -83,7 +89,7 @@ def _with_sources(run: Run, rows: pd.DataFrame, keys: Any) -> pd.DataFrame:
     rows = rows.merge(
         known[[C.GRAPH, C.NAME, NTH, *_FACTS]], how="left", on=[C.GRAPH, C.NAME, NTH], validate="m:1"
     )
-    _fill_by_name(rows, known)
+    _fill_by_name(rows, known, (rows[CALL] == NO_PARENT).to_numpy(bool))
     rows[C.KERNEL_BACKEND] = _known(rows[C.KERNEL_BACKEND], recorded[C.KERNEL_BACKEND])
     rows[IDENTITY] = _known(rows[IDENTITY], recorded[C.KERNEL_HASH])
     return rows
@@ -94,35 +100,40 @@ def _known(first: pd.Series, other: pd.Series) -> pd.Series:
     return first.astype(object).fillna(other.astype(object))
 
 
-def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame) -> None:
-    """Fill in what all calls of a generated kernel have in common, for kernels of unknown graphs."""
+def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame, outside: Flags) -> None:
+    """Fill in what all calls of a generated kernel have in common, for rows outside of calls of graphs."""
     generated = known[known[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
     alike = generated.drop_duplicates(C.NAME, keep=False).set_index(C.NAME)
+    names = rows[C.NAME].where(outside)
     for name in _FACTS:
-        rows[name] = _known(rows[name], rows[C.NAME].map(alike[name]))
+        rows[name] = _known(rows[name], names.map(alike[name]))
 
 
 def _graph_of_each(rows: pd.DataFrame, known: pd.DataFrame, keys: Any) -> list[str]:
     """Key of the graph of each op, as in `known`; empty if unknown."""
-    graphs = {str(key): Counter(own[C.NAME]) for key, own in known.groupby(C.GRAPH, sort=True)}
     seen = set(rows[C.NAME])
-    recorded = {
-        key: Counter({name: n for name, n in own.items() if name in seen}) for key, own in graphs.items()
+    graphs = {
+        str(key): Counter(name for name in own[C.NAME] if name in seen)
+        for key, own in known.groupby(C.GRAPH, sort=True)
     }
     called = rows[CALL].to_numpy(np.int64)
     calls_ = np.unique(called[called != NO_PARENT]).tolist()
     found = {NO_PARENT: ""} | {call: str(keys[call]) for call in calls_}
     unknown = [call for call in calls_ if found[call] not in graphs]
-    names = rows[np.isin(called, unknown)].groupby(CALL)[C.NAME].agg(list)
-    found |= {call: _fitting(Counter(names[call]), recorded) for call in unknown}
+    listed = rows[np.isin(called, unknown) & rows[C.NAME].isin(known[C.NAME])]
+    names = listed.groupby(CALL)[C.NAME].agg(list)
+    found |= {call: _fitting(Counter(names.get(call, ())), graphs, found[call]) for call in unknown}
     return [found[call] for call in called.tolist()]
 
 
-def _fitting(names: Counter[str], graphs: dict[str, Counter[str]]) -> str:
-    """The graph with the most ops among those whose ops a call all has; empty if there are several."""
-    fitting = {key: own.total() for key, own in graphs.items() if own and own <= names}
-    most = [key for key, total in fitting.items() if total == max(fitting.values())]
-    return most[0] if len(most) == 1 else ""
+def _fitting(names: Counter[str], graphs: dict[str, Counter[str]], key: str) -> str:
+    """The only graph that has these ops, of those that may have the key; empty if there is none or several.
+
+    A graph whose key is known has no calls of another key.
+    """
+    keyed = key != _NO_KEY
+    fitting = [graph for graph, own in graphs.items() if own == names and (is_unkeyed(graph) or not keyed)]
+    return fitting[0] if len(fitting) == 1 and names else ""
 
 
 def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
@@ -142,7 +153,8 @@ def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
     for name in (*_FACTS, C.KERNEL_KWARGS):
         values = np.append(host[name].astype(object).to_numpy(object), [None])
         rows[name] = values[_or_last(at[chosen], len(host))]
-    _fill_by_name(rows, kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY}))
+    known = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
+    _fill_by_name(rows, known, at[chosen] == NO_PARENT)
     return rows
 
 

@@ -177,3 +177,10 @@ def test_kernels_of_a_gpu_are_those_of_the_events(shared_runs: SharedRuns) -> No
     assert set(known[known != ""]) == hashes
     tuned = {one["args"].get("kernel_kwargs", "") for one in events if "kernel_hash" in one.get("args", {})}
     assert set(result.tables["lines"][C.KERNEL_KWARGS]) == tuned
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"no recorded traces at {TRACES}")
+def test_artifacts_of_another_program_are_joined_to_nothing(tmp_path: Path) -> None:
+    path = TRACES / "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz"
+    run = imported(tmp_path, path, SAMPLE)
+    assert kernels.joined_share(kernels.calls(run)) == 0

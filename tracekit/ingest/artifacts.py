@@ -35,6 +35,7 @@ from msgspec import structs
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import write_table
 from tracekit.runs import scrubbing
+from tracekit.runs.kernel_sources import unkeyed
 from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _distinct(graphs: Sequence[_Graph]) -> list[Kernel]:
     for number, graph in enumerate(graphs):
         code = hashlib.sha256(graph.code.strip().encode()).hexdigest()
         if seen.isdisjoint({code, graph.key or code}):
-            found += _kernels(graph, graph.key or f"#{number}")
+            found += _kernels(graph, graph.key or unkeyed(number))
         seen |= {code, graph.key or code}
     return found
 

@@ -20,6 +20,21 @@ def kernels(run: Run) -> pd.DataFrame:
     return ordered.reset_index(drop=True)
 
 
+def unkeyed(number: int) -> str:
+    """Return the value of `graph` for a graph whose key in Inductor's cache is unknown.
+
+    Example:
+        >>> unkeyed(3), is_unkeyed(unkeyed(3)), is_unkeyed("f5uwh3")
+        ('#3', True, False)
+    """
+    return f"#{number}"
+
+
+def is_unkeyed(graph: str) -> bool:
+    """Return whether a value of `graph` is one of `unkeyed`."""
+    return graph.startswith("#")
+
+
 def are_known(run: Run) -> bool:
     """Return whether the sources of any generated kernels are known."""
     import pyarrow.compute as pc
