@@ -50,7 +50,8 @@ KEYS = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
-_READ = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STEP, C.START_NS, C.DUR_NS, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
+_PLACED = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.STEP, C.START_NS, C.DUR_NS)
+_READ = (*_PLACED, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
 _KINDS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 

@@ -93,8 +93,8 @@ def test_lines_are_those_of_the_model(run: Run) -> None:
     files = {
         line.rpartition(":")[0] for text in lines[C.SOURCE_LINES] for line in text.split(SEPARATOR) if line
     }
-    assert files == {"tracekit/workloads/gpt_model.py"}
-    source = (SAMPLES.parent / "tracekit/workloads/gpt_model.py").read_text().splitlines()
+    assert files == {"tracekit/workloads/gpt.py"}
+    source = (SAMPLES.parent / "tracekit/workloads/gpt.py").read_text().splitlines()
     numbers = {
         int(line.rpartition(":")[2])
         for text in lines[C.SOURCE_LINES]
