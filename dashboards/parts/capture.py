@@ -46,6 +46,6 @@ def advice(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
                 ),
             ],
             open=opened,
-            className="tk-skipped",
+            className="tk-record",
         )
     ]
