@@ -20,12 +20,13 @@ from waitress.task import ErrorTask
 from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 
-from . import frame, page, prefetch, security
+from . import blocks, frame, prefetch, security
+from .answers.pages import registered
 from .exports import offers
 from .grids import table
 from .imports import routes
 from .security import BARE_POLICY, HEADERS, LARGEST_BODY, LOOPBACK
-from .site import Results, Site, registered
+from .site import Results, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ def create_app(
     frame.connect(site)
     frame.connect_pickers(site)
     routes.connect(site, limit=upload_limit)
-    page.connect(site)
+    blocks.connect(site)
     table.connect(site)
     offers.connect(site)
     for shown in site.pages.values():

@@ -14,9 +14,9 @@ from tracekit.errors import TracekitError
 from tracekit.schema import C
 
 from .exports import offers
-from .page import Needs, Section, View
 from .parts.charts import aria, data
 from .parts.links import display_name
+from .site import Needs, Section, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-    from .page import Page
-    from .site import Context, Site
+    from .site import Context, Page, Site
 
 
 def present(run: Run) -> tuple[list[int], list[int]]:

@@ -13,7 +13,7 @@ from flask import request
 
 from tracekit.errors import TracekitError
 
-from .page import View
+from .site import View
 
 if TYPE_CHECKING:
     from flask import Flask

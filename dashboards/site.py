@@ -1,29 +1,196 @@
-"""State of the dashboard: pages, runs, cached results, and the context of a view."""
+"""Model of the dashboard: pages, addresses, runs, cached results, and the context of a view.
+
+A page is menu metadata, a cheap layout, and blocks that are computed on demand. Built-in and external pages
+are registered under the entry point group `tracekit.pages`. An address is the page's name and a query, as in
+`/timeline?run=ID&rank=0&from=100&to=900`. Query parameters that are not a field of `View` are options of the
+page.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode
 
-from tracekit import analysis, registry
-from tracekit.errors import RunNotFoundError, TracekitError
+from tracekit import analysis
+from tracekit.errors import RunNotFoundError
+from tracekit.schema import TABLES
 
-from .answers.pages import of_analysis
 from .catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from dash import Dash
+    from dash.development.base_component import Component
 
-    from tracekit.analysis import Analyze, Result
+    from tracekit.analysis import Analyze, Finding, Result
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
-    from .page import Page, View
+    Block: TypeAlias = Callable[["Context"], Component | list[Component]]
+
+
+class Section(StrEnum):
+    """Menu headings, in order."""
+
+    START = "Start"
+    TIME = "Where time goes"
+    DEVICE = "Device work"
+    HOST = "Host and memory"
+    MORE = "More analyses"
+    COMPARE = "Compare"
+    HELP = "Help"
+
+
+class Needs(StrEnum):
+    """Selection that a page requires."""
+
+    NOTHING = "nothing"
+    RUN = "a run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A dashboard page.
+
+    Attributes:
+        name: Registered name, also its path.
+        title: Heading and menu entry.
+        question: The question it answers, in one sentence.
+        section: Menu heading.
+        order: Sort key in the menu.
+        layout: Returns controls and `block(...)` placeholders, without computing anything.
+        blocks: Functions that compute the blocks, by name.
+        needs: What must be selected first.
+        covers: Analyses that it shows completely; they get no separate menu entry.
+        exports: Further analyses to include in its exported files.
+        advice: Findings at the top of its report; they replace those of the single analyses.
+        prefetch: Analyses to start when the address is requested, fastest first; default: `covers`.
+        connect: Registers further callbacks and routes, once per app.
+    """
+
+    name: str
+    title: str
+    question: str
+    section: Section
+    order: int
+    layout: Callable[[Context], Component | list[Component]]
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    needs: Needs = Needs.RUN
+    covers: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    advice: Callable[[Context], Sequence[Finding]] | None = None
+    prefetch: tuple[str, ...] = ()
+    connect: Callable[[Site], None] | None = None
+
+
+HOME = "runs"
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
+_LONGEST = 200
+_NUMBER = re.compile(r"-?\d{1,18}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The state in an address.
+
+    Attributes:
+        page: Name of the page.
+        run: Id of the run; empty for the latest.
+        base: Id of the baseline run; empty for none.
+        rank: Only this rank; None for all.
+        device: Only this device; None for all.
+        start_ns: Start of the visible range, relative to the run's t0; None for the start of the capture.
+        end_ns: End of the visible range; None for the end of the capture.
+        row: The selected row, such as `device_intervals:7`; empty for none.
+        options: Page-specific parameters, by name.
+
+    Example:
+        >>> view = View.parse("/timeline", "?run=r1&from=100&to=900&lanes=gpu")
+        >>> view.page, view.run, view.start_ns, view.options
+        ('timeline', 'r1', 100, {'lanes': 'gpu'})
+        >>> view.href(page="overview", start_ns=None, end_ns=None, options={})
+        '/overview?run=r1'
+    """
+
+    page: str = HOME
+    run: str = ""
+    base: str = ""
+    rank: int | None = None
+    device: int | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    row: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, path: str | None, search: str | None) -> View:
+        """Parse an address; malformed parameters are ignored."""
+        page = (path or "").strip("/") or HOME
+        words = {name: value[:_LONGEST] for name, value in parse_qsl((search or "").lstrip("?"))}
+        row = words.pop("row", "")
+        return cls(
+            page=page if _NAME.fullmatch(page) else "",
+            run=words.pop("run", ""),
+            base=words.pop("base", ""),
+            rank=_integer(words.pop("rank", "")),
+            device=_integer(words.pop("device", "")),
+            start_ns=_integer(words.pop("from", "")),
+            end_ns=_integer(words.pop("to", "")),
+            row=row if selected(row) else "",
+            options={name: value for name, value in words.items() if _NAME.fullmatch(name)},
+        )
+
+    def search(self) -> str:
+        """Return the query string with the question mark; empty if all fields have defaults."""
+        words = {
+            "run": self.run,
+            "base": self.base,
+            "rank": self.rank,
+            "device": self.device,
+            "from": self.start_ns,
+            "to": self.end_ns,
+            "row": self.row,
+            **self.options,
+        }
+        query = urlencode({name: value for name, value in words.items() if value not in {None, ""}}, safe=":")
+        return f"?{query}" if query else ""
+
+    def href(self, **changes: Any) -> str:
+        """Return the address of this view with some fields changed.
+
+        Args:
+            changes: Fields by name, as in `dataclasses.replace`.
+        """
+        changed = replace(self, **changes)
+        return f"/{changed.page}{changed.search()}"
+
+    def elsewhere(self, page: str, **changes: Any) -> str:
+        """Return the address of another page with the same runs, rank and device."""
+        other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
+        return other.href(**changes)
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def selected(row: str) -> tuple[str, int] | None:
+    """Parse a selected row into table and row id; None if it is invalid.
+
+    Example:
+        >>> selected("device_intervals:7"), selected("passwd:1")
+        (('device_intervals', 7), None)
+    """
+    match = _ROW.fullmatch(row)
+    return (match[1], int(match[2])) if match and match[1] in TABLES else None
 
 
 CAPACITY = 64
@@ -176,16 +343,3 @@ class Site:
         return Context(
             view=filled, dark=dark, store=self.store, results=self.results, chosen=chosen, base=base
         )
-
-
-def registered() -> dict[str, Page]:
-    """Return all loadable pages, plus a generated page per remaining analysis, by name in menu order."""
-    found: list[Page] = []
-    for name in registry.names(registry.PAGES):
-        try:
-            found.append(registry.load(registry.PAGES, name))
-        except TracekitError:
-            continue  # reported by `tracekit doctor`
-    named = {page.name for page in found}
-    found += [of_analysis(one) for one in analysis.available() if one.name not in named]
-    return {page.name: page for page in sorted(found, key=lambda page: (page.order, page.name))}

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tracekit.dashboards.site import registered
+from tracekit.dashboards.answers.pages import registered
 
 _SERVE = "from tracekit.cli.main import main; main()"
 _BLOCK = '"type":"block"'

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import dash_mantine_components as dmc
 from dash import html
 
-from tracekit import analysis
+from tracekit import analysis, registry
+from tracekit.errors import TracekitError
 
+from ..blocks import block
 from ..figures.standard import first
 from ..grids.table import table
-from ..page import Page, Section, block
 from ..parts import finding
 from ..parts.charts import chart
 from ..parts.finding import capitalized, sentence
+from ..site import Page, Section
 from .results import PageResults, nothing
 
 if TYPE_CHECKING:
@@ -216,3 +218,16 @@ def tables(
 
 def _nothing(analysis: Analysis) -> Component:
     return dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")
+
+
+def registered() -> dict[str, Page]:
+    """Return all loadable pages, plus a generated page per remaining analysis, by name in menu order."""
+    found: list[Page] = []
+    for name in registry.names(registry.PAGES):
+        try:
+            found.append(registry.load(registry.PAGES, name))
+        except TracekitError:
+            continue  # reported by `tracekit doctor`
+    named = {page.name for page in found}
+    found += [of_analysis(one) for one in analysis.available() if one.name not in named]
+    return {page.name: page for page in sorted(found, key=lambda page: (page.order, page.name))}

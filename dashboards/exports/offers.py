@@ -15,8 +15,8 @@ from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.render.cells import records
 
-from ..page import Needs, View
 from ..parts.charts import aria
+from ..site import Needs, View
 from .report import POLICY, report
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column, TableSpec
     from tracekit.runs.run import Run
 
-    from ..page import Page
-    from ..site import Site
+    from ..site import Page, Site
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -13,8 +13,8 @@ from tracekit.render import human
 from tracekit.runs.metrics import of_run
 from tracekit.schema import HOST_DEVICE, C
 
+from ..blocks import block
 from ..figures import bars, shares
-from ..page import block
 from ..parts import charts, links
 from ..parts.charts import aria, chart
 from ..parts.finding import sentence
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from tracekit.diff.model import Comparability
     from tracekit.runs.run import Run
 
-    from ..page import View
     from ..parts.charts import Tile
-    from ..site import Context
+    from ..site import Context, View
 
     Read = Callable[[Callable[[str], Result]], list[Tile]]
 

@@ -16,9 +16,9 @@ from ..answers.results import answer, nothing
 from ..figures.axis import extremes
 from ..figures.bars import bars
 from ..figures.lines import heatmap
-from ..page import Section
 from ..parts import links
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import numpy.typing as npt

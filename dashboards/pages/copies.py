@@ -11,8 +11,8 @@ from tracekit.schema import C, CopyKind
 from ..answers.pages import answer_page
 from ..answers.results import answer, nothing, short
 from ..figures.copies import rates, sizes
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

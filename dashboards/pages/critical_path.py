@@ -11,8 +11,8 @@ from tracekit.schema import C
 from ..answers.pages import answer_page
 from ..answers.results import HOST_TABLE, answer, named, short
 from ..figures.bars import bars, composed
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from tracekit.schema import C
 from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, named, nothing, short, some, switch
 from ..figures.svg import SIDES, flame
-from ..page import Section
 from ..parts.charts import aria, data
+from ..site import Section
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

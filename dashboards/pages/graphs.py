@@ -12,8 +12,8 @@ from tracekit.schema import C
 from ..answers.pages import answer_page
 from ..answers.results import answer, named, short
 from ..figures.bars import bars
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from dash import html
 from tracekit import analysis
 
 from .. import frame
-from ..page import Needs, Page, Section
+from ..site import Needs, Page, Section
 from .runs import command
 
 if TYPE_CHECKING:

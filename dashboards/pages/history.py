@@ -28,10 +28,11 @@ from tracekit.stats.noise import estimate_noise
 from tracekit.stats.tests import compare_exact, gate
 
 from ..answers.results import no_runs, rows
+from ..blocks import block
 from ..figures import sweep
-from ..page import Needs, Page, Section, block
 from ..parts.charts import chart, connect_clicks
 from ..parts.links import Choice, choices, copyable
+from ..site import Needs, Page, Section
 from ._shared import measured
 
 if TYPE_CHECKING:

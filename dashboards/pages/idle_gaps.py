@@ -8,11 +8,12 @@ from dash import html
 
 from tracekit import analysis
 
+from ..blocks import block
 from ..figures import gaps as figures
 from ..grids.table import MOST, table
-from ..page import Page, Section, block
 from ..parts import finding, links
 from ..parts.charts import chart
+from ..site import Page, Section
 from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tracekit.render.capture import of_result
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, rows
-from ..page import Section
 from ..parts import capture
 from ..parts.finding import capitalized, coded
+from ..site import Section
 from .overview import WORDS
 
 if TYPE_CHECKING:

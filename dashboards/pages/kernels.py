@@ -12,8 +12,8 @@ from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, named, short, some, switch
 from ..figures.sweep import cumulative, grouped
 from ..frame import present
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

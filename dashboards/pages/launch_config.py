@@ -13,8 +13,8 @@ from tracekit.schema import C
 from ..answers.pages import answer_page
 from ..answers.results import answer, named, nothing, short, some
 from ..figures.gaps import launch_map, waves
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

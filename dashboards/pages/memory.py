@@ -14,8 +14,8 @@ from ..answers.results import answer, named, nothing, short
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

@@ -11,8 +11,8 @@ from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, named, switch
 from ..figures.bars import bars
 from ..grids.table import table
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

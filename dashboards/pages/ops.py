@@ -14,8 +14,8 @@ from ..answers.results import answer, chosen_of, named, nothing, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,9 @@ from tracekit.schema import C
 from ..answers.pages import answer_page
 from ..answers.results import answer
 from ..figures.bars import bars, composed
-from ..page import Section
 from ..parts.charts import chart
 from ..parts.links import places
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from ..answers.pages import answer_page
 from ..answers.results import answer
 from ..figures.axis import extremes
 from ..figures.bars import bars, composed
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ from ..answers.results import answer, nothing, short
 from ..figures.axis import extremes
 from ..figures.bars import bars, composed
 from ..figures.gaps import matrix
-from ..page import Section
 from ..parts.charts import chart
 from ..parts.links import places
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

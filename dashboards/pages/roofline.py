@@ -12,8 +12,8 @@ from ..answers.pages import answer_page
 from ..answers.results import answer, named, nothing, short
 from ..figures.bars import bars, upright
 from ..figures.copies import roofs
-from ..page import Section
 from ..parts.charts import chart
+from ..site import Section
 
 if TYPE_CHECKING:
     import pandas as pd

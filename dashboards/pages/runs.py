@@ -17,9 +17,10 @@ from tracekit.render import human
 from tracekit.runs.meta import Level, together
 from tracekit.runs.text import MISSING
 
-from ..page import Needs, Page, Section, View, error_alert
+from ..blocks import error_alert
 from ..parts.charts import aria, data
 from ..parts.links import commit_name, gpu_names, source_files
+from ..site import Needs, Page, Section, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from ..answers.results import answer, nothing
 from ..figures.axis import scaled
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
-from ..page import Section
 from ..parts.charts import chart
 from ..parts.finding import TIMELINE
+from ..site import Section
 from ._shared import title
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from tracekit import analysis
 from tracekit.render import human
 from tracekit.schema import C
 
+from ..blocks import block
 from ..figures import bars, lines
 from ..grids.table import table
-from ..page import Page, Section, block
 from ..parts import charts, finding, links
 from ..parts.charts import chart
 from ..parts.finding import TIMELINE
+from ..site import Page, Section
 from . import _shared
 from ._shared import in_steps, per_step, tile_blocks, tiles_with_baseline, title
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Result
 
-    from ..page import View
     from ..parts.charts import Tile
-    from ..site import Context
+    from ..site import Context, View
 
 NAME = "steps"
 _SLOWEST = 5

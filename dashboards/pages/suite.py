@@ -13,10 +13,11 @@ from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
 
 from ..answers.results import rows
-from ..page import Needs, Page, Section, block
+from ..blocks import block
 from ..parts.charts import chart
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
+from ..site import Needs, Page, Section
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

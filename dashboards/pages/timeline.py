@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import ClientsideFunction, Input, Output, dcc, html
 
-from ..page import Page, Section, View
 from ..parts.charts import aria
+from ..site import Page, Section, View
 from ..timeline import routes
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from dash import html
 from tracekit import analysis
 from tracekit.schema import C
 
+from ..blocks import block
 from ..figures import bars
 from ..grids.table import table
-from ..page import Page, Section, block
 from ..parts import finding, links
 from ..parts.charts import chart
+from ..site import Page, Section
 from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline
 
 if TYPE_CHECKING:

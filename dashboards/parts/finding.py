@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Finding
     from tracekit.runs.run import Run
 
-    from ..page import View
-    from ..site import Context
+    from ..site import Context, View
 
 TIMELINE = "timeline"
 _MARGIN = 2

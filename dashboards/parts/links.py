@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.runs.meta import Git, RunMeta
     from tracekit.runs.run import Run
 
-    from ..page import View
+    from ..site import View
 
 
 @dataclass(frozen=True)

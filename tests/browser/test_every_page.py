@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
-from tracekit.dashboards.answers.pages import FIRST
-from tracekit.dashboards.site import registered
+from tracekit.dashboards.answers.pages import FIRST, registered
 
 from tests.browser.axe import serious
 from tests.browser.hostile import INJECTED

@@ -26,11 +26,10 @@ from tracekit.runs.store import Store
 pytest.importorskip("dash")
 
 from dash_ag_grid import AgGrid
-from tracekit.dashboards import page as page_module
-from tracekit.dashboards.answers.pages import of_analysis
+from tracekit.dashboards import blocks
+from tracekit.dashboards.answers.pages import of_analysis, registered
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.page import Section, View
-from tracekit.dashboards.site import Results, Site, registered
+from tracekit.dashboards.site import Results, Section, Site, View
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
@@ -114,8 +113,7 @@ def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
 def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, site: Site) -> None:
     printed = reported(run, name)["results"][name]["tables"]
     shown = {
-        grid.id["name"]: grid
-        for grid in grids(page_module.content(site, View(page=name), "result", dark=False))
+        grid.id["name"]: grid for grid in grids(blocks.content(site, View(page=name), "result", dark=False))
     }
     assert set(shown) == {table for table, rows in printed.items() if rows}
     for table, grid in shown.items():
@@ -127,7 +125,7 @@ def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, si
 
 def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> None:
     program = (
-        "import json; from tracekit.dashboards.site import registered;"
+        "import json; from tracekit.dashboards.answers.pages import registered;"
         "page = registered()['longest_kernel']; print(json.dumps([page.title, page.question]))"
     )
     path = os.pathsep.join([str(ROOT / "tests" / "outside"), str(ROOT)])
@@ -158,4 +156,4 @@ def grids(body: Any) -> list[AgGrid]:
 
 def places(body: Any) -> list[dict[str, str]]:
     found = [getattr(one, "id", None) for one in every(body)]
-    return [one for one in found if isinstance(one, dict) and one.get("type") == page_module.KIND]
+    return [one for one in found if isinstance(one, dict) and one.get("type") == blocks.KIND]

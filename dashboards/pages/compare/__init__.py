@@ -15,11 +15,12 @@ from tracekit.diff.model import Status, Verdict
 from tracekit.render import diff_tables, human
 
 from ...answers.results import rows
+from ...blocks import block
 from ...grids.table import table
-from ...page import Page, Section, block
 from ...parts.charts import aria
 from ...parts.finding import capitalized, finding, note
 from ...parts.links import copyable
+from ...site import Page, Section
 from . import ledgers, selection
 from .selection import compared, requested, sides, varying, with_analyses
 

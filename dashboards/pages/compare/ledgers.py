@@ -19,8 +19,8 @@ from ...answers.results import rows
 from ...exports.offers import safe
 from ...figures import shares
 from ...grids.table import table
-from ...page import View
 from ...parts.charts import chart
+from ...site import View
 from .selection import computed, requested
 
 if TYPE_CHECKING:

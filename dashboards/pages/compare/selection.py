@@ -19,8 +19,8 @@ from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 
 from ...answers.results import rows
-from ...page import View
 from ...parts.links import Choice, choices, commit_name
+from ...site import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def varying(view: View) -> tuple[str, ...]:
     """Return the fields whose differences the address ignores.
 
     Example:
-        >>> from tracekit.dashboards.page import View
+        >>> from tracekit.dashboards.site import View
         >>> varying(View(options={"varying": "gpu,bogus,torch"}))
         ('gpu', 'torch')
     """

@@ -10,9 +10,10 @@ from dash import dcc, html
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 
-from ...page import Page, Section, block
+from ...blocks import block
 from ...parts.finding import coded, sentence
 from ...parts.links import gpu_names, source_files
+from ...site import Page, Section
 from .. import _shared
 from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from tracekit.analysis import Result
     from tracekit.runs.meta import Git, RunMeta
 
-    from ...page import View
     from ...parts.charts import Tile
-    from ...site import Context
+    from ...site import Context, View
 
 
 _SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")

@@ -17,10 +17,11 @@ from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.render import human
 from tracekit.render.capture import of_results
 
-from ...page import View, error_alert
+from ...blocks import error_alert
 from ...parts import capture
 from ...parts.charts import aria
 from ...parts.finding import WORDS, coded, finding, sentence, spots
+from ...site import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

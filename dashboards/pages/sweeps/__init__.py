@@ -15,10 +15,11 @@ from tracekit.experiments.sweep_table import COLUMNS
 from tracekit.render.suite import PENDING, held, notes, shown, values
 
 from ...answers.results import no_runs, rows
+from ...blocks import block
 from ...figures import sweep
-from ...page import Needs, Page, Section, block
 from ...parts.charts import chart, connect_clicks
 from ...parts.links import Choice, choices
+from ...site import Needs, Page, Section
 from .points import (
     HEATMAP,
     QUANTITIES,

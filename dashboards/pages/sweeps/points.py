@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Result
     from tracekit.runs.run import Run
 
-    from ...page import View
+    from ...site import View
 
     Analyzed = Callable[[Run, str], Result]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.answers.results import PageResults, Row, chosen_of, switch
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Context, Results, registered
+from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze

@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
 from tracekit.dashboards.exports.offers import safe
 from tracekit.dashboards.figures import shares
-from tracekit.dashboards.page import View, content
 from tracekit.dashboards.pages.compare import selection
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.site import Site, View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff

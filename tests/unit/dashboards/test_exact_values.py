@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dash_ag_grid as dag
 import pytest
 from tracekit.dashboards.answers.pages import of_analysis
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Context, Results
+from tracekit.dashboards.site import Context, Results, View
 
 from tests.traces import imported
 from tracekit import analysis

@@ -13,12 +13,12 @@ from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 pytest.importorskip("dash")
 
 from dash import Dash
-from tracekit.dashboards import frame, page
+from tracekit.dashboards import blocks, frame
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.catalogue import Catalogue
-from tracekit.dashboards.page import View
 from tracekit.dashboards.pages import runs as runs_page
 from tracekit.dashboards.pages.runs import StepTimes, columns, delete, rows
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store
 
@@ -127,13 +127,13 @@ def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, sai
 
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
-    shown = text(page.content(site, View(page="gpu_breakdown"), "result", dark=False))
+    shown = text(blocks.content(site, View(page="gpu_breakdown"), "result", dark=False))
     assert "no run selected" in shown
     assert '"type": "retry"' in shown
 
 
 def test_a_run_that_is_gone_is_named_where_it_was_shown(site: Site) -> None:
-    shown = text(page.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
+    shown = text(blocks.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
     assert "the store has no readable run gone" in shown
 
 

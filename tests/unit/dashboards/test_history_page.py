@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
 from tracekit.dashboards.figures import sweep
-from tracekit.dashboards.page import View, content
 from tracekit.dashboards.pages.history import bisect, configurations, endpoints, states, subjects
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
 from tracekit.experiments.gate import compared

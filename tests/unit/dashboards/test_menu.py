@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracekit.dashboards.page import Section
-from tracekit.dashboards.site import registered
+from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.site import Section
 
 
 def test_pages_about_time_go_from_the_whole_to_its_causes() -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dash import dcc
-from tracekit.dashboards import page as page_module
+from tracekit.dashboards import blocks
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.page import View
 from tracekit.dashboards.pages import _shared, overview
 from tracekit.dashboards.pages.overview.advice import advising
 from tracekit.dashboards.parts import charts, links
 from tracekit.dashboards.parts.charts import Tile
 from tracekit.dashboards.parts.finding import around, coded, finding, spots
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.site import Site, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit import analysis
@@ -67,7 +67,7 @@ def text_of(component: Any) -> str:
 
 
 def filled(store: Store, page: str, name: str, **view: Any) -> str:
-    return text_of(page_module.content(site_of(store), View(page=page, **view), name, dark=False))
+    return text_of(blocks.content(site_of(store), View(page=page, **view), name, dark=False))
 
 
 def figures_of(content: Any) -> list[Any]:
@@ -80,7 +80,7 @@ def every_block(store: Store, page: str, **view: Any) -> str:
     site = site_of(store)
     looked_at = View(page=page, **view)
     return "".join(
-        text_of(page_module.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
+        text_of(blocks.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
     )
 
 
@@ -113,7 +113,7 @@ def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
     make_run(store.path, **rows())
     site = site_of(store)
     for name in site.pages[page].blocks:
-        content = page_module.content(site, View(page=page), name, dark=False)
+        content = blocks.content(site, View(page=page), name, dark=False)
         for figure in figures_of(content):
             assert "<script" not in json.dumps(figure)
 

@@ -21,11 +21,11 @@ pytest.importorskip("dash")
 
 import dash_ag_grid as dag
 from dash import html
-from tracekit.dashboards import page as page_module
+from tracekit.dashboards import blocks
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.exports.offers import shown_by
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Results, Site, registered
+from tracekit.dashboards.site import Results, Site, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def components(site: Site, run: Run, page: str, **view: Any) -> Iterator[Any]:
     """All components of all blocks of a page."""
     looked_at = View(page=page, run=run.path.name, **view)
     for name in site.pages[page].blocks:
-        content = page_module.content(site, looked_at, name, dark=False)
+        content = blocks.content(site, looked_at, name, dark=False)
         for top in content if isinstance(content, list) else [content]:
             if hasattr(top, "_traverse"):
                 yield top

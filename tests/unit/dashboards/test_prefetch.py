@@ -13,8 +13,8 @@ pytest.importorskip("dash")
 
 from dash import Dash, html
 from tracekit.dashboards import prefetch
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Results, Site, registered
+from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.site import Results, Site, View
 
 from tracekit.analysis import Result, available
 

@@ -11,9 +11,8 @@ pytest.importorskip("dash")
 
 from dash import Dash
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.page import View
 from tracekit.dashboards.security import LARGEST_BODY
-from tracekit.dashboards.site import Site
+from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store
 

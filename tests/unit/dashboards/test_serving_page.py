@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Context, Results, registered
+from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.site import Context, Results, View
 
 from samples.simulator.planted import serving as planted
 from tracekit.runs.store import Store

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.page import View, content
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.blocks import content
+from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
 from tests.unit.experiments.sweep.made import bad, cell, ok, plan

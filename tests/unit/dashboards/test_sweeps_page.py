@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
 from tracekit.dashboards.figures import sweep
-from tracekit.dashboards.page import View, content
 from tracekit.dashboards.pages.sweeps.points import ACTIVE, Point, chosen, points, spreads, value, varying
-from tracekit.dashboards.site import Site, registered
+from tracekit.dashboards.site import Site, View
 
 from samples.simulator import write
 from samples.simulator.examples import training

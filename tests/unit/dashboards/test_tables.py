@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 from tracekit.dashboards.grids import table
 from tracekit.dashboards.grids.table import filtered, ordered, page_rows
-from tracekit.dashboards.page import View
-from tracekit.dashboards.site import Context, Results
+from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import kernel, make_run
 from tests.unit.dashboards.test_exact_values import grids

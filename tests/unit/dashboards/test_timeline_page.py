@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("dash")
 
 from tracekit.dashboards import app
-from tracekit.dashboards.page import View
 from tracekit.dashboards.pages import timeline
-from tracekit.dashboards.site import Context, Results
+from tracekit.dashboards.site import Context, Results, View
 from tracekit.dashboards.timeline.reading import CATEGORIES
 
 from tests.runs import make_run

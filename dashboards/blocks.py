@@ -1,0 +1,108 @@
+"""Blocks of pages: placeholders that a separate request fills, and their errors.
+
+A block is a pure function from a `Context` to a component, called when the page is opened and whenever the
+view changes. One that fails shows its error; the others are unaffected.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
+
+from tracekit.errors import TracekitError
+
+from .parts.charts import aria
+from .site import View
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from .site import Site
+
+
+_LOG = logging.getLogger(__name__)
+KIND = "block"
+AGAIN = "again"
+"""Type of the store whose change recomputes a block."""
+RETRY = "retry"
+
+
+def block(page: str, name: str, *, height: int = 120) -> Component:
+    """Create the placeholder of a block.
+
+    Args:
+        page: Name of the page.
+        name: Name of the block, unique on the page.
+        height: Height of the skeleton in pixels; close to the final height, to avoid layout shift.
+    """
+    place = html.Div(
+        dmc.Skeleton(height=height, radius="sm"),
+        id={"type": KIND, "page": page, "name": name},
+        className="tk-block",
+        **aria(busy="true"),
+    )
+    return html.Div([place, dcc.Store(id={"type": AGAIN, "page": page, "name": name})])
+
+
+def connect(site: Site) -> None:
+    """Register the callbacks that fill and retry blocks."""
+
+    @site.app.callback(
+        Output({"type": KIND, "page": MATCH, "name": MATCH}, "children"),
+        Output({"type": KIND, "page": MATCH, "name": MATCH}, "aria-busy"),
+        Input("view", "data"),
+        Input("theme", "data"),
+        Input({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
+        State({"type": KIND, "page": MATCH, "name": MATCH}, "id"),
+    )
+    def fill(view: dict[str, str], theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
+        requested = View.parse(view["path"], view["search"])
+        if requested.page != place["page"]:
+            return no_update, no_update  # the user has navigated away
+        return content(site, requested, place["name"], dark=theme == "dark"), "false"
+
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "again"),
+        Output({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
+        Input({"type": RETRY, "page": MATCH, "name": MATCH}, "n_clicks"),
+        prevent_initial_call=True,
+    )
+
+
+def content(site: Site, view: View, name: str, *, dark: bool) -> Any:
+    """Compute a block, or an error message if it failed."""
+    try:
+        return site.pages[view.page].blocks[name](site.context(view, dark=dark))
+    except TracekitError as error:
+        return error_alert(error.message, error.hint, again=(view.page, name))
+    except Exception as error:
+        _LOG.exception("block %s of page %s failed", name, view.page)
+        return error_alert(
+            f"this section failed: {type(error).__name__}",
+            "see the traceback in the terminal that runs the dashboard",
+            again=(view.page, name),
+        )
+
+
+def error_alert(message: str, hint: str = "", *, again: tuple[str, str] | None = None) -> Component:
+    """Show an error with its hint.
+
+    Args:
+        message: What went wrong.
+        hint: What to do.
+        again: Page and block that the retry button recomputes; None for no button.
+    """
+    retry = []
+    if again:
+        place = {"type": RETRY, "page": again[0], "name": again[1]}
+        retry.append(html.Button("Try again", id=place, className="tk-button"))
+    return dmc.Alert(
+        [*([html.P(hint)] if hint else []), *retry],
+        title=message,
+        color="red",
+        variant="light",
+        className="tk-error",
+    )
