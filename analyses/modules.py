@@ -115,7 +115,7 @@ def _device(
     run: Run, modules: Modules, size: int
 ) -> tuple[tuple[Ints | None, Ints | None, Ints | None], list[str]]:
     """Device time by node and its parts of the backward pass and without an op, or a note why not."""
-    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
+    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP])
     if frame.empty:
         return (None, None, None), [absent_device_note(run)]
     op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
@@ -124,7 +124,8 @@ def _device(
     if not known.any():
         return (None, None, None), [UNLINKED]
     node, backward = _nodes(modules, at), np.append(modules.backward, False)[at]
-    masks = (known, known & backward, known & (op < 0))
+    no_op = (op < 0) & frame[C.CAPTURED_OP].isna().to_numpy(bool)
+    masks = (known, known & backward, known & no_op)
     sums = tuple(total_by(node[mask], size, duration[mask]) for mask in masks)
     missing = int(duration[~known].sum())
     text = (

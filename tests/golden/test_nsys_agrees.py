@@ -3,7 +3,7 @@
 What cannot agree, and why: `memory` and the allocated bytes of `ops` come from torch's allocator, which
 Nsight Systems does not see; occupancy is an estimate of torch.profiler's own; the types of an op's inputs, by
 which `roofline` chooses a peak and the copy analyses name a conversion, are not in NVTX ranges, so programs
-that name types are not compared here. `integrity` names the file.
+that name types are not compared here. `integrity` names the file; `capture` advises on each tool's own options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Columns that differ, by analysis and table."""
 WITH_NOTES_OF_THEIR_OWN = ("ops",)
-ANALYSES = [name for name in registry.names(registry.ANALYSES) if name not in ("memory",)]
+ANALYSES = [name for name in registry.names(registry.ANALYSES) if name not in ("memory", "capture")]
 
 
 @pytest.fixture(scope="module", params=tiers.thinned(PROGRAMS, default=REPRESENTATIVE))

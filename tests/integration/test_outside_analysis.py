@@ -49,8 +49,8 @@ def test_it_is_listed_run_and_ranked_beside_the_built_in_ones(
     tracekit: Callable[..., dict[str, Any]],
 ) -> None:
     listed = tracekit("analyze", "--list")["analyses"]
-    assert listed[-1]["name"] == "longest_kernel"
-    assert listed[-1]["rules"][0]["code"] == "one_kernel"
+    assert listed[-2]["name"] == "longest_kernel"
+    assert listed[-2]["rules"][0]["code"] == "one_kernel"
     result = tracekit("analyze", "latest", "longest_kernel")["results"]["longest_kernel"]
     assert result["tables"] == {"longest": [{"name": "long", "dur_ns": 130}]}
     first = tracekit("findings", "latest")["findings"][0]

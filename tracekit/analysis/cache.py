@@ -298,6 +298,8 @@ class ResultCache:
         return found
 
     def _now(self, run: Run, name: str) -> Result:
+        if self.workers is None:
+            return analysis.analyze(run, name)
         return analysis.analyze(run, name, workers=self.workers)
 
     def _prepared(self, folder: Path) -> bool:
