@@ -59,21 +59,23 @@ _PRODUCT = r"^aten::(?:bmm|baddbmm)$"
 RULES = (
     Rule(
         FP32,
-        "matrix products and convolutions in FP32 without tensor cores take at least 10% of the steps, more "
-        "than kernels with tensor cores, on a device that is busy for at least half of the steps; without a "
-        "saving below 80%",
+        f"matrix products and convolutions in FP32 without tensor cores take at least {LEAST[FP32]:.0%} of "
+        "the steps, more than kernels with tensor cores, on a device that is busy for at least half of the "
+        f"steps; without a saving below {DEVICE_BOUND:.0%}",
         "tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
         "idle, faster kernels save little",
     ),
     Rule(
         DOUBLE,
-        "kernels in double precision take at least 3% of the steps, and less than half of the kernel time",
+        f"kernels in double precision take at least {LEAST[DOUBLE]:.0%} of the steps, and less than half of "
+        "the kernel time",
         "among kernels of single or half precision a few in double are rarely intended; GPUs for inference "
         "and graphics compute in double 32 to 64 times more slowly",
     ),
     Rule(
         EAGER,
-        "softmax kernels and the batched products before and after them take at least 10% of the steps",
+        "softmax kernels and the batched products before and after them take at least "
+        f"{LEAST[EAGER]:.0%} of the steps",
         "fused attention does not write the scores to memory",
     ),
 )

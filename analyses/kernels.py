@@ -33,7 +33,7 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.kernel_names import COMMUNICATION, family, uses_tensor_cores
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import LEAST_SHARE, Spent, budget_of, spent
 from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
@@ -289,8 +289,8 @@ ANALYSIS = Analysis(
         *kernel_choice.RULES,
         Rule(
             "slow_first_launches",
-            "the excess of first launches over later ones is at least 1% of the run's time; communication "
-            "kernels, which wait for other ranks, are ignored",
+            f"the excess of first launches over later ones is at least {LEAST_SHARE:.0%} of the run's time; "
+            "communication kernels, which wait for other ranks, are ignored",
             "below that it does not distort other numbers; longer runs amortize it, so no saving is "
             "estimated",
         ),

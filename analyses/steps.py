@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 
+FEWEST_STEPS = 4
+OUTLIER_SHARE = 0.1
+OUTLIER_DEVIATIONS = 3
 FEWEST_SETTLED = 8
 UNSTEADY_SHARE = 0.25
 SUGGESTIVE = 0.5
@@ -58,8 +61,8 @@ _LONGEST_PERIOD = 64
 RULES = (
     Rule(
         "warmup_steps",
-        "the first steps, without a gap, exceed the median by more than 10% and by more than 3 scaled "
-        "median absolute deviations; at least 4 steps",
+        f"the first steps, without a gap, exceed the median by more than {OUTLIER_SHARE:.0%} and by more "
+        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {FEWEST_STEPS} steps",
         "lazy loading, autotuning and cold caches affect only the first steps",
     ),
     Rule(
@@ -155,9 +158,6 @@ def _numbers(steps: pd.DataFrame) -> str:
     return ", ".join(map(str, steps[C.STEP]))
 
 
-FEWEST_STEPS = 4
-OUTLIER_SHARE = 0.1
-OUTLIER_DEVIATIONS = 3
 OWN_NS = "own_ns"
 _MAD_TO_SIGMA = 1.4826
 
@@ -355,11 +355,12 @@ ANALYSIS = Analysis(
         "device if the host runs ahead); device span = first start to last end of the launched intervals; "
         "device busy = their union. Percentiles are values that occurred (inverted empirical distribution) "
         "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
-        "steps whose own time exceeds the median by over 10% and over 3 scaled median absolute deviations, "
-        "from 4 steps on; none among steps of an inference server of different tokens). Overhead = median "
-        "profiled − median un-profiled step, by the clock of the latter: own for cuda_event, without the "
-        "first step if it launched device work; host for perf_counter. Unknown if a step ends no later than "
-        "an earlier one, or if cuda_event has no device work to compare with."
+        f"steps whose own time exceeds the median by over {OUTLIER_SHARE:.0%} and over {OUTLIER_DEVIATIONS} "
+        f"scaled median absolute deviations, from {FEWEST_STEPS} steps on; none among steps of an inference "
+        "server of different tokens). Overhead = median profiled − median un-profiled step, by the clock of "
+        "the latter: own for cuda_event, without the first step if it launched device work; host for "
+        "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "
+        "work to compare with."
     ),
     tables=(
         TableSpec(

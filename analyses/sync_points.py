@@ -40,7 +40,7 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import step_windows
@@ -218,7 +218,7 @@ _CALLS = (
 _STARVES = Rule(
     "sync_starves_device",
     states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
-    "least 1% of the steps (per idle interval the minimum of its length and the wait's)",
+    f"least {LEAST_SHARE:.0%} of the steps (per idle interval the minimum of its length and the wait's)",
     why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
 )
 SAVED_NS = "saved_ns"

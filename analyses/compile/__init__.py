@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
-from tracekit.analysis.savings import budget
+from tracekit.analysis.savings import LEAST_SHARE, budget
 from tracekit.runs import compilation
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
@@ -64,20 +64,21 @@ if TYPE_CHECKING:
 _WHY = "two runs of one program differ by up to 1%"
 GUARDS = Rule(
     "compile_guards",
-    states="all devices were idle for at least 1% of the steps while guards were checked",
+    states=f"all devices were idle for at least {LEAST_SHARE:.0%} of the steps while guards were checked",
     why=f"guards run before each call of compiled code; they cost the time the device idles. {_WHY}",
 )
 BREAKS = Rule(
     "compile_breaks",
     states=(
-        "all devices were idle for at least 1% of the steps between compiled regions separated by a graph "
-        "break; needs Python frames"
+        f"all devices were idle for at least {LEAST_SHARE:.0%} of the steps between compiled regions "
+        "separated by a graph break; needs Python frames"
     ),
     why=f"at a break a graph ends and the host runs Python; it costs the time the device idles. {_WHY}",
 )
 COMPILES = Rule(
     "compile_in_steps",
-    states="code was compiled in profiled steps, with the device idle for at least 1% of the steps meanwhile",
+    states="code was compiled in profiled steps, with the device idle for at least "
+    f"{LEAST_SHARE:.0%} of the steps meanwhile",
     why=f"steps after the warm-up should not compile; if they do, inputs keep failing guards. {_WHY}",
 )
 RULES = (GUARDS, BREAKS, COMPILES)

@@ -37,8 +37,8 @@ CONFIDENCE = 0.7
 """The path was recorded; that the rest is unchanged when a part is removed is a model."""
 
 _WHY = (
-    "below 10% the model's simplifications (calls keep their length, the profiler's cost is included) "
-    "are not small compared with the result"
+    f"below {BOUNDS_SHARE:.0%} the model's simplifications (calls keep their length, the profiler's cost is "
+    "included) are not small compared with the result"
 )
 
 
@@ -57,8 +57,8 @@ ASYNC_FACTOR = 2
 def _rule(code: str, what: str, besides: str = "") -> Rule:
     return Rule(
         code,
-        f"the longest path, recomputed without {what}, is shorter by at least 10% of the steps' time"
-        + besides,
+        f"the longest path, recomputed without {what}, is shorter by at least {BOUNDS_SHARE:.0%} of the "
+        f"steps' time{besides}",
         _WHY,
     )
 
@@ -69,7 +69,7 @@ RULES = (
         "the host's waits for the device",
         ", and by more than twice the idle time directly after the waits (else `sync_points` reports them); "
         "at most half of the waiting is for H2D copies; the saving is at most the idle time due to waits and "
-        "launches, and at least 3% of the steps",
+        f"launches, and at least {LEAST[WAITS]:.0%} of the steps",
     ),
     _rule(
         "critical_path_communication",

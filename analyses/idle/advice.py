@@ -57,26 +57,28 @@ if TYPE_CHECKING:
 LEAST_IDLE = 0.05
 """Minimum idle share of the steps (of the capture without any) for findings on a device."""
 LEAST_SMALL = 0.05
+"""Minimum share of the steps of the gaps between kernels."""
+_ON_IDLE = f"on a device that is idle for at least {LEAST_IDLE:.0%} of the steps"
 
 LAUNCHES = Rule(
     "idle_launch_bound",
     states="launch_bound gaps with a host part under 200 µs, or under 1 ms inside one op, module or range, "
-    "sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps; without a "
+    f"sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; without a "
     "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
 )
 COMPUTES = Rule(
     "idle_host_work",
     states="launch_bound gaps with a host part of at least 1 ms (200 µs in Python outside modules), mostly "
-    "outside runtime calls and first calls, sum to at least 3% of the steps, on a device that is idle for at "
-    "least 5% of the steps; without a saving where it was not recorded what the host did, or, with at most "
+    f"outside runtime calls and first calls, sum to at least {WARN_SHARE:.0%} of the steps, {_ON_IDLE}; "
+    "without a saving where it was not recorded what the host did, or, with at most "
     "one step marked, was late only before it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
 )
 CALLS = Rule(
     "idle_slow_call",
     states="launch_bound gaps with a host part of at least 200 µs, mostly inside runtime calls, sum to at "
-    "least 1% of the steps, on a device that is idle for at least 5% of the steps; launches of graphs are "
+    f"least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of graphs are "
     "not counted, and memory calls that occur less than 3 times have no saving",
     why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
     "graph's launch takes longer while each of its kernels is recorded",
@@ -84,24 +86,22 @@ CALLS = Rule(
 FIRST_CALLS = Rule(
     "idle_first_calls",
     states="launch_bound gaps with a host part of at least 200 µs in an op that took 10 times its median, "
-    "at most 3 times, sum to at least 1% of the steps, on a device that is idle for at least 5% of the steps",
+    f"at most 3 times, sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
 )
 LOADING = Rule(
     "idle_dataload",
-    states="dataload gaps sum to at least 1% of the steps, on a device that is idle for at least 5% of the "
-    "steps",
+    states=f"dataload gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="the device waits for a batch; workers can prepare the next one concurrently",
 )
 DEPENDS = Rule(
     "idle_stream_dependency",
-    states="stream_dependency gaps sum to at least 1% of the steps, on a device that is idle for at least 5% "
-    "of the steps",
+    states=f"stream_dependency gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="a device starts queued work within a few µs, so it waited for something else",
 )
 SMALL = Rule(
     "idle_between_kernels",
-    states="kernel_to_kernel gaps sum to at least 5% of the steps",
+    states=f"kernel_to_kernel gaps sum to at least {LEAST_SMALL:.0%} of the steps",
     why="below that fewer or fused kernels make no visible difference; savings are not estimated",
 )
 RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SMALL)

@@ -176,7 +176,8 @@ RULES = (
         "launch_work_differs",
         states=(
             "two runs compared: the grids of one op and kernel family differ by exactly the ratio of an "
-            "input's elements or of the batch sizes, and the kernels take at least 1% of either run's steps"
+            f"input's elements or of the batch sizes, and the kernels take at least {LEAST_SHARE:.0%} of "
+            "either run's steps"
         ),
         why="a grid that grows with the number of elements indicates more work, not a worse configuration",
     ),
@@ -184,7 +185,7 @@ RULES = (
         "launch_config_changed",
         states=(
             "two runs compared: one op and kernel family with the same input shapes has another grid or "
-            "block, and takes at least 1% of either run's steps"
+            f"block, and takes at least {LEAST_SHARE:.0%} of either run's steps"
         ),
         why="the work is the same, so a change in time is not caused by the amount of work",
     ),

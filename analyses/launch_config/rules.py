@@ -11,7 +11,7 @@ import pandas as pd
 
 from tracekit.analysis import Finding, Rule, Severity
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
-from tracekit.analysis.savings import WARN_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE
 from tracekit.runs.text import human
 from tracekit.schema import C
 
@@ -45,7 +45,7 @@ RULES = (
     Rule(
         "serial_kernel",
         states="grids of one block with a median of at least 20 µs per launch, mostly while no other "
-        "kernel runs, and that time is at least 1% of the steps",
+        f"kernel runs, and that time is at least {LEAST_SHARE:.0%} of the steps",
         why=(
             "one block uses one SM of the device; below 20 µs a kernel costs little more than its launch, "
             "and a small result needs no more blocks; collectives use few blocks by design and are excluded"
@@ -54,7 +54,7 @@ RULES = (
     Rule(
         "few_blocks",
         states="at least 2 blocks, for at most half of the SMs; median of at least 20 µs; mostly while "
-        "no other kernel runs, for at least 3% of the steps",
+        f"no other kernel runs, for at least {WARN_SHARE:.0%} of the steps",
         why=(
             "a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, "
             "because the gain is an upper bound"
@@ -64,7 +64,7 @@ RULES = (
         "partial_wave",
         states=(
             "more than one wave, the last of which leaves at least a quarter of all block slots empty; the "
-            "upper bound of the saving is at least 3% of the steps' time"
+            f"upper bound of the saving is at least {WARN_SHARE:.0%} of the steps' time"
         ),
         why=(
             "with many waves the last one matters little; blocks rarely take equally long, so the bound is "
@@ -75,7 +75,8 @@ RULES = (
         "low_occupancy",
         states=(
             "blocks for at least one wave, and at most a quarter of an SM's threads resident; at least "
-            "3% of the steps' time; matrix products, convolutions, attention and Triton excluded"
+            f"{WARN_SHARE:.0%} of the steps' time; matrix products, convolutions, attention and Triton "
+            "excluded"
         ),
         why=(
             "few resident threads do not hide memory latency; libraries and autotuners trade occupancy for "
@@ -86,7 +87,7 @@ RULES = (
         "threads_per_element",
         states=(
             "element-wise kernels with 8 times as many threads as the broadcast inputs have elements, and at "
-            "least one block per SM; at least 1% of the steps' time"
+            f"least one block per SM; at least {LEAST_SHARE:.0%} of the steps' time"
         ),
         why="element-wise kernels of PyTorch process at least 4 elements per thread; an extra warp is "
         "rounding",
@@ -95,7 +96,8 @@ RULES = (
         "config_varies",
         states=(
             "one op with the same input shapes launches one kernel family with 2 or 3 grids or blocks, one "
-            "launch per call and each configuration more than once; at least 1% of the steps' time"
+            f"launch per call and each configuration more than once; at least {LEAST_SHARE:.0%} of the "
+            "steps' time"
         ),
         why=(
             "information only: strides, alignment and library heuristics are not recorded and may explain "

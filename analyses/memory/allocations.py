@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
 from tracekit.analysis.kernel_names import matches
-from tracekit.analysis.savings import Budget, budget
+from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import RANK, duration, ints, percent, spans, union_by
@@ -217,16 +217,17 @@ RULES = (
     Rule(
         "allocator_churn",
         "in at least two steps after the first, the host allocates or frees device memory at the driver "
-        "(cudaMalloc, cudaFree and similar calls) for at least 1% of a step, and the device is idle for as "
-        "long; if no steps are marked, at least 50 calls free memory in the second half of the capture",
+        f"(cudaMalloc, cudaFree and similar calls) for at least {LEAST_SHARE:.0%} of a step, and the device "
+        f"is idle for as long; if no steps are marked, at least {FEWEST_FREES} calls free memory in the "
+        "second half of the capture",
         "a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
         "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
         "distinguished from a loop, but start-up rarely frees memory",
     ),
     Rule(
         "caching_allocator_off",
-        "at least half of at least 20 `aten::empty` and `aten::empty_strided` calls contain an allocation "
-        "at the driver; otherwise as `allocator_churn`, which it replaces",
+        f"at least half of at least {FEWEST_TENSORS} `aten::empty` and `aten::empty_strided` calls contain an "
+        "allocation at the driver; otherwise as `allocator_churn`, which it replaces",
         "a caching allocator serves nearly all tensors from memory that it holds",
     ),
 )

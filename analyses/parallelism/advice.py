@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis.savings import LEAST_SHARE
 from tracekit.schema import C
 
 from ..shared.common import duration, ints, percent
@@ -186,14 +187,14 @@ RULES = (
     Rule(
         "pipeline_bubble",
         f"a complete pipeline with known microbatches computes nothing at least {BUBBLE_SHARE:.0%} of its "
-        "stages' time, and twice the microbatches save at least 1% of a step",
+        f"stages' time, and twice the microbatches save at least {LEAST_SHARE:.0%} of a step",
         "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
         "saving, since `rank_imbalance` of `ranks` gives it",
     ),
     Rule(
         "expert_imbalance",
         f"the experts of a rank compute at least {EXPERT_RATIO:.1f} times the mean of their group, all of "
-        "whose ranks are here, and the others wait for at least 1% of a step in combines",
+        f"whose ranks are here, and the others wait for at least {LEAST_SHARE:.0%} of a step in combines",
         "a router keeps differences below that; without the traces of all ranks the mean is unknown",
     ),
 )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
-from tracekit.analysis.savings import CONFIDENT, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
 from tracekit.schema import C
 
 from ..shared.common import duration, ints, percent, share, spans, union_by
@@ -196,8 +196,8 @@ RULES = (
         "fp32_without_tf32",
         states=(
             "products or convolutions of float32 run kernels whose names indicate FP32 without tensor "
-            "cores, bound by the FP32 peak (at least 30% of it), on a device with a higher TF32 peak; TF32 "
-            "would save at least 1% of a step"
+            f"cores, bound by the FP32 peak (at least {NEAR:.0%} of it), on a device with a higher TF32 "
+            f"peak; TF32 would save at least {LEAST_SHARE:.0%} of a step"
         ),
         why=(
             "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
@@ -208,16 +208,16 @@ RULES = (
         "unaligned_half_precision",
         states=(
             "16-bit products with a dimension that is not a multiple of 8 run kernels whose names indicate "
-            "loads of fewer than 8 elements or no tensor cores, below 30% of their roof, in at least 3% "
-            "of a step"
+            f"loads of fewer than 8 elements or no tensor cores, below {NEAR:.0%} of their roof, in at least "
+            f"{WARN_SHARE:.0%} of a step"
         ),
         why="tensor cores load 16 bytes, 8 elements of 16 bits, at once; narrower loads are slower",
     ),
     Rule(
         "low_matrix_utilization",
         states=(
-            "the calls of a counted op that reach below 30% of both roofs take at least 3% of a step, and "
-            "no other rule explains it"
+            f"the calls of a counted op that reach below {NEAR:.0%} of both roofs take at least "
+            f"{WARN_SHARE:.0%} of a step, and no other rule explains it"
         ),
         why="libraries reach 60-90% of a roof on large matrices; runs differ by less than 3% of a step",
     ),

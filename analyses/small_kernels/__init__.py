@@ -32,7 +32,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, budget
 from tracekit.runs.run import busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
@@ -80,7 +80,7 @@ RULES = (
         "small_optimizer_kernels",
         states=(
             "runs of at least 5 kernels of Optimizer.step, each shorter than a launch; the device idle time "
-            "between them, at late launches, is at least 1% of the steps' time"
+            f"between them, at late launches, is at least {LEAST_SHARE:.0%} of the steps' time"
         ),
         why="foreach and fused optimizers need only a few kernels; runs of one program differ by up to 1%",
     ),
@@ -88,8 +88,8 @@ RULES = (
         "small_elementwise_kernels",
         states=(
             "runs of at least 5 element-wise kernels outside the optimizer and zero_grad, each shorter "
-            "than a launch; the device idle time between them, at late launches, is at least 1% of the "
-            "steps' time"
+            "than a launch; the device idle time between them, at late launches, is at least "
+            f"{LEAST_SHARE:.0%} of the steps' time"
         ),
         why="a chain of element-wise kernels fuses into one; fewer than 5 kernels leave little to fuse",
     ),
@@ -97,12 +97,12 @@ RULES = (
         "launch_bound_steps",
         states=(
             "at least 3 steps, all but one with the same kernels, grids and streams in the same order; the "
-            "late idle time in runs of small kernels, minus 1.5 µs per kernel, is at least 10% of the steps' "
-            "time"
+            "late idle time in runs of small kernels, minus 1.5 µs per kernel, is at least "
+            f"{HIGH_SHARE:.0%} of the steps' time"
         ),
         why=(
             "a CUDA graph replays the same kernels at about 1.5 µs each, so steps must repeat; because the "
-            "step has to be rewritten, the threshold is 10%"
+            f"step has to be rewritten, the threshold is {HIGH_SHARE:.0%}"
         ),
     ),
 )
