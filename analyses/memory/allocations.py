@@ -226,8 +226,8 @@ RULES = (
     ),
     Rule(
         "caching_allocator_off",
-        f"at least half of at least {FEWEST_TENSORS} `aten::empty` and `aten::empty_strided` calls contain an "
-        "allocation at the driver; otherwise as `allocator_churn`, which it replaces",
+        f"at least half of at least {FEWEST_TENSORS} `aten::empty` and `aten::empty_strided` calls contain "
+        "an allocation at the driver; otherwise as `allocator_churn`, which it replaces",
         "a caching allocator serves nearly all tensors from memory that it holds",
     ),
 )

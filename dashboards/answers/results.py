@@ -202,7 +202,7 @@ def chosen_of(context: Context, option: str, choices: Sequence[tuple[str, str]])
     return requested if requested in {value for value, _ in choices} else choices[0][0]
 
 
-def short(
+def first_rows(
     context: Context,
     frame: pd.DataFrame,
     columns: Sequence[Column],

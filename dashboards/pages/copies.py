@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C, CopyKind
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, nothing, short
+from ..answers.results import answer, first_rows, nothing
 from ..figures.copies import rates, sizes
 from ..parts.charts import chart
 from ..site import Section
@@ -127,7 +127,7 @@ def _memory(results: PageResults) -> Component:
     more = ("ceiling_gb_per_s", "exposed_ns", "blocked_ns")
     columns = results.columns(name, *wanted, *more, name="pinned_memory")
     frame = results.frame(name, "pinned_memory")
-    return short(results.context, frame, columns, title="Pinned vs. pageable memory", limit=16)
+    return first_rows(results.context, frame, columns, title="Pinned vs. pageable memory", limit=16)
 
 
 def _suspects(results: PageResults, groups: dict[str, pd.DataFrame]) -> list[Component]:
@@ -163,7 +163,7 @@ def _chosen(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
 
 def _groups(results: PageResults, direction: str, title: str, frame: pd.DataFrame) -> Component:
     columns = results.columns("groups", *_GROUP, name=DIRECTIONS[direction])
-    return short(results.context, frame, columns, title=title, row="first_row", limit=8)
+    return first_rows(results.context, frame, columns, title=title, row="first_row", limit=8)
 
 
 def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:

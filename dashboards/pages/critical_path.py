@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, answer, named, short
+from ..answers.results import HOST_TABLE, answer, first_rows, named
 from ..figures.bars import bars, composed
 from ..parts.charts import chart
 from ..site import Section
@@ -105,10 +105,12 @@ def _segments(results: PageResults) -> list[Component]:
     on_host = segments[segments["device_row"].isna() & segments["host_row"].notna()]
     if len(on_device):
         title = "Longest segments on a device"
-        shown.append(short(results.context, on_device, columns, title=title, row="device_row"))
+        shown.append(first_rows(results.context, on_device, columns, title=title, row="device_row"))
     if len(on_host):
         title = "Longest segments on the host"
-        shown.append(short(results.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE))
+        shown.append(
+            first_rows(results.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE)
+        )
     return [html.Div(shown, className="tk-pair")] if shown else []
 
 

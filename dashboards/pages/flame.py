@@ -13,7 +13,7 @@ from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, named, nothing, short, some, switch
+from ..answers.results import answer, chosen_of, first_rows, named, nothing, some, switch
 from ..figures.svg import SIDES, flame
 from ..parts.charts import aria, data
 from ..site import Section
@@ -80,7 +80,7 @@ def _figures(results: PageResults) -> list[Component]:
         ),
         html.Div(id="flame-status", className="tk-flame-status", role="status"),
         dmc.Text(_KEYS + hidden, size="xs", c="dimmed", mb="md"),
-        short(context, own, [*columns, _PATH], title="Paths with the highest self time", limit=OWN),
+        first_rows(context, own, [*columns, _PATH], title="Paths with the highest self time", limit=OWN),
     ]
 
 

@@ -10,7 +10,7 @@ from tracekit.analysis.kernel_names import brief, family
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, named, short
+from ..answers.results import answer, first_rows, named
 from ..figures.bars import bars
 from ..parts.charts import chart
 from ..site import Section
@@ -125,7 +125,7 @@ def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
 def _parts(results: PageResults, structure: pd.DataFrame) -> list[Component]:
     wanted = ("part", "repeats", "kernels", "mean_ns", "sum_ns", "share")
     columns = results.columns("structure", *wanted)
-    return [short(results.context, structure, columns, title="Parts of the graph")]
+    return [first_rows(results.context, structure, columns, title="Parts of the graph")]
 
 
 PAGE = answer_page("graphs", section=Section.DEVICE, order=115, answer=_answer, figures=_figures, height=460)

@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, named, short, some, switch
+from ..answers.results import answer, chosen_of, first_rows, named, some, switch
 from ..figures.sweep import cumulative, grouped
 from ..frame import present
 from ..parts.charts import chart
@@ -89,7 +89,7 @@ def _late(results: PageResults) -> list[Component]:
     wanted = (C.NAME, "first_ns", "later_median_ns", "excess_ns")
     columns = results.columns("first_launches", *wanted)
     title = "Slow first launches"
-    return [short(results.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
+    return [first_rows(results.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
 
 
 PAGE = answer_page("kernels", section=Section.DEVICE, order=110, answer=_answer, figures=_figures, height=460)

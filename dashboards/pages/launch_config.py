@@ -11,7 +11,7 @@ from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, named, nothing, short, some
+from ..answers.results import answer, first_rows, named, nothing, some
 from ..figures.gaps import launch_map, waves
 from ..parts.charts import chart
 from ..site import Section
@@ -79,7 +79,7 @@ def _longest(results: PageResults, configs: pd.DataFrame) -> Component:
     rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
     columns = [*first, _GRID, _BLOCK, *results.columns("configs", *rest)]
     title = "Configurations with the most time"
-    return short(results.context, _named(configs), columns, title=title, row="first_row", limit=12)
+    return first_rows(results.context, _named(configs), columns, title=title, row="first_row", limit=12)
 
 
 def _relu(results: PageResults) -> list[Component]:
@@ -90,7 +90,7 @@ def _relu(results: PageResults) -> list[Component]:
     rest = results.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
     columns = [*first, _GRID, _BLOCK, *rest]
     title = "ReLU grids"
-    return [short(results.context, _named(relu), columns, title=title, row="first_row", limit=16)]
+    return [first_rows(results.context, _named(relu), columns, title=title, row="first_row", limit=16)]
 
 
 PAGE = answer_page(

@@ -10,7 +10,7 @@ from dash import html
 from tracekit.schema import HOST_DEVICE, C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, named, nothing, short
+from ..answers.results import answer, first_rows, named, nothing
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
@@ -154,7 +154,7 @@ def _driver(results: PageResults) -> list[Component]:
     if calls.empty:
         return []
     columns = results.columns("driver_calls", C.RANK, "call", "count", "sum_ns", "later_count", "later_ns")
-    return [short(results.context, calls, columns, title="Driver memory calls", limit=12)]
+    return [first_rows(results.context, calls, columns, title="Driver memory calls", limit=12)]
 
 
 PAGE = answer_page(

@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, nothing, short
+from ..answers.results import answer, first_rows, nothing
 from ..figures.axis import extremes
 from ..figures.bars import bars, composed
 from ..figures.gaps import matrix
@@ -131,7 +131,7 @@ def _skew(results: PageResults) -> list[Component]:
     columns = results.columns("skew", *wanted)
     return [
         chart(results.context, "skew", figure, caption=caption),
-        short(results.context, worst, columns, title="Collectives with the longest waits"),
+        first_rows(results.context, worst, columns, title="Collectives with the longest waits"),
     ]
 
 

@@ -9,7 +9,7 @@ from dash import html
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, named, nothing, short
+from ..answers.results import answer, first_rows, named, nothing
 from ..figures.bars import bars, upright
 from ..figures.copies import roofs
 from ..parts.charts import chart
@@ -111,7 +111,7 @@ def _slow(results: PageResults, ops: pd.DataFrame) -> list[Component]:
         return []
     wanted = ("op", "precision", C.INPUT_SHAPES, "calls", "device_ns", "utilization", "tflops", "gb_per_s")
     columns = results.columns("ops", *wanted)
-    return [short(results.context, slow, columns, title="Ops far from both roofs")]
+    return [first_rows(results.context, slow, columns, title="Ops far from both roofs")]
 
 
 PAGE = answer_page(
