@@ -3,7 +3,8 @@
 What cannot agree, and why: `memory` and the allocated bytes of `ops` come from torch's allocator, which
 Nsight Systems does not see; occupancy is an estimate of torch.profiler's own; the types of an op's inputs, by
 which `roofline` chooses a peak and the copy analyses name a conversion, are not in NVTX ranges, so programs
-that name types are not compared here. `integrity` names the file; `capture` advises on each tool's own options.
+that name types are not compared here. `integrity` names the file, and `capture` advises on options of each
+tool.
 """
 
 from __future__ import annotations
