@@ -15,9 +15,10 @@
 * stragglers: per device, over aligned collectives (of the profiled steps, if marked): late = time after the
   first arrival; wait = duration − shortest duration, at most the time no other kernel ran; caused = Σ of the
   mean wait of the others over collectives in which it was last; gain = Σ of the saving if it had arrived with
-  the next to last; excess = what it did longer than the mean of the others between the end of the collective
-  before and its arrival, over the collectives in which it was last. All devices end a collective together, so
-  these parts are of one span and sum to its lateness.
+  the next to last, without profiler overhead; host slack = how much earlier its host could have launched its
+  last collective, which limits what mending another rank saves; excess = what it did longer than the mean of
+  the others between the end of the collective before and its arrival, over the collectives in which it was
+  last. All devices end a collective together, so these parts are of one span and sum to its lateness.
 
 A straggler's cause is named if excess computation, idle time or copies explain half of the waiting.
 
@@ -42,6 +43,7 @@ from tracekit.schema import C
 
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
 from .advice import RULES, combine, findings
+from .hosts import SLACK_NS
 from .skew import Part, part
 
 if TYPE_CHECKING:
@@ -178,7 +180,18 @@ ANALYSIS = Analysis(
                 Column("mean_late_ns", "ns", "mean arrival after the first rank"),
                 Column("last_count", "count", f"collectives in which {_LAST}"),
                 Column("collectives", "count", "aligned collectives"),
-                Column("gain_ns", "ns", "Σ of the saving if it had arrived with the next to last"),
+                Column(
+                    "gain_ns",
+                    "ns",
+                    "Σ of the saving if it had arrived with the next to last, without profiler overhead",
+                ),
+                Column(
+                    SLACK_NS,
+                    "ns",
+                    "how much earlier it could start its last collective, as far as its host allows: arrival "
+                    "of the last rank minus its launch, plus its host's waits for the device since the "
+                    "first; missing if unknown",
+                ),
                 Column("excess_computation_ns", "ns", f"computation {_BEFORE}"),
                 Column("excess_idle_ns", "ns", f"idle time {_BEFORE}"),
                 Column("excess_other_ns", "ns", f"copies and the like {_BEFORE}"),

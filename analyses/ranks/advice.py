@@ -13,8 +13,9 @@ from tracekit.analysis.savings import WARN_SHARE
 from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
-from ..shared.collectives import match
+from ..shared.collectives import end_spreads, match
 from ..shared.common import duration, ints, percent, share
+from .hosts import SLACK_NS, slack
 from .skew import EXCESS, skew, waits
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     kernels = _joined(parts, "collectives")
     matched, unmatched = match(kernels)
     if matched:
-        tables["stragglers"] = stragglers(waits(matched, kernels, marked=len(steps) > 0))
+        allowed = slack(matched, end_spreads(matched), kernels, marked=len(steps) > 0)
+        tables["stragglers"] = stragglers(waits(matched, kernels, marked=len(steps) > 0), allowed)
         tables["skew"] = skew(matched)
     return tables, unmatched
 
@@ -120,11 +122,12 @@ def by_step(steps: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def stragglers(rows: pd.DataFrame) -> pd.DataFrame:
-    """How often each device was last, the wait of the others, and what it did longer before."""
+def stragglers(rows: pd.DataFrame, allowed: pd.DataFrame) -> pd.DataFrame:
+    """How often each device was last, the wait of the others, what it did longer before, and its slack."""
     counted = rows.assign(collectives=1, last=rows["last"].astype(np.int64))
     names = ["collectives", "last", "late_ns", "caused_ns", "gain_ns", "waited_ns", *EXCESS]
     table = counted.groupby(_PLACE, sort=True)[names].sum().reset_index()
+    table = table.merge(allowed, on=_PLACE, how="left")
     collectives = np.maximum(ints(table, "collectives"), 1)
     table = table.assign(
         last_count=table["last"],
@@ -140,6 +143,7 @@ def stragglers(rows: pd.DataFrame) -> pd.DataFrame:
         "last_count",
         "collectives",
         "gain_ns",
+        SLACK_NS,
         *EXCESS,
     ]
     return table[order].sort_values(["caused_ns", *_PLACE], ascending=[False, True, True], ignore_index=True)
@@ -154,6 +158,7 @@ START_SHARE = 1 / 3
 EXPLAINS = 0.5
 NEARLY_ALL, FEW = 0.9, 1 / 3
 """Share of the wait in a share of the collectives that may indicate a single event, such as a start."""
+_NAMED, _OTHERS = 3, ", and of others"
 IMBALANCE = 0.05
 EXPLAINED = 0.8
 """Confidence if what the rank did before the collectives explains the wait."""
@@ -165,9 +170,14 @@ RULES = (
         "straggler",
         "one rank, or several that are at most a quarter of all, causes two thirds of the wait time in at "
         "least 8 matched collectives; the others wait for it for at least 3% of a step; without a saving if "
-        "most of it is in the first collective, or without marked steps nearly all in the first third",
+        "most of it is in the first collective, or without marked steps nearly all in the first third; the "
+        "saving is at most what the host of every other rank allows: the time from its launch of the last "
+        "collective to the arrival of the last rank, and its waits for the device (synchronizations, and "
+        "runtime calls of 50 µs or more) since its launch of the first; an unknown launch limits nothing; "
+        "idle time in which the profiler held the late rank's host longer is not counted",
         "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
-        "of the time, but neither causes two thirds of the wait time",
+        "of the time, but neither causes two thirds of the wait time; a rank whose host is nearly as late "
+        "is the last once the straggler is not",
     ),
     Rule(
         "rank_imbalance",
@@ -205,13 +215,17 @@ def _straggler(tables: dict[str, pd.DataFrame], spent: Budget, ranks: int) -> di
     few = count <= max(1, len(table) // BLAMED) and row["collectives"] >= FEWEST_COLLECTIVES
     if not (few and caused.any() and spent.matters(total, least=WARN_SHARE)):
         return None
+    gain = int(ints(blamed, "gain_ns").sum())
+    others = table[count:][[*_PLACE, SLACK_NS]].dropna().sort_values([SLACK_NS, *_PLACE])
+    following = others[ints(others, SLACK_NS) < gain]
     explained = [row[name] >= EXPLAINS * row["caused_ns"] for name in _CAUSES]
     return {
         **row,
         "cause": int(np.argmax(explained)) if any(explained) else -1,
         "blamed": [(int(rank), int(device)) for rank, device in blamed[_PLACE].to_numpy().tolist()],
         "total_ns": total,
-        "total_gain_ns": int(ints(blamed, "gain_ns").sum()) * ranks,
+        "total_gain_ns": min([gain, *ints(following, SLACK_NS)]) * ranks,
+        "following": [(int(rank), int(device)) for rank, device in following[_PLACE].to_numpy().tolist()],
         "share": float(caused[:count].sum() / caused.sum()),
     }
 
@@ -234,7 +248,8 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
         basis=Basis.ESTIMATED,
         how=(
             "for each collective in which it was last, the time it arrived after the next-to-last rank, "
-            f"at most the mean exposed wait of the others; {spent.per}"
+            "at most the mean exposed wait of the others, without the profiler's overhead, and at most the "
+            f"time by which the host of every other rank could launch earlier; {spent.per}"
         ),
         confidence=EXPLAINED if row["cause"] >= 0 else UNEXPLAINED,
         evidence={"device_intervals": [int(one) for one in every[C.ROW_ID].head(EVIDENCE_ROWS)]},
@@ -284,7 +299,22 @@ def _late_advice(parts: list[Part], row: dict[str, Any], spent: Budget, every: p
     first = _at_first(every)
     if row["cause"] < 0 and first:
         return f"{first}."
-    return f"{_reason(parts, row, spent)}{_few(every) or (f' {first}.' if first else '')}"
+    when = _few(every) or (f" {first}." if first else "")
+    return f"{_reason(parts, row, spent)}{when}{_next(parts, row, spent)}"
+
+
+def _next(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:
+    """Sentences on the devices that would be the last without the straggler."""
+    if not row["following"]:
+        return ""
+    many = len(parts) > 1
+    names = [f"rank {rank}" if many else f"device {device}" for rank, device in row["following"][:_NAMED]]
+    time = duration(spent.per_step(int(row["total_gain_ns"])))
+    return (
+        f" {names[0].capitalize()} would then be the last: its host launches so late that mending the "
+        f"straggler{'s' * (len(row['blamed']) > 1)} alone saves at most {time} {spent.per}. Mend the hosts "
+        f"of {' and '.join(names)} as well{_OTHERS if len(row['following']) > _NAMED else ''}."
+    )
 
 
 def _reason(parts: list[Part], row: dict[str, Any], spent: Budget) -> str:

@@ -17,6 +17,7 @@ from tracekit.schema import BUSY_KINDS, C, DeviceKind
 from ..shared.collectives import Matched, aligned, described, end_spreads, families, last_of
 from ..shared.common import ints, spans
 from ..shared.lanes import communicates, lanes, measured_in
+from .hosts import PROFILED_NS, launched
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,6 +69,9 @@ def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
 def waits(matched: list[Matched], kernels: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """One row per device of each aligned collective: wait, lateness, whether it was last, and why.
 
+    The saving is without the idle time in which the profiler held the host of the last rank longer than those
+    of the others.
+
     Args:
         matched: The collectives.
         kernels: Their kernels, rows of `Part.collectives`.
@@ -79,7 +83,8 @@ def waits(matched: list[Matched], kernels: pd.DataFrame, *, marked: bool) -> pd.
     excess = _excess(matched, spreads, kernels).reindex(ints(rows, C.ROW_ID), fill_value=0)
     for name in EXCESS:
         rows[name] = np.where(rows["last"], ints(excess, name), 0)
-    return rows
+    profiled = np.minimum(ints(excess, PROFILED_NS), ints(rows, "excess_idle_ns"))
+    return rows.assign(gain_ns=ints(rows, "gain_ns") - np.clip(profiled, 0, ints(rows, "gain_ns")))
 
 
 EXCESS = ("excess_computation_ns", "excess_idle_ns", "excess_other_ns")
@@ -90,12 +95,16 @@ _PARTS = ("computation", "kernels", "occupied")
 def _excess(matched: list[Matched], spreads: list[Ints], kernels: pd.DataFrame) -> pd.DataFrame:
     """What each device did longer than the mean of the others since the collective before, by row id.
 
+    Also by how much the overhead of the profiler in its process, between the launches of both, is longer.
+
     All devices end a collective together, so the times from there to their arrivals at the next one differ by
     what some of them did longer, on whatever clock. Collectives whose devices had not all ended one before
     are left out.
     """
-    before = kernels.set_index(C.ROW_ID)[[_column(name, edge) for name in _PARTS for edge in _EDGES]]
-    found = [pd.DataFrame({name: [] for name in EXCESS}, dtype=np.int64)]
+    before = kernels.set_index(C.ROW_ID)[
+        [PROFILED_NS, *(_column(name, edge) for name in _PARTS for edge in _EDGES)]
+    ]
+    found = [pd.DataFrame({name: [] for name in (*EXCESS, PROFILED_NS)}, dtype=np.int64)]
     places = {tuple(one.places) for one in matched}
     for group in sorted(places):
         own = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == group]
@@ -123,6 +132,10 @@ def _longer(before: pd.DataFrame, rows: Ints, earlier: Ints, length: Ints) -> pd
     computation, active, occupied = (spent(name) for name in _PARTS)
     measures = (computation, length - occupied, occupied - active)
     columns = {name: _over_others(values).ravel() for name, values in zip(EXCESS, measures, strict=True)}
+    profiled = [
+        ints(before.loc[chosen.ravel()], PROFILED_NS).reshape(chosen.shape) for chosen in (rows, earlier)
+    ]
+    columns[PROFILED_NS] = _over_others(profiled[0] - profiled[1]).ravel()
     return pd.DataFrame(columns, index=rows.ravel())
 
 
@@ -164,7 +177,19 @@ def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
     )
 
 
-_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
+_READ = (
+    C.ROW_ID,
+    C.KIND,
+    C.NAME,
+    C.RANK,
+    C.DEVICE,
+    C.STREAM,
+    C.START_NS,
+    C.DUR_NS,
+    C.STEP,
+    C.OP_ROW,
+    C.LAUNCH_ROW,
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +200,7 @@ class Part:
         devices: A row per device: times over the measured windows.
         steps: A row per profiled step: its length, and the computation in it on the busiest device.
         collectives: A row per communication kernel, in order, with what its device had done before it
-            started and before it ended.
+            started and before it ended, its launch, and what its host had waited until then.
         kernels: A row per family of the other kernels: number and sum of durations.
     """
 
@@ -203,7 +228,7 @@ def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
     return Part(
         pd.DataFrame(devices),
         _steps(rank, windows, list(unions.values())),
-        _collectives(run, rows, unions),
+        _collectives(run, rank, rows, unions),
         _kernels(rows, marked=len(windows) > 0),
     )
 
@@ -253,7 +278,7 @@ def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFram
     return pd.DataFrame({C.RANK: np.full(len(windows), rank, np.int64), **columns})
 
 
-def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
+def _collectives(run: Run, rank: int, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
     """Communication kernels with their exposed time."""
     kernels = rows[communicates(rows)].sort_values(
         [C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID], ignore_index=True
@@ -267,4 +292,5 @@ def _collectives(run: Run, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.D
         for name in _PARTS:
             for edge, moments in zip(_EDGES, (start, end), strict=True):
                 done[_column(name, edge)][mine] = covered_before(getattr(one, name), moments[mine])
-    return described(run, kernels).assign(exposed_ns=exposed, **done)
+    host = launched(run, rank, kernels.pop(C.LAUNCH_ROW))
+    return described(run, kernels).assign(exposed_ns=exposed, **done).join(host)

@@ -1,0 +1,126 @@
+"""When the host launched each communication kernel, and how much earlier it could have.
+
+Without a straggler the other ranks are limited by their own hosts: a collective cannot start before each of
+its ranks launched it. A host launches earlier only by the time it waited for the device before. Any runtime
+call of at least `LONG_NS` is taken to be such a wait (a launch into a full queue, a copy, an allocation), and
+so is every synchronization, on any thread of the process; so the result is an upper bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered_before
+from tracekit.schema import C, HostKind
+
+from ..shared.collectives import aligned
+from ..shared.common import ints, spans
+from ..shared.hosts import host_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+    from ..shared.collectives import Matched
+
+LONG_NS = 50_000
+LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"
+SLACK_NS = "host_slack_ns"
+_NOT_PROFILER = r"(?i)lazy|compil"
+_UNKNOWN = -1
+_KINDS = (HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
+
+
+def launched(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
+    """Launch times of kernels, and what their process had waited for the device and the profiler until then.
+
+    Args:
+        run: The run.
+        rank: The rank.
+        launch_rows: Launching host rows of the kernels, null if unknown.
+
+    Returns:
+        Launch time (missing if unknown), time in waits and time in profiler overhead before it (else 0), ns.
+    """
+    calls = host_rows(run, launch_rows, [C.PID, C.START_NS])
+    known = calls[C.START_NS].notna().to_numpy(bool)
+    start = calls[C.START_NS].fillna(0).to_numpy(np.int64)
+    process = calls[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
+    found = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
+    host = _host(run, rank)
+    kind = host[C.KIND].astype(str).to_numpy(object)
+    overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], _NOT_PROFILER).to_numpy(bool)
+    waits = (kind == HostKind.SYNC) | ((kind == HostKind.RUNTIME) & (ints(host, C.DUR_NS) >= LONG_NS))
+    owner = host[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
+    for own in np.unique(process[known]):
+        mine = known & (process == own)
+        for name, chosen in ((WAITED_NS, waits), (PROFILED_NS, overhead)):
+            union = intervals.union(*spans(host[chosen & (owner == own)]))
+            found[name][mine] = covered_before(union, start[mine])
+    times = pd.array(start, dtype="Int64")
+    times[~known] = pd.NA
+    return pd.DataFrame({LAUNCHED_NS: times, **found}, index=launch_rows.index)
+
+
+def _host(run: Run, rank: int) -> pd.DataFrame:
+    where = pc.field(C.KIND).isin([str(kind) for kind in _KINDS]) & (pc.field(C.RANK) == rank)
+    return run.table("host_intervals", columns=[C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS], where=where)
+
+
+def slack(
+    matched: Sequence[Matched], spreads: Iterable[Ints], kernels: pd.DataFrame, *, marked: bool
+) -> pd.DataFrame:
+    """How much earlier each device could have started its last collective, as far as its host allows.
+
+    This is the time from the launch to the arrival of the last rank, and the host's waits for the device
+    since the launch of the first collective.
+
+    Args:
+        matched: The collectives.
+        spreads: Spread of the ends of each of them.
+        kernels: Their kernels, with the columns of `launched`.
+        marked: Whether steps are marked; then only collectives in steps count.
+
+    Returns:
+        Rank, device and the time, missing if the launch is unknown.
+    """
+    counted = [
+        _columns(one, aligned(one, spread) & ((one.step >= 0) | (not marked)))
+        for one, spread in zip(matched, spreads, strict=True)
+    ]
+    rows = pd.concat(counted, ignore_index=True)
+    times = kernels.set_index(C.ROW_ID)[[LAUNCHED_NS, WAITED_NS]]
+    rows = rows.join(times, on=C.ROW_ID).sort_values([C.RANK, C.DEVICE, "arrival"])
+    first, last = (getattr(rows.groupby([C.RANK, C.DEVICE], sort=True), name)(1) for name in ("head", "tail"))
+    before = np.where(first[LAUNCHED_NS].notna(), ints(first, WAITED_NS), 0)
+    earlier = last["arrival"] - last[LAUNCHED_NS] + ints(last, WAITED_NS) - before
+    return pd.DataFrame(
+        {
+            C.RANK: ints(last, C.RANK),
+            C.DEVICE: ints(last, C.DEVICE),
+            SLACK_NS: pd.array(earlier.clip(lower=0), dtype="Int64"),
+        }
+    )
+
+
+def _columns(one: Matched, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.DataFrame:
+    """Place, row and arrival of the last rank, on the clock of each rank, of the counted collectives."""
+    dur = one.dur[counted]
+    arrival = one.start[counted] + dur - dur.min(axis=1, keepdims=True)
+    ranks, devices = (np.array([place[at] for place in one.places], np.int64) for at in (0, 1))
+    return pd.DataFrame(
+        {
+            C.RANK: np.tile(ranks, len(dur)),
+            C.DEVICE: np.tile(devices, len(dur)),
+            C.ROW_ID: one.row_id[counted].ravel(),
+            "arrival": arrival.ravel(),
+        }
+    )
