@@ -36,6 +36,7 @@ _WITH_INTEGRITY = ("table", "markdown")
     metavar="RUN",
     help="Compare RUN with this run, by the analyses that support it (see --list).",
 )
+@click.option("--by", "by_module", type=click.Choice(["module"]), help="Show `ops` by module (`modules`).")
 @click.option("--table", "table", metavar="NAME", help="Show only this table.")
 @click.option(
     "--limit",
@@ -54,6 +55,7 @@ def command(
     names: tuple[str, ...],
     list_them: bool,
     against: str | None,
+    by_module: str | None,
     table: str | None,
     limit: int | None,
     ranks: tuple[str, ...],
@@ -77,6 +79,7 @@ def command(
     \b
     tracekit analyze latest ranks
     tracekit analyze latest idle_gaps --rank 17
+    tracekit analyze latest ops --by module
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     if list_them:
@@ -89,6 +92,8 @@ def command(
     from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
+    if by_module:
+        names = _by_module(names)
     place = open_store(store)
     head = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
     base = narrowed(resolve(place, against), ranks) if against else None
@@ -112,6 +117,21 @@ def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     run, names = ("latest", (run, *names)) if run in known else (run, names)
     _check_known(names)
     return run, names
+
+
+def _by_module(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Replace `ops` by the analysis that sums it by module.
+
+    Raises:
+        UnusableInputError: `ops` is not among the analyses.
+    """
+    from tracekit.errors import UnusableInputError
+
+    if "ops" not in names:
+        raise UnusableInputError(
+            "--by module is an option of ops", hint="tracekit analyze RUN ops --by module"
+        )
+    return tuple("modules" if name == "ops" else name for name in names)
 
 
 def _check_known(names: tuple[str, ...]) -> None:

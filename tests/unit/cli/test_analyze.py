@@ -141,3 +141,13 @@ def test_without_the_cache_everything_is_computed_anew(
     assert run([*asked, "--no-cache"]) == 0
     assert done == ["kernels"]
     assert capsys.readouterr().out == first * 2
+
+
+def test_ops_by_module_are_the_modules(directory: str, capsys: Capture) -> None:
+    asked = ["--format", "json", "--store", directory]
+    assert run(["analyze", "latest", "ops", "--by", "module", *asked]) == 0
+    by_module = capsys.readouterr().out
+    assert run(["analyze", "latest", "modules", *asked]) == 0
+    assert capsys.readouterr().out == by_module
+    assert run(["analyze", "latest", "kernels", "--by", "module", *asked]) == 2
+    assert "--by module is an option of ops" in capsys.readouterr().err
