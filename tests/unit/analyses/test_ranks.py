@@ -331,6 +331,59 @@ def test_waiting_only_at_the_start_of_a_capture_has_no_saving(tmp_path: Path) ->
     assert (finding.code, finding.saving_ns_per_step) == ("straggler", None)
 
 
+def launched_late(leads: dict[int, int], *, waits: int = 0, profiled: int = 0) -> dict[str, list[Row]]:
+    """Rank 0 is 400 us late in 12 collectives; each other rank launches the last one this early.
+
+    Each other host waits for the device in a call before it, the host of rank 0 for the profiler.
+    """
+    collectives = late_by([{0: 400_000}] * 12, 1 + len(leads))
+    calls: list[Row] = []
+    for number, row in enumerate(collectives):
+        rank = row[C.RANK]
+        arrival = 1_000_000 * (number // (1 + len(leads))) + 400_000
+        begin = arrival - leads.get(rank, 5_000)
+        where = {C.RANK: rank, C.PID: 10 + rank}
+        row[C.LAUNCH_ROW] = 100 + 3 * number
+        calls.append(
+            host("cudaLaunchKernel", begin, begin + 5_000, kind="runtime", row_id=100 + 3 * number, **where)
+        )
+        kind, name, length = ("overhead", "Buffer flush", profiled) if rank == 0 else ("sync", "wait", waits)
+        if length:
+            calls.append(host(name, begin - length, begin, kind=kind, row_id=101 + 3 * number, **where))
+    return {"device_intervals": collectives, "host_intervals": calls}
+
+
+@pytest.mark.parametrize(
+    ("leads", "waits", "saving", "named"),
+    [
+        ({1: 300_000, 2: 9_000_000}, 0, 300_000, "Rank 1 would then be the last"),
+        ({1: 700_000, 2: 300_000}, 0, 300_000, "Mend the hosts of rank 2 and rank 1 as well."),
+        ({1: 300_000, 2: 9_000_000}, 100_000, 300_000 + 11 * 100_000, "Rank 1 would then be the last"),
+        ({1: 9_000_000, 2: 9_000_000}, 0, 12 * 400_000, ""),
+        ({1: 300_000, 2: 300_000}, 500_000, 12 * 400_000, ""),
+    ],
+    ids=["one follows", "two follow", "a host that waits", "hosts far ahead", "hosts that wait long"],
+)
+def test_a_straggler_saves_no_more_than_the_hosts_of_the_others_allow(
+    tmp_path: Path, leads: dict[int, int], waits: int, saving: int, named: str
+) -> None:
+    run = make_run(tmp_path, **launched_late(leads, waits=waits))
+    (finding,) = analyze(run, "ranks").findings
+    assert finding.saving_ns_per_step == saving
+    assert named in finding.advice
+    assert named or "would then be the last" not in finding.advice
+
+
+def test_idle_time_in_which_the_profiler_held_the_late_host_is_no_saving(tmp_path: Path) -> None:
+    leads = {1: 9_000_000, 2: 9_000_000}
+    savings = []
+    for profiled in (0, 100_000):
+        run = make_run(tmp_path / str(profiled), **launched_late(leads, profiled=profiled))
+        (finding,) = analyze(run, "ranks").findings
+        savings.append(finding.saving_ns_per_step)
+    assert savings[0] - savings[1] == 11 * 100_000  # before the first one nothing is compared
+
+
 def test_devices_of_one_process_are_matched_as_ranks_are(tmp_path: Path) -> None:
     rows = [
         row
