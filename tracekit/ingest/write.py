@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -159,7 +159,7 @@ class TableFile:
             missing = values < 0 if column.nullable and not column.is_text else None
             return fitted(numbers(values, missing), type_)
         if column.name not in rows.columns:
-            return pa.nulls(rows.count, type_)
+            return _nulls(rows.count, type_)
         if column.is_text:
             return numbers(rows.integers(column.name))
         values, missing = rows.columns[column.name]
@@ -188,13 +188,23 @@ class TableFile:
 
     def _final(self, column: Column, group: pa.Table) -> pa.Array:
         pieces = group.column(column.name)
+        if pieces.null_count == group.num_rows:
+            return _nulls(group.num_rows, column.type)
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if not column.is_text:
             return array
-        if array.null_count == len(array):
-            return pa.nulls(len(array), column.type)
         codes = filled(array, -1) if array.null_count else values_of(array)
         return compact(codes, self.values.get(column.name, []))
+
+
+def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Return a null array; most columns of a trace have no value, so that their arrays share memory."""
+    return _shared_nulls(kind).slice(0, count) if count <= ROW_GROUP else pa.nulls(count, kind)
+
+
+@cache
+def _shared_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(ROW_GROUP, kind)
 
 
 def _coded(column: Column) -> pa.DataType:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samples.simulator import Program, write
 from tracekit.ingest import rows as rows_module
 from tracekit.ingest.rows import sorted_positions
 
@@ -60,7 +61,11 @@ def test_strings_round_trip_through_arrow(values: list[str]) -> None:
 
 @pytest.mark.parametrize("decoder", ["native.load()", "native.is_compiled = lambda: False"])
 def test_an_import_does_not_load_pandas_or_arrow_compute(tmp_path: Path, decoder: str) -> None:
-    """With the compiled decoder, and with the reference."""
+    """With the compiled decoder, and with the reference; of a training run, and of an inference server."""
+    server = Program()
+    with server.annotation("step[DECODE bs=4]"):
+        server.kernel("gemm", 1_000)
+    traces = [str(SAMPLE), str(write(server, tmp_path / "server.json"))]
     program = f"""
 import sys
 from pathlib import Path
@@ -68,7 +73,7 @@ from tracekit.ingest.importer import import_traces
 from tracekit.ingest.kineto.scan import native
 from tracekit.runs.store import Store
 {decoder}
-import_traces(Store(Path({str(tmp_path)!r})), [Path({str(SAMPLE)!r})])
+import_traces(Store(Path({str(tmp_path / "store")!r})), [Path(each) for each in {traces!r}])
 print(*sorted({{"pandas", "pyarrow.compute", "pyarrow.dataset"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

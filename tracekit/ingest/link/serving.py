@@ -22,10 +22,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
 from tracekit.schema import SERVING, STEPS, C, ServingPhase
 
@@ -208,4 +210,9 @@ def _column(column: Column, batches: Sequence[Batch], count: int) -> pa.Array:
     if not batches:
         return pa.nulls(count, column.type)
     values = [getattr(batch, column.name) for batch in batches]
-    return pa.array(values, pa.string() if column.is_text else column.type).cast(column.type)
+    if column.is_text:
+        distinct = sorted({value for value in values if value is not None})
+        codes = [NONE if value is None else distinct.index(value) for value in values]
+        return compact(np.array(codes), [value.encode() for value in distinct])
+    missing = np.array([value is None for value in values])
+    return numbers(np.array([NONE if value is None else value for value in values], np.int64), missing)
