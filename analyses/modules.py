@@ -49,7 +49,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums by node; the last element is what lies outside of any module.
+    """Sums by node; the last element is what is outside of any module.
 
     Attributes:
         calls: Number of calls.

@@ -1,4 +1,4 @@
-"""How a framework is told to record more: its detection from a run, and the lines to use."""
+"""How to make a framework record more: its detection from a run, and the lines to use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Framework:
 
     Attributes:
         name: Its name.
-        offers: What it can be told to record.
+        offers: What it can record on request.
         lines: Returns the lines to use.
         names: Pattern of names of host rows that only its programs have; empty for none.
     """

@@ -198,7 +198,7 @@ def searching(rows: pd.DataFrame) -> Bools:
 
     With `torch.backends.cudnn.benchmark`, and by MIOpen's find, the first call for a shape runs every
     algorithm. Such a call launches at least `SEARCHED` kernels of `ALGORITHMS` families, and `SEARCH_FACTOR`
-    times as many as the median of the calls with the same shapes; without other calls it cannot be told.
+    times as many as the median of the calls with the same shapes; without other calls it is unknown.
     """
     call = [C.RANK, C.OP_ROW]
     own = rows[matches(rows[OP].astype("category"), _CONVOLUTION) & (rows[C.OP_ROW] != UNKNOWN)]

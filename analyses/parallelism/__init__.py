@@ -1,6 +1,6 @@
 """How the work of a job is split over its ranks, and what the split costs.
 
-* groups: what a process group is for is told by its name (DeviceMesh: `mesh_tp`; Megatron-LM:
+* groups: the purpose of a process group follows from its name (DeviceMesh: `mesh_tp`; Megatron-LM:
   `TENSOR_MODEL_PARALLEL_GROUP`), else by its collectives and the phase that launched them; the evidence is a
   column. Without either it is "cannot tell".
 * pipelines: bubble = the time of a step's pipeline window in which a stage computes nothing.
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from .roles import Role
 
 NO_GROUPS = (
-    "process groups were not recorded for {count:,} of {all:,} communication kernels, so what these are for "
-    "cannot be told: recent versions of PyTorch record them for NCCL"
+    "process groups were not recorded for {count:,} of {all:,} communication kernels, so their purpose "
+    "is unknown: recent versions of PyTorch record them for NCCL"
 )
 
 

@@ -45,7 +45,7 @@ class Role:
     Attributes:
         parallelism: Kinds of parallelism, joined by "and", or "cannot tell".
         scheme: How its collectives are used; empty if unknown.
-        identified_by: `name`, `kernel` or `collectives`; empty if it cannot be told.
+        identified_by: `name`, `kernel` or `collectives`; empty if unknown.
         evidence: What shows it, or what is missing.
     """
 

@@ -22,7 +22,7 @@ _GROUPS = (
         "parallelism", "", "what is split: data, tensor, pipeline, expert, context, several, or cannot tell"
     ),
     Column("scheme", "", "how its collectives are used; empty if unknown"),
-    Column("identified_by", "", "name, kernel or collectives; empty if it cannot be told"),
+    Column("identified_by", "", "name, kernel or collectives; empty if unknown"),
     Column("evidence", "prose", "what shows it, or what is missing"),
     Column(C.GROUP_SIZE, "count", "ranks of the group"),
     Column(C.GROUP_RANKS, "", "its ranks, as recorded"),
@@ -41,7 +41,7 @@ _PIPELINES = (
     Column("stages", "count", "number of stages p"),
     Column("microbatches", "count", "microbatches m per step; missing if unknown"),
     Column("chunks", "count", "chunks of layers v on each stage; missing if unknown"),
-    Column("schedule", "", "by the order of sends and receives; empty if it cannot be told"),
+    Column("schedule", "", "by the order of sends and receives; empty if unknown"),
     Column("bubble_share", "share", "bubble over the windows of all stages"),
     Column("ideal_share", "share", "(p − 1)/(m·v + p − 1): the bubble of equal stages"),
     Column("slowest_stage", "", "stage with most computation"),

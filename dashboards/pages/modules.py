@@ -64,7 +64,7 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _outside(results: PageResults, side: str) -> list[Component | str]:
-    """Say what lies outside of any module: optimizers, graph replays, compiled code."""
+    """Say what is outside of any module: optimizers, graph replays, compiled code."""
     tree = results.frame("tree")
     last: Row = results.rows("tree", rows=tree.tail(1))[0]
     if not last[f"{side}_total_ns"]:

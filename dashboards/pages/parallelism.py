@@ -51,17 +51,17 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _split(groups: pd.DataFrame) -> list[Component]:
-    """How the work is split, as far as it can be told."""
-    told = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
-    kinds = told[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MOST)
+    """How the work is split, as far as it is known."""
+    known = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
+    kinds = known[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MOST)
     texts = [
         f"{parallelism}{f' ({scheme})' if scheme else ''} over {size} ranks"
         for parallelism, scheme, size in kinds.itertuples(index=False, name=None)
     ]
     unknown = int(((groups["parallelism"] == _UNKNOWN) & (groups["count"] > 0)).sum())
     if not texts:
-        return [answer("What the process groups are for cannot be told; the table says what is missing.")]
-    rest = f"; {unknown} more cannot be told" if unknown else ""
+        return [answer("The purpose of the process groups is unknown; the table says what is missing.")]
+    rest = f"; {unknown} more process groups of unknown purpose" if unknown else ""
     return [answer(f"Parallelism: {'; '.join(texts)}{rest}.")]
 
 

@@ -25,7 +25,7 @@ EXPECTED: dict[str, tuple[str, list[str]]] = {
     f"{LENS}/mi210_gpu_only": (TORCH, [frameworks.CPU, STEPS]),
     f"{LENS}/b200_eager_r0of8": (VLLM, [MEMORY, STEPS, RANKS]),
     f"{LENS}/b300_sglang_qwen3_decode_cudagraph": (SGLANG, [frameworks.GRAPHS]),
-    f"{LENS}/serving/sglang_decode/execution": ("", []),  # the capture of its graph lies beside it
+    f"{LENS}/serving/sglang_decode/execution": ("", []),  # the capture of its graph is in the same folder
     f"{LENS}/vllm_decode_full_hipgraph": (VLLM, [MORE_STEPS, frameworks.GRAPHS]),
     f"{LENS}/serving/vllm_decode_full/capture_rank0": (VLLM, [frameworks.EXECUTION]),
     f"{HTA}/alexnet_critical_path": (TORCH, [STACKS, SHAPES, MEMORY, STEPS]),

@@ -1,4 +1,4 @@
-"""Simulated jobs: pipelines, experts, sharded and replicated parameters are told, and their costs exact."""
+"""Simulated jobs: pipelines, experts, sharded and replicated parameters are recognized, with exact costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded traces: what is told of process groups, by which evidence, and what cannot be told.
+"""Recorded traces: what is known of process groups, by which evidence, and what is unknown.
 
 The traces are other projects' and not part of this one; where they are absent the tests are skipped.
 """

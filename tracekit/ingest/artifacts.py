@@ -400,7 +400,7 @@ def _unique(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def _named_ops(name: str) -> tuple[str, ...]:
-    """Return the ops that a generated name lists, which cannot be told apart, as one text.
+    """Return the ops that a generated name lists, which cannot be distinguished, as one text.
 
     Example:
         >>> _named_ops("cpp_fused_gelu_mul_0"), _named_ops("extern_kernels.mm")

@@ -30,7 +30,7 @@ RECORDED = {
 
 
 class Job:
-    """Ranks whose collectives begin and end when they are told to."""
+    """Ranks whose collectives begin and end at given times."""
 
     def __init__(self) -> None:
         self.ops: list[Row] = []
