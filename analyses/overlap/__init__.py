@@ -386,7 +386,9 @@ ANALYSIS = Analysis(
             "time that the critical path loses without communication kernels (except where 50 or more short "
             "all-reduces are to be combined), without the waiting for other ranks, is at least 3% of a step; "
             "not if most of the communication is waiting; never high on one rank, which does not tell "
-            "waiting from transfer",
+            "waiting from transfer, and only information where most of the exposed time is what collectives "
+            "without recorded sizes, the same in each of at least 3 steps, take longer than in their "
+            "shortest step, counted for those that take at least twice as long in another step",
             "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
             "communication, only transfer can be overlapped, and where the host or other work is nearly as "
             "long a step does not become shorter by all of it",

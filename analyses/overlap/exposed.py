@@ -200,6 +200,7 @@ CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 
 _PATH = ", and what the critical path is shorter without communication"
+_WITHOUT_WAITING = ", without the share of waiting"
 _DDP = r"(?i)DistributedDataParallel|ddp\.reducer"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
 _SCHEMES = {
@@ -251,13 +252,17 @@ def findings(
         exposed = found.get(what)
         if exposed and spent.matters(exposed.hidable_ns, least=WARN_SHARE):
             few = _many(calls, spent) if what == COMMUNICATION else ""
+            waiting = None
             if what == COMMUNICATION:
                 limited = exposed.path_ns < exposed.hidable_ns and not few
                 most = exposed.path_ns if limited else exposed.hidable_ns
                 path = exposed.path_ns if limited else exposed.exposed_ns
-                exposed = replace(exposed, hidable_ns=_transferring(calls, most), path_ns=path)
-            if spent.matters(exposed.hidable_ns, least=WARN_SHARE):
-                advised.append(_finding(run, what, exposed, spent, ranks, few))
+                waiting = _varying(calls, exposed) if ranks == 1 else None
+                share = waiting.share(exposed) if waiting else 0.0
+                transfer = min(_transferring(calls, most), int((1 - share) * most))
+                exposed = replace(exposed, hidable_ns=transfer, path_ns=path)
+            if waiting or spent.matters(exposed.hidable_ns, least=WARN_SHARE):
+                advised.append(_finding(run, what, exposed, spent, ranks, few, waiting))
     return tuple(advised)
 
 
@@ -283,7 +288,48 @@ def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
     return 0 if waiting > MOSTLY else int((1 - waiting) * hidable_ns)
 
 
-def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, combine: str = "") -> Finding:
+@dataclass(frozen=True)
+class _Waiting:
+    """Waiting in the exposed communication of one rank, seen from collectives whose times vary over steps.
+
+    Attributes:
+        total_ns: Its part of the exposed time of the longest intervals.
+        kind: Kind of the collective with most of it.
+        shortest_ns: Shortest time of that collective.
+        longest_ns: Its longest time.
+    """
+
+    total_ns: int
+    kind: str
+    shortest_ns: int
+    longest_ns: int
+
+    def share(self, exposed: Exposed) -> float:
+        """Its share of the exposed time."""
+        return min(1.0, self.total_ns / exposed.exposed_ns)
+
+
+def _varying(calls: pd.DataFrame, exposed: Exposed) -> _Waiting | None:
+    """Waiting in collectives whose times vary over steps; None unless it is most of the exposed time."""
+    found = collectives.varying(calls)
+    rows = exposed.rows.set_index(C.ROW_ID)[[EXPOSED_NS]].join(found, how="inner")
+    if rows.empty:
+        return None
+    waits = rows[["wait_ns", EXPOSED_NS]].min(axis=1).to_numpy(np.int64)
+    most = rows.iloc[int(waits.argmax())]
+    one = _Waiting(int(waits.sum()), str(most[C.KIND]), int(most["shortest_ns"]), int(most["longest_ns"]))
+    return one if one.share(exposed) > MOSTLY else None
+
+
+def _finding(
+    run: Run,
+    what: str,
+    exposed: Exposed,
+    spent: Budget,
+    ranks: int,
+    combine: str = "",
+    waiting: _Waiting | None = None,
+) -> Finding:
     top = exposed.rows
     is_communication = what == COMMUNICATION
     exposed_time = spent.per_step(exposed.exposed_ns)
@@ -300,16 +346,24 @@ def _finding(run: Run, what: str, exposed: Exposed, spent: Budget, ranks: int, c
     severity = spent.severity(exposed.hidable_ns)
     if is_communication and ranks == 1 and severity is Severity.HIGH:
         severity = Severity.WARN  # one rank does not tell its waiting from the transfer
+    mostly = ""
+    if waiting:
+        severity = Severity.INFO
+        mostly = (
+            f"mostly waiting for other ranks (at least {percent(waiting.share(exposed))} of this time): "
+            f"the same {waiting.kind} takes {duration(waiting.shortest_ns)} to "
+            f"{duration(waiting.longest_ns)} over the steps, and overlap hides only transfer; "
+        )
     return Finding(
         code="exposed_communication" if is_communication else "exposed_copies",
         severity=severity,
         title=title if spent.marked else title.replace("of the step", "of the capture"),
-        advice=f"{_where(run, exposed.ops)}: {combine}{_advice(run, what, exposed, ranks)}.",
+        advice=f"{_where(run, exposed.ops)}: {mostly}{combine}{_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=spent.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how=(
             "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
-            f"{_PATH if limited else ''}; {spent.per}"
+            f"{_PATH if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {spent.per}"
         ),
         confidence=CONFIDENCE,
         evidence={

@@ -365,3 +365,34 @@ def waiting_share(rows: pd.DataFrame) -> float:
     total = int(ints(chosen, C.DUR_NS).sum())
     waited = waiting(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
     return float(waited / total) if total else 0.0
+
+
+FEWEST_STEPS, WIDELY = 3, 2
+"""Steps in which a collective must recur, and its longest time over its shortest to be called varying."""
+
+
+def varying(rows: pd.DataFrame) -> pd.DataFrame:
+    """Collectives without recorded sizes whose times vary widely over the steps of one rank.
+
+    The k-th collective of a step is the same as the k-th of the others, if all steps of the device have the
+    same sequence of kernels. It transfers as much each time, so what exceeds its shortest time is waiting for
+    other ranks. Messages between two ranks are left out: their sizes may differ.
+
+    Args:
+        rows: Result of `calls`.
+
+    Returns:
+        By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.
+    """
+    stepped = rows[rows[C.STEP].notna()].sort_values([*_PLACE, C.START_NS, C.ROW_ID])
+    found = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
+    for _, own in stepped.groupby(_PLACE, sort=True):
+        steps = [list(zip(one["family"], one[C.KIND], strict=True)) for _, one in own.groupby(C.STEP)]
+        if len(steps) < FEWEST_STEPS or any(one != steps[0] for one in steps):
+            continue
+        times = own.groupby(own.groupby(C.STEP).cumcount())[C.DUR_NS]
+        shortest, longest = times.transform("min"), times.transform("max")
+        columns = {"wait_ns": own[C.DUR_NS] - shortest, "shortest_ns": shortest, "longest_ns": longest}
+        widely = (longest >= WIDELY * shortest) & (own["size"] == 0) & (own[C.KIND] != SEND_RECV)
+        found.append(own.assign(**columns).loc[widely, [C.ROW_ID, *found[0].columns]].set_index(C.ROW_ID))
+    return pd.concat(found) if len(found) > 1 else found[0]

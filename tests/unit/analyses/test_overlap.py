@@ -294,3 +294,22 @@ def test_a_collective_longer_than_a_larger_one_waits(tmp_path: Path) -> None:
             rows += [talk(start + 1_000, start + 1_000 + took, op_row=k)]
         run = make_run(tmp_path / str(longest), host_intervals=ops, device_intervals=rows)
         assert [finding.code for finding in analyze(run, "overlap").findings] == found
+
+
+def test_a_collective_that_varies_over_the_steps_is_mostly_waiting(tmp_path: Path) -> None:
+    """One rank without metadata: what exceeds the shortest step is waiting, which overlap cannot hide."""
+    for times, severity, saving in (
+        ([1_000, 4_000, 4_000, 3_000], "info", 1_000),
+        ([2_900, 3_100, 3_000, 3_000], "warn", 3_000),
+    ):
+        steps, found = [], []
+        for k, time in enumerate(times):
+            begin = 10_000_000 * k
+            steps.append(step(k, begin, begin + 10_000_000))
+            found.append(kernel(begin, begin + 5_000_000, **{C.STREAM: 1, C.STEP: k}))
+            found.append(talk(begin + 5_000_000, begin + 5_000_000 + 1_000 * time, **{C.STEP: k}))
+        run = make_run(tmp_path / severity, steps=steps, device_intervals=found)
+        (finding,) = analyze(run, "overlap").findings
+        assert (finding.severity, finding.saving_ns_per_step) == (severity, 1_000 * saving)
+        said = "the same all_reduce takes 1 ms to 4 ms over the steps" in finding.advice
+        assert said == (severity == "info")
