@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import WARN_SHARE, Spent, budget_of, spent
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, step_windows
@@ -50,7 +50,18 @@ from ..shared.lanes import (
     stacked,
     stacked_by_name,
 )
-from .exposed import ADVISED, ALL_COPIES, COMMUNICATION, WHAT, Exposed, bounded, findings, joined, measured
+from .exposed import (
+    ADVISED,
+    ALL_COPIES,
+    COMMUNICATION,
+    MANY,
+    WHAT,
+    Exposed,
+    bounded,
+    findings,
+    joined,
+    measured,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -382,25 +393,26 @@ ANALYSIS = Analysis(
     rules=(
         Rule(
             "exposed_communication",
-            "the shortest of exposed communication, of other kernels' time without communication, and of the "
-            "time that the critical path loses without communication kernels (except where 50 or more short "
-            "all-reduces are to be combined), without the waiting for other ranks, is at least 3% of a step; "
-            "not if most of the communication is waiting; never high on one rank, which does not tell "
-            "waiting from transfer, and only information where most of the exposed time is what collectives "
-            "without recorded sizes, the same in each of at least 3 steps, take longer than in their "
-            "shortest step, counted for those that take at least twice as long in another step",
-            "a gain below 3% of a step is not worth restructuring a program; only computation can overlap "
-            "communication, only transfer can be overlapped, and where the host or other work is nearly as "
-            "long a step does not become shorter by all of it",
+            "the shortest of exposed communication, of other kernels' time without communication, and of "
+            f"the time that the critical path loses without communication kernels (except where {MANY} or "
+            "more short all-reduces are to be combined), without the waiting for other ranks, is at least "
+            f"{WARN_SHARE:.0%} of a step; not if most of the communication is waiting; never high on one "
+            "rank, which does not tell waiting from transfer, and only information where most of the "
+            "exposed time is what collectives without recorded sizes, the same in each of at least "
+            f"{shared_collectives.FEWEST_STEPS} steps, take longer than in their shortest step, counted for "
+            f"those that take at least {shared_collectives.WIDELY} times as long in another step",
+            f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; only "
+            "computation can overlap communication, only transfer can be overlapped, and where the host or "
+            "other work is nearly as long a step does not become shorter by all of it",
         ),
         Rule(
             "exposed_copies",
             "the shorter of exposed copies of one direction (H2D, D2H or P2P) and of kernel time without "
-            "such copies is at least 3% of a step; migrations of managed memory, and copies of pinned memory "
-            "on another stream than most kernels, are not counted",
-            "a gain below 3% of a step is not worth restructuring a program; copies within a device are "
-            "ignored because they compete with kernels for memory bandwidth; pinned copies on a stream of "
-            "their own are already issued as advised",
+            f"such copies is at least {WARN_SHARE:.0%} of a step; migrations of managed memory, and copies "
+            "of pinned memory on another stream than most kernels, are not counted",
+            f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; copies within a "
+            "device are ignored because they compete with kernels for memory bandwidth; pinned copies on a "
+            "stream of their own are already issued as advised",
         ),
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
-from tracekit.analysis.savings import WARN_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE
 from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
@@ -169,21 +169,24 @@ RULES = (
     Rule(
         "straggler",
         "one rank, or several that are at most a quarter of all, causes two thirds of the wait time in at "
-        "least 8 matched collectives; the others wait for it for at least 3% of a step; without a saving if "
-        "most of it is in the first collective, or without marked steps nearly all in the first third; the "
-        "saving is at most what the host of every other rank allows: the time from its launch of the last "
-        "collective to the arrival of the last rank, and its waits for the device (synchronizations, and "
-        "runtime calls of 50 µs or more) since its launch of the first; an unknown launch limits nothing; "
-        "idle time in which the profiler held the late rank's host longer is not counted",
+        f"least {FEWEST_COLLECTIVES} matched collectives; the others wait for it for at least "
+        f"{WARN_SHARE:.0%} of a step; without a saving if most of it is in the first collective, or without "
+        "marked steps nearly all in the first third; the saving is at most what the host of every other "
+        "rank allows: the time from its launch of the last collective to the arrival of the last rank, and "
+        "its waits for the device (synchronizations, and runtime calls of 50 µs or more) since its launch "
+        "of the first; an unknown launch limits nothing; idle time in which the profiler held the late "
+        "rank's host longer is not counted",
         "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
         "of the time, but neither causes two thirds of the wait time; a rank whose host is nearly as late "
         "is the last once the straggler is not",
     ),
     Rule(
         "rank_imbalance",
-        "the kernels of one rank, without communication, take over 5% longer than the mean of the ranks, "
-        "and that is at least 1% of a step; not reported if the rank is a straggler for that reason",
-        "ranks with equal work differ by 1 to 3% (clocks, memory); all ranks wait for the slowest",
+        f"the kernels of one rank, without communication, take over {IMBALANCE:.0%} longer than the mean of "
+        f"the ranks, and that is at least {LEAST_SHARE:.0%} of a step; not reported if the rank is a "
+        "straggler for that reason",
+        f"ranks with equal work differ by less than {IMBALANCE:.0%} (clocks, memory); all ranks wait for "
+        "the slowest",
     ),
 )
 _CAUSES = dict(

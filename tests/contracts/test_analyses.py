@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 ANALYSES = Path(__file__).parents[2] / "analyses"
 RULED = [path for path in sorted(ANALYSES.rglob("*.py")) if "Rule(" in path.read_text(encoding="utf-8")]
-WRITTEN_OUT = {"overlap/__init__.py", "ranks/advice.py"}
-"""Modules whose rules do not interpolate their thresholds yet."""
 PERCENTAGE = re.compile(r"\d+(?:\.\d+)?%(?! (?:confidence )?interval)")
 NAMES = registry.names(registry.ANALYSES)
 PHYSICAL = {"W", "J", "MHz", "°C"}
@@ -134,10 +132,8 @@ def _rules(path: Path) -> Iterator[ast.Call]:
 
 @pytest.mark.parametrize("path", RULED, ids=lambda path: path.relative_to(ANALYSES).as_posix())
 def test_thresholds_in_a_rule_are_those_of_its_constants(path: Path) -> None:
-    relative = path.relative_to(ANALYSES).as_posix()
     written = {rule.lineno: found for rule in _rules(path) if (found := [*_percentages(rule)])}
-    if relative not in WRITTEN_OUT:
-        assert written == {}, f"{relative}: interpolate the constant, as in {{LEAST_SHARE:.0%}}"
+    assert written == {}, "interpolate the constant, as in {LEAST_SHARE:.0%}"
 
 
 def test_no_rule_is_in_two_analyses() -> None:
