@@ -96,5 +96,10 @@ def _progress() -> Callable[[str, int, int], None]:
 
 
 def _send(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    """Send a message to the parent; exit with cleanup if the parent has ended."""
+    try:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed once more at the exit
+        _unwind()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,7 @@ pytest.importorskip("dash")
 
 from pathlib import Path
 
-from tracekit.dashboards.imports import jobs, routes
+from tracekit.dashboards.imports import jobs, routes, worker
 from tracekit.dashboards.imports.jobs import FOLDER, Imports, Phase, safe
 
 from samples.simulator import examples, nsys
@@ -157,6 +158,20 @@ def test_a_running_import_is_ended(imports: Imports, store: Store) -> None:
     imports.cancel(state.id)
     assert imports.wait(state.id, seconds=LONG_S).phase is Phase.CANCELLED
     assert left(store) == []
+    assert [entry for entry in store.path.iterdir() if entry.name.startswith(".tmp")] == []
+
+
+def test_a_worker_whose_dashboard_ended_exits_quietly(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its output can break before its input closes."""
+    process = worker.start(store.path, [TRACE])
+    assert process.stdin
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(LONG_S) == 128 + signal.SIGTERM
+    process.stdin.close()
+    assert capfd.readouterr().err == ""
     assert [entry for entry in store.path.iterdir() if entry.name.startswith(".tmp")] == []
 
 
