@@ -32,8 +32,9 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
     sizes and SHA-256, that all Parquet pages can be read, rows, columns, the schema version, and that rows
     are sorted by time. Nothing is modified. RUN is any run reference or a folder.
 
-    The exit code is 0 if all runs are complete, and 2 if any is damaged. Each damage is a row; its kind is
-    metadata, missing, unknown, size, digest, parquet, rows, columns or order.
+    The exit code is 0 if all runs are complete, and 2 if any is damaged, or unsupported: stored by a newer
+    tracekit. Each damage is a row; its kind is metadata, missing, unknown, size, digest, parquet, rows,
+    columns or order.
 
     \b
     tracekit verify
@@ -76,8 +77,10 @@ def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
 def _rows(verdict: Verdict) -> list[dict[str, Any]]:
     """Return a row per damage; a single row for a run without damage."""
     about = {"run": verdict.run, "tables": verdict.tables, "rows": verdict.rows, "size": verdict.bytes}
-    if verdict.is_whole:
-        return [{**about, "state": "whole", "damage": None, "table": None, "message": None}]
+    if not verdict.damage:
+        state = "unsupported" if verdict.unsupported else "whole"
+        message = verdict.unsupported or None
+        return [{**about, "state": state, "damage": None, "table": None, "message": message}]
     return [
         {
             **about,
@@ -94,17 +97,20 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
     """Print a summary on stderr.
 
     Raises:
-        UnusableInputError: A run is damaged.
+        UnusableInputError: A run is damaged, or of a newer version.
     """
     from tracekit.errors import UnusableInputError
 
-    damaged = [one.run for one in verdicts if not one.is_whole]
     many = f"{len(verdicts)} run{'s' * (len(verdicts) != 1)}"
-    if damaged:
-        shown = ", ".join(damaged[:3]) + (", ..." if len(damaged) > 3 else "")
+    if damaged := [one.run for one in verdicts if one.damage]:
         raise UnusableInputError(
-            f"{len(damaged)} of {many} damaged: {shown}",
+            f"{len(damaged)} of {many} damaged: {_first(damaged)}",
             hint="delete them with `tracekit rm`, then import or collect them again",
+        )
+    if newer := [one.run for one in verdicts if one.unsupported]:
+        raise UnusableInputError(
+            f"{len(newer)} of {many} stored by a newer tracekit, and not checked: {_first(newer)}",
+            hint="upgrade tracekit",
         )
     if not verdicts:
         click.echo(f"tracekit: no runs in {store.path}", err=True)
@@ -113,13 +119,17 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
     click.echo(f"tracekit: {many} OK{how}", err=True)
 
 
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
 def _columns() -> list[Column]:
     from tracekit.analysis import Column
     from tracekit.runs.text import ID
 
     return [
         Column("run", ID, "folder of the run"),
-        Column("state", "", "whole or damaged"),
+        Column("state", "", "whole, damaged, or unsupported: stored by a newer tracekit"),
         Column("damage", "", "kind of damage"),
         Column("table", "", "damaged table"),
         Column("message", "prose", "description of the damage"),

@@ -167,7 +167,8 @@ def read(directory: Place) -> RunMeta:
     """Read a run's metadata.
 
     Raises:
-        UnusableInputError: The file is missing, not a run's metadata, or of another schema version.
+        NewerVersionError: The run has a newer schema version.
+        UnusableInputError: The file is missing, not a run's metadata, or of an older schema version.
     """
     try:
         content = _content(directory / FILE_NAME)
@@ -183,14 +184,10 @@ def decode(content: bytes, directory: Place) -> RunMeta:
     except _UNREADABLE as error:
         raise _no_run(directory, error) from error
     if version != SCHEMA_VERSION:
-        hint = (
-            "upgrade tracekit"
-            if version > SCHEMA_VERSION
-            else "import the trace again with `tracekit import`"
-        )
-        raise UnusableInputError(
-            f"{directory} has schema version {version}, but this tracekit reads {SCHEMA_VERSION}", hint=hint
-        )
+        message = f"{directory} has schema version {version}, but this tracekit reads {SCHEMA_VERSION}"
+        if version > SCHEMA_VERSION:
+            raise NewerVersionError(message, hint="upgrade tracekit")
+        raise UnusableInputError(message, hint="import the trace again with `tracekit import`")
     try:
         found = msgspec.json.decode(content, type=RunMeta)
     except _UNREADABLE as error:
@@ -206,9 +203,8 @@ def _damaged(directory: Place, why: str) -> UnusableInputError:
     )
 
 
-_UNSEALED = b',"seal":""}'
-_SEAL = re.compile(rb'"seal": "([0-9a-f]*)"(?=\n}\n\Z)')
-"""Last line of `run.json`: the SHA-256 of the rest."""
+_SEAL = "seal"
+"""Last key of `run.json`: the SHA-256 of the file, indented, with an empty text in its place."""
 
 
 def _content(path: Place) -> bytes:
@@ -219,6 +215,10 @@ def _content(path: Place) -> bytes:
 
 def _no_run(directory: Place, error: Exception) -> UnusableInputError:
     return UnusableInputError(f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`")
+
+
+class NewerVersionError(UnusableInputError):
+    """A run that a newer tracekit has stored."""
 
 
 class _Version(msgspec.Struct):
@@ -232,17 +232,36 @@ def write(directory: Place, meta: RunMeta) -> None:
 
 def encode(meta: RunMeta) -> bytes:
     """Encode metadata: indented, with a digest that detects later changes."""
-    text = msgspec.json.format(msgspec.json.encode(meta).removesuffix(b"}") + _UNSEALED, indent=2) + b"\n"
-    digest = hashlib.sha256(text).hexdigest().encode()
-    return _SEAL.sub(b'"seal": "' + digest + b'"', text)
+    content = msgspec.to_builtins(meta)
+    return _indented({**content, _SEAL: _digest(content)})
 
 
 def is_as_sealed(data: bytes) -> bool | None:
-    """Return whether a `run.json` is unchanged; None without a digest, as in old versions."""
-    seal = _SEAL.search(data)
-    if seal is None:
+    """Return whether the content of a `run.json` is unchanged; None without a digest, as in old versions.
+
+    White space does not matter.
+
+    Example:
+        >>> import json
+        >>> content = {"run_id": "a", "seal": _digest({"run_id": "a"})}
+        >>> is_as_sealed(json.dumps(content).encode())
+        True
+        >>> is_as_sealed(json.dumps({**content, "run_id": "b"}).encode())
+        False
+    """
+    content = msgspec.json.decode(data, type=dict[str, Any])
+    if _SEAL not in content:
         return None
-    return hashlib.sha256(_SEAL.sub(b'"seal": ""', data)).hexdigest().encode() == seal[1]
+    seal = content.pop(_SEAL)
+    return bool(seal == _digest(content))
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(_indented({**content, _SEAL: ""})).hexdigest()
+
+
+def _indented(content: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
 WORKLOAD_FIELDS = tuple(option.name for option in declared(WorkloadOptions) if option.compared)

@@ -31,7 +31,7 @@ class Kind(StrEnum):
     """Kinds of damage; the values are stable."""
 
     METADATA = "metadata"
-    """`run.json` is missing, unreadable, of another version, or not as it was sealed."""
+    """`run.json` is missing, unreadable, of an older version, or not as it was sealed."""
     MISSING = "missing"
     """A file named in `run.json` is missing."""
     UNKNOWN = "unknown"
@@ -75,6 +75,7 @@ class Verdict:
         rows: Number of their rows according to `run.json`.
         bytes: Bytes of Parquet on disk.
         damage: Damage; empty if the run is intact.
+        unsupported: Why this tracekit cannot check the run, which a newer one has stored; empty if it can.
     """
 
     run: str
@@ -82,11 +83,12 @@ class Verdict:
     rows: int
     bytes: int
     damage: tuple[Damage, ...]
+    unsupported: str = ""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run is intact."""
-        return not self.damage
+        """Whether the run was checked and is intact."""
+        return not (self.damage or self.unsupported)
 
 
 if TYPE_CHECKING:
@@ -192,11 +194,9 @@ def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) 
             yield Damage(
                 kind=Kind.COLUMNS, message=f"schema version {found}, this tracekit reads {SCHEMA_VERSION}"
             )
-        different = sorted({*table.unfit(schema), *(set(schema.names) ^ set(table.arrow.names))})
+        different = sorted(table.unfit(schema))  # other versions lack columns that may be null, or add some
         if different:
-            yield Damage(
-                kind=Kind.COLUMNS, message=f"columns missing, unknown or of another type: {_few(different)}"
-            )
+            yield Damage(kind=Kind.COLUMNS, message=f"columns missing or of another type: {_few(different)}")
 
 
 def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
@@ -256,7 +256,11 @@ def verify(run: Run, *, quick: bool = False, progress: Progress = lambda *_: Non
         True
     """
     sizes = size_of(storage.inside(run.path, "*.parquet", deep=True))
-    meta, found = _metadata(run)
+    try:
+        meta, found = _metadata(run)
+    except run_meta.NewerVersionError as error:
+        newer = error.message.removeprefix(f"{run.path} has ")
+        return Verdict(run=run.path.name, tables=0, rows=0, bytes=sizes, damage=(), unsupported=newer)
     stored = meta.tables if meta else {}
     done = 0
 
@@ -279,6 +283,8 @@ def _metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
     try:
         meta = run_meta.read(run.path)
         data = (run.path / run_meta.FILE_NAME).read_bytes()
+    except run_meta.NewerVersionError:
+        raise
     except TracekitError as error:
         return None, [_wrong(error.message)]
     except OSError as error:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runs import make_meta
+from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import Diagnostic, Git, Level, TableFile, Timings
@@ -27,6 +31,49 @@ def test_metadata_survives_a_round_trip(tmp_path: Path) -> None:
     )
     run_meta.write(tmp_path, meta)
     assert run_meta.read(tmp_path) == meta
+
+
+texts = st.text(max_size=9)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(derandomize=True, max_examples=examples(50))
+@given(
+    workload=st.dictionaries(texts, values, max_size=3),
+    label=st.none() | texts,
+    command=st.lists(texts, max_size=3),
+    layout=st.sampled_from([{"indent": 2}, {"indent": None}, {"indent": "\t", "ensure_ascii": False}]),
+    data=st.data(),
+)
+def test_a_seal_holds_for_every_field_and_any_white_space(
+    workload: dict[str, Any],
+    label: str | None,
+    command: list[str],
+    layout: dict[str, Any],
+    data: st.DataObject,
+) -> None:
+    encoded = run_meta.encode(make_meta(workload=workload, label=label, command=command))
+    assert run_meta.is_as_sealed(encoded) is True
+    content = json.loads(encoded)
+    assert run_meta.is_as_sealed(json.dumps(content, **layout).encode()) is True
+    changed = data.draw(st.sampled_from(sorted(content)))
+    other = data.draw(values.filter(lambda value: json.dumps(value) != json.dumps(content[changed])))
+    written = json.dumps({**content, changed: other}, **layout).encode()
+    assert run_meta.is_as_sealed(written) is False
+    if changed != "seal":
+        del content[changed]
+        assert run_meta.is_as_sealed(json.dumps(content, **layout).encode()) is False
+
+
+def test_seals_of_the_version_before_hold() -> None:
+    """The digest is of the indented text; here of a file written before white space was ignored."""
+    text = '{\n  "run_id": "a",\n  "seal": "SEAL"\n}\n'
+    seal = hashlib.sha256(text.replace("SEAL", "").encode()).hexdigest()
+    assert run_meta.is_as_sealed(text.replace("SEAL", seal).encode()) is True
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,19 @@ def test_tables_of_another_run_are_not_taken_for_its_own(store: Store) -> None:
 
 
 def test_a_table_of_another_kind_has_other_columns(run: Run) -> None:
-    shutil.copyfile(run.path / "host_intervals.parquet", run.path / "steps.parquet")
+    shutil.copyfile(run.path / "steps.parquet", run.path / "host_intervals.parquet")
     assert kinds(run, quick=True) >= {"columns"}
+
+
+@pytest.mark.parametrize("name", ["older", "newer"])
+def test_versions_with_fewer_or_more_columns_that_may_be_null_are_whole(store: Store, name: str) -> None:
+    with store.draft() as draft:
+        rows = pa.Table.from_pylist(step_rows(0, 20), schema=STEPS.arrow)
+        required = [column.name for column in STEPS.columns if not column.nullable]
+        written = rows.select(required) if name == "older" else rows.append_column("added", pa.nulls(2))
+        pq.write_table(written, draft.path / "steps.parquet")
+        run = draft.commit(make_meta())
+    assert verify(run).is_whole
 
 
 def test_another_version_of_the_schema_is_told(run: Run) -> None:
@@ -134,7 +145,9 @@ def test_a_link_is_no_part_of_a_run(run: Run, tmp_path: Path) -> None:
     "change",
     [
         lambda text: text.replace('"dirty"', '"Dirty"').replace('"created_at": "2', '"created_at": "3'),
-        lambda text: text.replace("\n", "\n ", 1),
+        lambda text: json.dumps({**json.loads(text), "label": "other"}),
+        lambda text: json.dumps({**json.loads(text), "seal": None}, indent=2),
+        lambda text: text.replace('"seal": "', '"seal": " '),
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
     ],
@@ -146,6 +159,15 @@ def test_metadata_that_was_changed_is_found(run: Run, change: object) -> None:
     assert changed != path.read_text()
     path.write_text(changed)
     assert kinds(run, quick=True) >= {"metadata"}
+
+
+def test_a_run_of_a_newer_version_is_unsupported_and_not_damaged(run: Run) -> None:
+    path = run.path / FILE_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": SCHEMA_VERSION + 1}))
+    reported = verify(run)
+    assert not reported.is_whole
+    assert reported.damage == ()
+    assert reported.unsupported.startswith(f"schema version {SCHEMA_VERSION + 1}")
 
 
 def test_a_run_in_another_runs_folder_is_found(run: Run) -> None:
