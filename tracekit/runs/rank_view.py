@@ -217,6 +217,7 @@ HOST_NS, HOST_START_NS = "host_ns", "host_start_ns"
 _NEVER = np.iinfo(np.int64).min
 END_NS = "end_ns"
 _KEYS = [C.RANK, C.STEP]
+_WINDOWS = "_step_windows"
 
 
 def step_windows(run: Run) -> pd.DataFrame:
@@ -227,10 +228,16 @@ def step_windows(run: Run) -> pd.DataFrame:
     step's end on the host and the end of the last device interval launched in it, on any device of the rank.
     So windows do not overlap where the host runs ahead of the device: each is the time that its step adds,
     and no device work counts in two of them. A step that ends no later than an earlier one has an empty one.
+
+    They are computed once per `Run`, since most analyses need them and a stored run does not change.
     """
     import pandas as pd
 
-    return pd.concat([_windows(one) for one in pieces(run)], ignore_index=True)
+    held = vars(run)
+    if _WINDOWS not in held:
+        held[_WINDOWS] = pd.concat([_windows(one) for one in pieces(run)], ignore_index=True)
+    found: pd.DataFrame = held[_WINDOWS]
+    return found.copy()
 
 
 def _windows(run: Run) -> pd.DataFrame:

@@ -224,10 +224,12 @@ _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|ncc
 _BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|synchronize(Stream)?$")
 _COPY = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH)")
 _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
+"""Direction in the names of CUPTI and of HIP."""
 _COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
 """Intel's names: memory of the program, host (pinned), device or shared memory."""
 _PTI_MEMORIES = {"M": Memory.PAGEABLE, "H": Memory.PINNED, "D": Memory.DEVICE, "S": Memory.UNIFIED}
 _MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")
+"""Source and destination memory in the names of CUPTI."""
 _COPY_KINDS = {
     "HtoD": CopyKind.H2D,
     "DtoH": CopyKind.D2H,
@@ -279,6 +281,8 @@ def host_kind(kind: HostKind, name: str) -> HostKind:
 @lru_cache(maxsize=4096)
 def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
     """Return direction, source memory and destination memory of a copy, from its name.
+
+    Both decoders call it. What the name does not say is unknown, also the memory of a device.
 
     Example:
         >>> [str(part) for part in copy_ends("Memcpy HtoD (Pageable -> Device)")]
