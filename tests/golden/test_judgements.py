@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import tiers
 from tests.golden.precision import VERDICTS, by_rule, judged
 from tracekit.analysis import Severity, analyze
 from tracekit.analysis.findings import advise
@@ -30,6 +31,21 @@ SHARED = Path(__file__).parents[2] / ".." / "shared"
 FILE = SHARED / "traces" / "JUDGEMENTS.json"
 _ALL: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
 JUDGED = {name: one for name, one in _ALL.items() if "findings" in one}
+REPRESENTATIVE = (
+    "0x822a5b87__test-cuda/report1.sqlite",
+    "AMD-AGI__TraceLens/b300_sglang_qwen3_decode_cudagraph.json.gz",
+    "AMD-AGI__TraceLens/h100_bert_small.json.gz",
+    "AMD-AGI__TraceLens/mi300x_ddp_resnet18.json.gz",
+    "AMD-AGI__TraceLens/serving/sglang_decode/execution.json.gz",
+    "GindaChen__nsys-ai/mfu_2gpu_after.sqlite",
+    "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz",
+    "Yeok-c__sustainbench/a5000_infer_pageable.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/alexnet_critical_path.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz",
+    "pytorch__benchmark/h2d_pinned_a100.json.gz",
+)
+"""Traces of the default tier: small ones, with the rules that most programs meet."""
+NAMES = tiers.thinned(JUDGED, default=REPRESENTATIVE)
 
 
 @pytest.mark.skipif(bool(JUDGED), reason="the judgements are there")
@@ -59,7 +75,7 @@ def advised(shared_runs: SharedRuns) -> Callable[[str], Advice]:
     return cache(lambda name: advise(shared_runs.of(*traces(name))))
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Advice]) -> None:
     advice = advised(name)
     codes = {f"{one.analysis}:{one.finding.code}" for one in advice.findings}
@@ -68,7 +84,7 @@ def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Ad
     assert not [note for _, result in advice.results for note in result.notes if "failed" in note]
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Advice]) -> None:
     """A new one is judged from the raw events first; see `precision`."""
     found = [one for one in advised(name).findings if one.finding.severity in (Severity.HIGH, Severity.WARN)]
@@ -82,7 +98,7 @@ def test_most_advice_is_right() -> None:
     assert every["right"] >= LEAST_RIGHT * every.total()
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_steps_share_no_time_and_savings_are_bounded(
     name: str, shared_runs: SharedRuns, advised: Callable[[str], Advice]
 ) -> None:

@@ -101,7 +101,7 @@ def test_communication_behind_a_slower_host_saves_nothing(load: Any) -> None:
     assert "exposed_communication" not in advice(run)
 
 
-@pytest.mark.parametrize("missing", [(), (0, 3, 5, 1, 0, 2, 0, 0)])
+@pytest.mark.parametrize("missing", [pytest.param((), marks=pytest.mark.slow), (0, 3, 5, 1, 0, 2, 0, 0)])
 def test_two_late_ranks_share_the_blame_whenever_their_captures_began(
     load: Any, missing: tuple[int, ...]
 ) -> None:

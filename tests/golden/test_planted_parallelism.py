@@ -83,6 +83,7 @@ def test_part_of_a_pipeline_has_no_bubble(result: Any) -> None:
     assert "import the traces of all ranks" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_the_slow_stage_is_named_and_its_cost_told_once(shared_runs: SharedRuns) -> None:
     run = shared_runs.simulated(*pipelines.pipeline(4, 8, slow={2: 500_000}))
     (one,) = analyze(run, "parallelism").tables["pipelines"].to_dict("records")

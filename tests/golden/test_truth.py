@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 from tracekit.analyses.launch_config import configs
 
+from tests import tiers
 from tests.traces import table
 from tracekit.analysis import analyze
 from tracekit.ingest.importer import import_traces
@@ -48,6 +49,8 @@ CAUSES = {
     "sidnb13__torch-profiling-tutorial/h100_transformer.json.gz": "launch_bound",
 }
 """Causes of most of the idle time, determined by inspecting the traces."""
+REPRESENTATIVE = (*CAUSES, *SHUFFLED, "KellerJordan__modded-nanogpt/h100_8rank_normuon/rank3.json.gz")
+"""Traces of the default tier; the breakdown and the copies are checked on all of them in both."""
 SAME = (
     "window_ns",
     "active_ns",
@@ -108,7 +111,7 @@ def test_copies_by_name_equal_the_reference(name: str, shared_runs: SharedRuns) 
         assert frame["sum_ns"].sum() == sum(one["sum_ns"] for one in truth.values()), name_of
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@pytest.mark.parametrize("name", tiers.thinned(TRUTH, default=REPRESENTATIVE))
 def test_relu_grids_and_zero_grad_ranges_equal_the_reference(name: str, shared_runs: SharedRuns) -> None:
     run = shared_runs.of(TRACES / name)
     grids: Counter[str] = Counter()
@@ -131,7 +134,7 @@ def _rows(ranges: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@pytest.mark.parametrize("name", tiers.thinned(TRUTH, default=REPRESENTATIVE))
 def test_causes_sum_to_the_idle_time_of_each_device(name: str, shared_runs: SharedRuns) -> None:
     run, truth = shared_runs.of(TRACES / name), TRUTH[name]["devices"]
     result = analyze(run, "idle_gaps")
@@ -173,7 +176,7 @@ def test_the_cause_of_most_idle_time_is_the_one_seen_by_eye(name: str, shared_ru
     assert table.iloc[0]["share"] > 0.5
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@pytest.mark.parametrize("name", tiers.thinned(TRUTH, default=REPRESENTATIVE))
 def test_waits_and_launches_stay_within_what_was_recorded(name: str, shared_runs: SharedRuns) -> None:
     run = shared_runs.of(TRACES / name)
     idle = sum(device["idle_ns"] for device in TRUTH[name]["devices"].values())

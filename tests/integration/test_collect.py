@@ -169,6 +169,7 @@ def test_gradients_are_zeroed_as_asked(with_stacks: Run, collected: Run) -> None
         assert inside.count("aten::_foreach_zero_") == 2 * foreach
 
 
+@pytest.mark.slow
 def test_resnet50_shows_every_part_of_a_training_step(store: Store) -> None:
     run = collect(store, Request(**{**SMALL, "workload": "resnet50", "resolution": 32}))
     rows = host_rows(run)
@@ -200,6 +201,7 @@ def test_the_command_prints_ids_and_where_the_time_went(
     assert not {"aten::zero_", "aten::_foreach_zero_"} & set(inside), "by default gradients are dropped"
 
 
+@pytest.mark.slow
 def test_an_inference_trains_nothing_and_its_memory_is_that_of_the_unprofiled_steps(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

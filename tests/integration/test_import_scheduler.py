@@ -226,6 +226,7 @@ def _once(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_workers_write_to_object_storage(
     three: Cluster, s3: Server, remote: Store, store: Store, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_an_interrupt_is_the_programs_and_what_was_recorded_is_kept(tmp_path: Pa
     assert left_over(store) == [run.id]
 
 
+@pytest.mark.slow
 def test_on_a_terminal_one_key_is_one_interrupt(tmp_path: Path, store: Store) -> None:
     """The terminal interrupts the whole foreground; the collector must not add to it."""
     (tmp_path / "script.py").write_text(SCRIPT.replace("STEPS", "1"))

@@ -73,6 +73,7 @@ def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> No
         pd.testing.assert_frame_equal(found.tables[name], table, check_categorical=False)
 
 
+@pytest.mark.slow
 def test_the_command_gives_what_it_gives_without_a_cluster(
     two: Cluster, job: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def both(tmp_path: Path, store: Store, remote: Store) -> tuple[Run, Run]:
     )
 
 
+@pytest.mark.slow
 def test_analyses_of_ranks_are_those_of_a_disk(both: tuple[Run, Run]) -> None:
     here, there = both
     names = ["ranks", *(one.name for one in analysis.available() if one.by_rank and one.name != "ranks")]
