@@ -2,7 +2,9 @@
 
 A field of `RecordingOptions`, `ProgramOptions` or `WorkloadOptions` declares an option. The parameter of the
 command and its help panel, the check of its range, the values handed to recorded processes, and what
-`run.json` contains are derived from it. Only the code that uses the option names it again.
+`run.json` contains are derived from it. Only the code that uses the option names it again: most often
+`build_program` in `program.py`, whose model all levels and libtorch take as it is. In runs stored before an
+option was added its value is unknown, which is no difference in comparisons.
 """
 
 from __future__ import annotations
