@@ -248,7 +248,8 @@ def compare(base: Run, head: Run) -> Result:
     notes += [UNLISTED.format(name) for name, device in known if device is None]
     notes += comparison_notes(table, ops, _step(found))
     tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
-    return Result(tables, _findings(ops, found, head, names), tuple(notes))
+    short = _findings(ops, found, head, names)
+    return Result(tables, devices.with_given(head, short), tuple(notes))
 
 
 def _name(run: Run) -> str:

@@ -181,7 +181,7 @@ def compute(run: Run) -> Result:
     if (calls[C.FLOPS] != work.UNKNOWN).any():
         tables |= devices.tables(run, kernels, calls, peaks)
     found = ops.findings(run, table, kernels.assign(**{ops.GROUP: group}))
-    return Result(tables, found, of_run(run, tables, table, peaks))
+    return Result(tables, devices.with_given(run, found), of_run(run, tables, table, peaks))
 
 
 def _without_launches(run: Run, *, any_kernel: bool) -> Result:

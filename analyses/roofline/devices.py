@@ -5,7 +5,7 @@ Peaks are those of `tracekit.runs.devices`, or those that a user gave (`Run.peak
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from .work import MATRIX, OWNER, PRECISION, UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tracekit.analysis import Finding
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
@@ -70,6 +71,14 @@ def given_notes(run: Run) -> list[str]:
     recorded = f"not those of the recorded {', '.join(names)}" if names else "no device name was recorded"
     note = GIVEN.format(name=run.peaks.name, source=run.peaks.source, instead=recorded)
     return [Remark(note)]
+
+
+def with_given(run: Run, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Add to the findings that they use peaks that the user gave, if so."""
+    if run.peaks is None:
+        return tuple(findings)
+    of = f"with the peaks of {run.peaks.name}, as given"
+    return tuple(replace(one, how=f"{one.how}; {of}" if one.how else of) for one in findings)
 
 
 PEAKS = (

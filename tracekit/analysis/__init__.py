@@ -385,7 +385,8 @@ def compare(base: Run, head: Run, name: str) -> Result:
     if analysis.compare is None:
         able = ", ".join(one.name for one in available() if one.compare)
         raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {able}")
-    return _checked(analysis, _guarded(analysis, base, head, by=analysis.compare), analysis.comparison)
+    pair = [run.with_peaks(peaks_of(run, name)) for run in (base, head)]
+    return _checked(analysis, _guarded(analysis, *pair, by=analysis.compare), analysis.comparison)
 
 
 def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:

@@ -170,11 +170,18 @@ def _folded(name: str) -> str:
 
 def _suggestion(key: str) -> str:
     by_key = {_folded(name): name for name in names()}
-    near = difflib.get_close_matches(key, by_key, n=3, cutoff=0.6)
-    within = [one for one in by_key if key and key in one and one not in near]
-    if near or within:
-        return f"did you mean {_either([by_key[one] for one in [*near, *within][:3]])}?"
+    likeness = {one: _likeness(key, one) for one in by_key}
+    near = sorted((one for one in by_key if likeness[one] >= _ALIKE), key=lambda one: -likeness[one])
+    if near:
+        return f"did you mean {_either([by_key[one] for one in near[:3]])}?"
     return f"listed: {', '.join(names())}; peaks of others can be given in a JSON file"
+
+
+def _likeness(key: str, name: str) -> float:
+    """Likeness of a name to the listed one or to an end of it, from 0 to 1."""
+    key, name = (word.replace("o", "0") for word in (key, name))
+    ends = {name, name[: len(key)], name[-len(key) :]} if key else {name}
+    return max(difflib.SequenceMatcher(None, key, end).ratio() for end in ends)
 
 
 def _either(words: Sequence[str]) -> str:
@@ -187,6 +194,8 @@ _FORM = (
 )
 _KEYS = {"name", "gb_per_s", "tflops", "source", "pattern", "units", "memory_gib"}
 _LARGEST = 1 << 20
+_ALIKE = 0.6
+"""Least likeness of a suggested name."""
 
 
 def read(path: Path) -> Device:
@@ -208,7 +217,7 @@ def read(path: Path) -> Device:
         raise UnusableInputError(f"{path} is not JSON: {error}", hint=_FORM) from error
     if why := _defect(entry):
         raise UnusableInputError(f"{path} does not have the form of peaks: {why}", hint=_FORM)
-    return _device({"source": f"given in {path.name}", **entry})
+    return _device({"source": path.name, **entry})
 
 
 def _defect(entry: Any) -> str:

@@ -248,7 +248,7 @@ class Run:
         if peaks == self.peaks:
             return self
         other = copy(self)
-        cached = {name: vars(self)[name] for name in ("meta", "written_ns") if name in vars(self)}
+        cached = {name: value for name, value in vars(self).items() if name in {"meta", "written_ns"}}
         vars(other).update(cached, peaks=peaks)
         return other
 
