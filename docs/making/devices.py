@@ -12,16 +12,17 @@ PATH = "peaks.md"
 _HEAD = """\
 # Peaks of devices
 
-`roofline` and `device_compare` compare rates with the peaks of the device: dense peaks (without 2:4 sparsity) in TFLOP/s,
-TOP/s for int8, and memory bandwidth in GB/s, from vendors' data sheets. A device is found by the name and the number of SMs
-or compute units that its driver reports. A MIG partition, a variant with another number of units, or a device that is
-not in the list has no peaks: there are rates, but no utilization and no MFU.
+`roofline` and `device_compare` compare rates with the peaks of the device: dense peaks (without 2:4
+sparsity) in TFLOP/s, TOP/s for int8, and memory bandwidth in GB/s, from vendors' data sheets. A device is
+found by the name and the number of SMs or compute units that its driver reports. A MIG partition, a variant
+with another number of units, or a device that is not in the list has no peaks: there are rates, but no
+utilization and no MFU.
 
 ## Give peaks
 
 `--peaks` of `tracekit analyze`, `findings` and `report` takes the name of a listed device, or a JSON file:
 
-```sh title="Of a listed device, and of a file"
+```sh
 tracekit analyze latest roofline --peaks "H100 SXM"
 tracekit findings latest --peaks mine.json
 ```
@@ -30,9 +31,10 @@ tracekit findings latest --peaks mine.json
 {"name": "My GPU", "gb_per_s": 2000, "tflops": {"fp32": 51, "tf32": 378, "fp16": 756, "bf16": 756}}
 ```
 
-Precisions are {precisions}; those left out are unknown. `source` may say where the numbers are from. In the
-dashboard, choose a listed device under *Peaks* on the pages of these analyses; the choice is part of the address. Results name
-the peaks that were given.
+Precisions are {precisions}; those left out are unknown. `source` may say where the numbers are from.
+
+In the dashboard, choose a listed device under *Peaks* on the pages of these analyses; the choice is part of
+the address. Results name the peaks that were given.
 
 ```pycon
 >>> import tracekit
@@ -45,8 +47,8 @@ the peaks that were given.
 
 ## Listed devices
 
-Missing numbers are not in the data sheet. `fp32_matrix` and `fp64_matrix` are peaks of matrix units that differ from those of
-the vector units.
+Missing numbers are unknown. `fp32_matrix` and `fp64_matrix` are peaks of matrix units that differ from
+those of the vector units.
 
 {table}
 """
