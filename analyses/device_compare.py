@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from tracekit.diff import Diff
     from tracekit.diff.ledgers import Cause, Group
     from tracekit.diff.model import Compared
+    from tracekit.runs.devices import Device
     from tracekit.runs.run import Run
-
-    from .roofline.devices import Device
 
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
@@ -68,8 +67,9 @@ class Peaks:
 
     @property
     def memory(self) -> float | None:
-        """Ratio of the memory bandwidths, head over base."""
-        return self.head.gb_per_s / self.base.gb_per_s if self.base and self.head else None
+        """Ratio of the memory bandwidths, head over base; None if one is unknown."""
+        pair = [device.gb_per_s if device else None for device in (self.base, self.head)]
+        return pair[1] / pair[0] if pair[0] and pair[1] else None
 
     def compute(self, precision: str) -> float | None:
         """Ratio of the peaks of matrix products, head over base; None if one is unknown."""
@@ -159,7 +159,9 @@ def listed(peaks: Peaks) -> list[Line]:
     """The peaks known for both devices."""
     if not peaks.base or not peaks.head:
         return []
-    lines = [Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s)]
+    lines = []
+    if peaks.memory:
+        lines.append(Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s))
     for precision in PRECISIONS:
         if peaks.compute(precision):
             pair = (peaks.base.peak(precision), peaks.head.peak(precision))
@@ -237,22 +239,32 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=(why,))
     if found.compared is None or not found.compared.on_device:
         return Result(notes=("one of the runs has no device activity",))
-    peaks = Peaks(*(devices.known(name) for name in names))
+    peaks = Peaks(_peaks(base), _peaks(head))
     used = worked(base, head, found, found.compared)
     table = [*common.measured(found.metrics), *used, *listed(peaks), *recorded(base, head)]
     ops = _ops(found, found.compared, peaks, Ops(base))
     known = zip(names, (peaks.base, peaks.head), strict=True)
-    notes = [UNLISTED.format(name) for name, device in known if device is None]
+    notes = [note for run in (base, head) for note in devices.given_notes(run)]
+    notes += [UNLISTED.format(name) for name, device in known if device is None]
     notes += comparison_notes(table, ops, _step(found))
     tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
-    return Result(tables, _findings(ops, found, head, names), tuple(notes))
+    short = _findings(ops, found, head, names)
+    return Result(tables, devices.with_given(head, short), tuple(notes))
 
 
 def _name(run: Run) -> str:
     """Name of the devices that a run used; empty if unknown or if there are several kinds."""
-    used = busy(run, [C.DEVICE])[C.DEVICE].unique().tolist()
-    named = set(devices.device_names(run, used).values())
+    named = set(devices.device_names(run, _used(run)).values())
     return named.pop() if len(named) == 1 else ""
+
+
+def _peaks(run: Run) -> Device | None:
+    """Peaks of the devices that a run used, which are of one kind; None if not listed."""
+    return next(iter(devices.device_peaks(run, _used(run)).values()), None)
+
+
+def _used(run: Run) -> list[int]:
+    return [int(device) for device in busy(run, [C.DEVICE])[C.DEVICE].unique()]
 
 
 def _step(found: Diff) -> tuple[float, float]:
@@ -370,17 +382,18 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     grouped = device.groupby([C.RANK, C.DEVICE], sort=True)
     table = grouped[C.DUR_NS].agg(intervals="size", sum_ns="sum").reset_index()
-    names = devices.device_names(run, [int(one) for one in table[C.DEVICE]])
-    device_names = [names.get(int(one), "") for one in table[C.DEVICE]]
-    known = [devices.known(name) for name in device_names]
+    used = [int(one) for one in table[C.DEVICE]]
+    names, peaks_of = devices.device_names(run, used), devices.device_peaks(run, used)
+    device_names = [names.get(one, "") for one in used]
+    known = [peaks_of.get(one) for one in used]
     table["device_name"] = device_names
     for precision in _PEAKS:
         peaks = [one.peak(precision) if one else None for one in known]
         table[precision] = pd.Series(peaks, index=table.index, dtype="float64")
     table["gb_per_s"] = pd.Series([one.gb_per_s if one else None for one in known], dtype="float64")
     unlisted = sorted({name for name, one in zip(device_names, known, strict=True) if one is None})
-    notes = tuple(UNLISTED.format(name or "an unnamed device") for name in unlisted)
-    return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=notes)
+    notes = [*devices.given_notes(run), *(UNLISTED.format(name or "an unnamed device") for name in unlisted)]
+    return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
 
 
 _DEVICES = (
@@ -404,7 +417,8 @@ ANALYSIS = Analysis(
         "gain = device time of an op on the base over that on the head; allowed = ratio of the memory "
         "bandwidths (head over base); for matrix products, convolutions and attention the minimum of that "
         "and the ratio of the compute peaks at the precision of the op's first floating-point input (FP32 "
-        "also as TF32); reached = gain over allowed. For one run: its devices with their dense peaks."
+        "also as TF32); reached = gain over allowed. For one run: its devices with their dense peaks, listed "
+        "or given as for `roofline`."
     ),
     tables=(TableSpec("devices", "Devices and their peaks", _DEVICES),),
     sources=("TorchBench 3.3, Fig. 5 and Table 3",),
@@ -413,4 +427,5 @@ ANALYSIS = Analysis(
     rules=(GAIN,),
     compare=compare,
     comparison=TABLES,
+    uses_peaks=True,
 )

@@ -10,7 +10,10 @@ import dash_mantine_components as dmc
 import pyarrow.compute as pc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from tracekit.errors import TracekitError
+from tracekit import analysis
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.runs.devices import named
+from tracekit.runs.devices import names as device_names
 from tracekit.schema import C
 
 from .exports import offers
@@ -109,18 +112,19 @@ def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
 
 
 _RUN_NAMES = ("run", "base")
-NAMES = (*_RUN_NAMES, "rank", "device")
+NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
 ALL = ""
 _OPTIONS_SHOWN = 100
 
 
 def pickers() -> list[Component]:
-    """Create the four pickers; each stays hidden until it has options."""
+    """Create the pickers; each stays hidden until it has options."""
     return [
         _picker("run", "Run", section=44, searchable=True),
         _picker("base", "Baseline", section=72, searchable=True, clearable=True, placeholder="none"),
         _picker("rank", "Rank", section=48),
         _picker("device", "Device", section=58),
+        _picker("peaks", "Peaks", section=52, searchable=True, clearable=True, placeholder="recorded device"),
     ]
 
 
@@ -163,7 +167,8 @@ def picker_offers(site: Site, context: Context) -> list[Offer]:
     """Return the state of each picker, in the order of `NAMES`."""
     view, run = context.view, context.chosen
     ranks, devices = _present(site, run) if run else ([], [])
-    return [*run_offers(site, view), _numbers(ranks, view.rank), _numbers(devices, view.device)]
+    numbers = [_numbers(ranks, view.rank), _numbers(devices, view.device)]
+    return [*run_offers(site, view), *numbers, _peaks(site, view)]
 
 
 def run_offers(site: Site, view: View) -> list[Offer]:
@@ -187,6 +192,26 @@ def _present(site: Site, run: Run) -> tuple[list[int], list[int]]:
     return found
 
 
+def _peaks(site: Site, view: View) -> Offer:
+    """Return the state of the picker of peaks, for pages that use them, and while some are chosen."""
+    page = site.pages.get(view.page)
+    used = page is not None and any(analysis.get(name).uses_peaks for name in offers.shown_by(page))
+    options = [{"value": name, "label": name} for name in device_names()]
+    value = _listed(view.peaks)
+    if value and value not in device_names():
+        options.insert(0, {"value": value, "label": f"{value} (not listed)"})
+    title = f"Peaks of {value} instead of those of the recorded device" if value else ""
+    return Offer(options=options, value=value or None, hidden=not (used or value), title=title)
+
+
+def _listed(device: str) -> str:
+    """Return the name of a device in the list; the given name if it is not listed."""
+    try:
+        return named(device).name if device else ""
+    except UnusableInputError:
+        return device
+
+
 def _numbers(values: list[int], chosen: int | None) -> Offer:
     options = [{"value": ALL, "label": "all"}, *({"value": str(one), "label": str(one)} for one in values)]
     value = ALL if chosen is None else str(chosen)
@@ -203,7 +228,7 @@ def connect_pickers(site: Site) -> None:
     )
     def offer(view: dict[str, str] | None) -> list[Any]:
         if view is None:
-            return [no_update] * 16
+            return [no_update] * 4 * len(NAMES)
         offered = picker_offers(site, _context(site, view))
         values = [value for one in offered for value in (one.options, one.value)]
         return values + [value for one in offered for value in (one.hidden, one.title)]
@@ -230,12 +255,17 @@ def connect_pickers(site: Site) -> None:
         prevent_initial_call=True,
     )
     def choose(
-        run: str | None, base: str | None, rank: str | None, device: str | None, view: dict[str, str] | None
+        run: str | None,
+        base: str | None,
+        rank: str | None,
+        device: str | None,
+        peaks: str | None,
+        view: dict[str, str] | None,
     ) -> Any:
         if view is None:
             return no_update
         before = _context(site, view).view
-        after = chosen(before, run or "", base or "", _number(rank), _number(device))
+        after = chosen(before, run or "", base or "", _number(rank), _number(device), peaks or "")
         return no_update if after == before else after.search()
 
 
@@ -243,11 +273,11 @@ def _context(site: Site, view: dict[str, str]) -> Context:
     return site.context(View.parse(view["path"], view["search"]), dark=False)
 
 
-def chosen(before: View, run: str, base: str, rank: int | None, device: int | None) -> View:
-    """Return the view after a choice; a new run resets rank, device, range and row."""
+def chosen(before: View, run: str, base: str, rank: int | None, device: int | None, peaks: str = "") -> View:
+    """Return the view after a choice; a new run resets rank, device, range, row and peaks."""
     if run and run != before.run:
         return View(page=before.page, run=run, base="" if base == run else base, options=before.options)
-    return replace(before, base=base, rank=rank, device=device)
+    return replace(before, base=base, rank=rank, device=device, peaks=peaks)
 
 
 def _number(text: str | None) -> int | None:

@@ -55,8 +55,9 @@ def prefetch(site: Site, view: View) -> None:
 
     Raises:
         PluginError: An analysis failed.
+        UnusableInputError: The device of the peaks is not listed.
     """
-    page, run = site.pages[view.page], site.context(view, dark=False).chosen
-    if run is not None:
+    page, context = site.pages[view.page], site.context(view, dark=False)
+    if context.chosen is not None:
         for name in page.prefetch or page.covers:
-            site.results.of(run, name)
+            context.result(name)

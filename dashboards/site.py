@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from tracekit import analysis
 from tracekit.errors import RunNotFoundError
+from tracekit.runs.devices import named
 from tracekit.schema import TABLES
 
 from .catalogue import Catalogue
@@ -110,6 +111,8 @@ class View:
         start_ns: Start of the visible range, relative to the run's t0; None for the start of the capture.
         end_ns: End of the visible range; None for the end of the capture.
         row: The selected row, such as `device_intervals:7`; empty for none.
+        peaks: Listed device whose peaks are used instead of those of the recorded devices; empty for the
+            latter.
         options: Page-specific parameters, by name.
 
     Example:
@@ -128,6 +131,7 @@ class View:
     start_ns: int | None = None
     end_ns: int | None = None
     row: str = ""
+    peaks: str = ""
     options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -145,6 +149,7 @@ class View:
             start_ns=_integer(words.pop("from", "")),
             end_ns=_integer(words.pop("to", "")),
             row=row if selected(row) else "",
+            peaks=words.pop("peaks", ""),
             options={name: value for name, value in words.items() if _NAME.fullmatch(name)},
         )
 
@@ -158,6 +163,7 @@ class View:
             "from": self.start_ns,
             "to": self.end_ns,
             "row": self.row,
+            "peaks": self.peaks,
             **self.options,
         }
         query = urlencode({name: value for name, value in words.items() if value not in {None, ""}}, safe=":")
@@ -173,7 +179,7 @@ class View:
         return f"/{changed.page}{changed.search()}"
 
     def elsewhere(self, page: str, **changes: Any) -> str:
-        """Return the address of another page with the same runs, rank and device."""
+        """Return the address of another page with the same runs, rank, device and peaks."""
         other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
         return other.href(**changes)
 
@@ -224,7 +230,8 @@ class Results:
         Raises:
             PluginError: The analysis is unknown or failed.
         """
-        return self.get((run.path, name), lambda: self.analyze(run, name))
+        key = (run.path, name, analysis.peaks_of(run, name))
+        return self.get(key, lambda: self.analyze(run, name))
 
     def between(self, base: Run, head: Run, name: str) -> Result:
         """Return the comparison of two runs by one analysis.
@@ -232,7 +239,8 @@ class Results:
         Raises:
             PluginError: The analysis is unknown or failed.
         """
-        return self.get((base.path, head.path, name), lambda: analysis.compare(base, head, name))
+        key = (base.path, head.path, name, analysis.peaks_of(head, name))
+        return self.get(key, lambda: analysis.compare(base, head, name))
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the cached value of a key, or compute it; errors are not cached."""
@@ -276,10 +284,11 @@ class Context:
 
     @property
     def run(self) -> Run:
-        """The selected run.
+        """The selected run, with the peaks in the address.
 
         Raises:
             RunNotFoundError: There is none.
+            UnusableInputError: The device of the peaks is not listed.
         """
         if self.chosen is None and self.view.run:
             raise RunNotFoundError(
@@ -288,16 +297,28 @@ class Context:
             )
         if self.chosen is None:
             raise RunNotFoundError("no run selected", hint="choose one at the top of the page")
-        return self.chosen
+        return with_peaks(self.chosen, self.view.peaks)
 
     def result(self, name: str) -> Result:
         """Return the result of one analysis of the run.
 
         Raises:
             RunNotFoundError: There is no run.
+            UnusableInputError: The device of the peaks is not listed.
             PluginError: The analysis is unknown or failed.
         """
         return self.results.of(self.run, name)
+
+
+def with_peaks(run: Run, device: str) -> Run:
+    """Return a run with the peaks of a listed device; with those of the recorded ones if the name is empty.
+
+    Files are not read: an address must not name files of the server.
+
+    Raises:
+        UnusableInputError: The device is not listed.
+    """
+    return run.with_peaks(named(device)) if device else run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,9 @@ are missing if the recorded inputs do not determine them.
   overlap on the device share time.
 * If any matrix product has unknown FLOPs (uncounted), MFU is a lower bound.
 
-Peaks are dense, from vendors' data sheets (`_roofline/devices.json`, with sources). A product of 32-bit
-floats is compared with the TF32 peak if a kernel name of its call indicates tensor cores, else with FP32.
+Peaks are dense, from vendors' data sheets (`tracekit/runs/devices.json`, with sources), or given by the user
+(`--peaks`). A product of 32-bit floats is compared with the TF32 peak if a kernel name of its call indicates
+tensor cores, else with FP32.
 
 Sources: Williams et al., Roofline (2009); Chowdhery et al., PaLM (2022), appendix B for MFU; TorchBench
 (Hao et al., 2023), section 3.1 and table 3.
@@ -71,6 +72,7 @@ NOT_COUNTED = (
 HOST_HAS_NO_PEAK = (
     "the ops ran on the host, whose peak is unknown: there are FLOPs and rates, but no utilization"
 )
+NO_PEAKS = "there are rates, but no utilization or MFU (give peaks with `--peaks`)"
 OVER_BANDWIDTH = (
     "the rate exceeds the memory bandwidth, so at least part of the data came from a cache, or was an "
     "expanded input, which counts at its full size; such an op is not memory-bound"
@@ -95,7 +97,7 @@ def absent(run: Run) -> tuple[str, ...]:
 
 def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
     """Notes on the tables of a run."""
-    found = [*_of_devices(table, peaks), *_of_precisions(table, peaks)]
+    found = [*devices.given_notes(run), *_of_devices(table, peaks), *_of_precisions(table, peaks)]
     over = _of_excess(table)
     if "summary" not in tables:
         return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
@@ -112,12 +114,9 @@ def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     notes = []
     if unlisted:
         listed = ", ".join(repr(name) for name in unlisted)
-        notes.append(f"the peaks of {listed} are unknown: there are rates, but no utilization or MFU")
+        notes.append(f"the peaks of {listed} are unknown: {NO_PEAKS}")
     if unnamed:
-        notes.append(
-            "the name of a device was not recorded, so its peaks are unknown: there are rates, but no "
-            "utilization or MFU"
-        )
+        notes.append(f"the name of a device was not recorded, so its peaks are unknown: {NO_PEAKS}")
     return notes
 
 
@@ -182,7 +181,7 @@ def compute(run: Run) -> Result:
     if (calls[C.FLOPS] != work.UNKNOWN).any():
         tables |= devices.tables(run, kernels, calls, peaks)
     found = ops.findings(run, table, kernels.assign(**{ops.GROUP: group}))
-    return Result(tables, found, of_run(run, tables, table, peaks))
+    return Result(tables, devices.with_given(run, found), of_run(run, tables, table, peaks))
 
 
 def _without_launches(run: Run, *, any_kernel: bool) -> Result:
@@ -238,7 +237,8 @@ ANALYSIS = Analysis(
         "dense peak of the precision, bytes / bandwidth); utilization = roof over device time; an op is "
         "bound by the larger one if utilization is at least 30%, else by neither (too little work per call, "
         "or an unsuitable kernel). MFU = Σ over precisions (FLOPs / peak) / window; FLOPs as executed, "
-        "including recomputation."
+        "including recomputation. Peaks are those that vendors' data sheets list for the name and the number "
+        "of units of the device, or those given with `--peaks`."
     ),
     tables=(
         TableSpec("summary", "Whole capture, per device", (RANK, DEVICE, *_MFU, *devices.PEAKS)),
@@ -294,4 +294,5 @@ ANALYSIS = Analysis(
     order=65,
     compute=compute,
     rules=ops.RULES,
+    uses_peaks=True,
 )

@@ -1,25 +1,18 @@
-"""Peaks of known devices: dense peaks by precision and memory bandwidth, from vendors' data sheets.
+"""Peaks of the devices of a run, and their use: model FLOPs utilization per device and step.
 
-`devices.json` has the numbers, each entry with its source. Peaks are dense (without 2:4 sparsity), in TFLOP/s
-(TOP/s for int8), of tensor or matrix cores for tf32, fp16, bf16, fp8 and int8. `fp32_matrix` and
-`fp64_matrix` are those of matrix cores if they differ from the vector units' `fp32` and `fp64`. Bandwidth is
-in GB/s (10⁹ bytes). Numbers without a source are omitted. Names are matched completely, so that a partition
-of a device (MIG) or an unlisted variant has no peaks rather than wrong ones.
+Peaks are those of `tracekit.runs.devices`, or those that a user gave (`Run.peaks`).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Column
+from tracekit.analysis import Column, Remark
+from tracekit.runs.devices import Device, known
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import busy
 from tracekit.schema import C
@@ -30,79 +23,62 @@ from .work import MATRIX, OWNER, PRECISION, UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tracekit.analysis import Finding
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
     from ..shared.common import Floats
 
 
-_VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|amd|instinct)\b")
-
-
-@dataclass(frozen=True)
-class Device:
-    """A known kind of device.
-
-    Attributes:
-        name: Its name.
-        gb_per_s: Memory bandwidth.
-        tflops: Peak by precision.
-        source: Source of the numbers.
-    """
-
-    name: str
-    gb_per_s: float
-    tflops: dict[str, float]
-    source: str
-
-    def peak(self, precision: str) -> float | None:
-        """Peak of matrix products at a precision, TFLOP/s; None if unknown.
-
-        Example:
-            >>> device = known("AMD Instinct MI210")
-            >>> device.peak("fp32"), device.peak("tf32")
-            (45.3, None)
-        """
-        return self.tflops.get(f"{precision}_matrix", self.tflops.get(precision))
-
-
-def known(name: str) -> Device | None:
-    """The device of this name, None if not listed.
-
-    Example:
-        >>> known("NVIDIA A100-SXM4-40GB").tflops["tf32"], known("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
-        (156, None)
-    """
-    words = " ".join(re.findall(r"[a-z0-9.]+", _VENDOR.sub(" ", name.lower())))
-    return next((device for pattern, device in _listed() if pattern.fullmatch(words)), None)
-
-
-@cache
-def _listed() -> list[tuple[re.Pattern[str], Device]]:
-    return [(re.compile(entry["pattern"]), _device(entry)) for entry in entries()]
-
-
-def _device(entry: dict[str, Any]) -> Device:
-    return Device(entry["name"], entry["gb_per_s"], entry["tflops"], entry["source"])
-
-
-def entries() -> list[dict[str, Any]]:
-    """Entries of the data file."""
-    found: list[dict[str, Any]] = json.loads((resources.files(__package__) / "devices.json").read_text())
-    return found
-
-
 def device_names(run: Run, devices: Iterable[int]) -> dict[int, str]:
-    """Recorded names of these devices.
+    """Recorded names of these devices; see `_recorded`."""
+    return {device: str(gpu["name"]) for device, gpu in _recorded(run, devices).items()}
 
-    If all recorded devices have the same name, it is used for the others too: some profilers list devices
-    with other indices than kernels.
+
+def device_peaks(run: Run, devices: Iterable[int]) -> dict[int, Device]:
+    """Peaks of these devices: those that the user gave, else those of the listed ones."""
+    if run.peaks is not None:
+        return dict.fromkeys(devices, run.peaks)
+    listed = {device: _listed(gpu) for device, gpu in _recorded(run, devices).items()}
+    return {device: peaks for device, peaks in listed.items() if peaks is not None}
+
+
+def _listed(gpu: dict[str, Any]) -> Device | None:
+    return known(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
+
+
+def _recorded(run: Run, devices: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Recorded properties of these devices, which have a name.
+
+    If all recorded devices are of one kind, its properties are used for the others too: some profilers list
+    devices with other indices than kernels.
     """
-    gpus = run.meta.environment.get("gpus") or []
-    listed = {int(gpu["index"]): str(gpu["name"]) for gpu in gpus if gpu.get("name")}
-    common = next(iter(listed.values())) if len(set(listed.values())) == 1 else None
+    gpus = [gpu for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")]
+    listed = {int(gpu["index"]): gpu for gpu in gpus}
+    common = gpus[0] if len({(str(gpu["name"]), gpu.get("sm_count")) for gpu in gpus}) == 1 else None
     found = {device: listed.get(device, common) for device in devices}
-    return {device: name for device, name in found.items() if name}
+    return {device: gpu for device, gpu in found.items() if gpu}
+
+
+GIVEN = "peaks are those of {name} ({source}), as given, {instead}"
+
+
+def given_notes(run: Run) -> list[str]:
+    """Note on peaks that the user gave; none without them."""
+    if run.peaks is None:
+        return []
+    names = sorted({str(gpu["name"]) for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")})
+    recorded = f"not those of the recorded {', '.join(names)}" if names else "no device name was recorded"
+    note = GIVEN.format(name=run.peaks.name, source=run.peaks.source, instead=recorded)
+    return [Remark(note)]
+
+
+def with_given(run: Run, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Add to the findings that they use peaks that the user gave, if so."""
+    if run.peaks is None:
+        return tuple(findings)
+    of = f"with the peaks of {run.peaks.name}, as given"
+    return tuple(replace(one, how=f"{one.how}; {of}" if one.how else of) for one in findings)
 
 
 PEAKS = (
@@ -120,11 +96,13 @@ class Peaks:
 
     Attributes:
         names: Recorded name of each device.
-        known: Peaks of the listed devices.
+        known: Peaks of the listed devices, or those given.
+        given: Whether the user gave them.
     """
 
     names: dict[int, str]
     known: dict[int, Device]
+    given: bool = False
 
     def tflops(self, device: int, precision: str) -> float:
         """Peak of matrix products, NaN if unknown."""
@@ -133,7 +111,8 @@ class Peaks:
 
     def gb_per_s(self, device: int) -> float:
         """Memory bandwidth, NaN if unknown."""
-        return self.known[device].gb_per_s if device in self.known else np.nan
+        found = self.known[device].gb_per_s if device in self.known else None
+        return np.nan if found is None else found
 
     def of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
         """`tflops` of each row."""
@@ -148,9 +127,8 @@ class Peaks:
 
 def peaks(run: Run, devices: Ints) -> Peaks:
     """Peaks of these devices of a run."""
-    names = device_names(run, sorted(set(devices.tolist())))
-    listed = {index: known(name) for index, name in names.items()}
-    return Peaks(names, {index: device for index, device in listed.items() if device})
+    indices = sorted(set(devices.tolist()))
+    return Peaks(device_names(run, indices), device_peaks(run, indices), given=run.peaks is not None)
 
 
 def tables(run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> dict[str, pd.DataFrame]:
@@ -251,5 +229,10 @@ def _peaks_text(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
     if device not in peaks.known:
         return ""
     known = {precision: peaks.tflops(device, precision) for precision in precisions}
-    words = [f"{word} {'unknown' if np.isnan(peak) else f'{peak:g}'}" for word, peak in known.items()]
-    return f"{', '.join(words)}; {peaks.gb_per_s(device):g} GB/s"
+    words = [f"{word} {_number(peak)}" for word, peak in known.items()]
+    given = f" (given: {peaks.known[device].name})" if peaks.given else ""
+    return f"{', '.join(words)}; {_number(peaks.gb_per_s(device))} GB/s{given}"
+
+
+def _number(peak: float) -> str:
+    return "unknown" if np.isnan(peak) else f"{peak:g}"

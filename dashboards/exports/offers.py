@@ -8,15 +8,16 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from dash import Input, Output, html
-from flask import Response, abort
+from flask import Response, abort, request
 
 from tracekit import analysis, registry
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.render.cells import records
 
+from ..grids.table import peaks_query
 from ..parts.charts import aria
-from ..site import Needs, View
+from ..site import Needs, View, with_peaks
 from .report import POLICY, report
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def connect(site: Site) -> None:
             return []
         context = site.context(View.parse(view["path"], view["search"]), dark=False)
         page = site.pages.get(context.view.page)
-        return tools(page, context.chosen) if page and context.chosen else []
+        return tools(page, context.chosen, context.view.peaks) if page and context.chosen else []
 
 
 def shown_by(page: Page) -> list[str]:
@@ -108,16 +109,17 @@ def shown_by(page: Page) -> list[str]:
     return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in known]
 
 
-def tools(page: Page, run: Run) -> list[Component]:
-    """Create the export links of a page."""
+def tools(page: Page, run: Run, peaks: str = "") -> list[Component]:
+    """Create the export links of a page, with the peaks in its address."""
     if page.needs is Needs.NOTHING:
         return []
     root = f"/export/{run.path.name}"
     links: list[Component] = []
+    path, query = f"{root}/{page.name}", peaks_query(peaks)
     if shown_by(page):
         links = [
-            _link("CSV", f"{root}/{page.name}.zip", "Every table of this page with exact values, in one zip"),
-            _link("HTML report", f"{root}/{page.name}.html", "This page as one self-contained HTML file"),
+            _link("CSV", f"{path}.zip{query}", "Every table of this page with exact values, in one zip"),
+            _link("HTML report", f"{path}.html{query}", "This page as one self-contained HTML file"),
         ]
     attributes: dict[str, Any] = {"data-trace": f"{root}/trace.json.gz", "data-title": run.path.name}
     opener = html.Button(
@@ -143,7 +145,7 @@ def _for_run(site: Site, view: Callable[..., Response]) -> Callable[..., Respons
         if run is None:
             abort(404)
         try:
-            return view(site, run, **words)
+            return view(site, with_peaks(run, request.args.get("peaks", "")), **words)
         except TracekitError as error:
             unknown = isinstance(error, PluginError) and words.get("name") not in site.pages
             return Response(f"{error}\n", 404 if unknown else 500, mimetype="text/plain")
@@ -174,7 +176,7 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
     page, results = site.pages.get(name), _results(site, run, name)
     assert page is not None  # noqa: S101 - checked by _results
     integrity = site.results.of(run, "integrity")
-    view = View(page=name, run=run.path.name)
+    view = View(page=name, run=run.path.name, peaks=run.peaks.name if run.peaks else "")
     advice = page.advice(site.context(view, dark=False)) if page.advice else None
     text = report(
         run, title=page.title, question=page.question, results=results, integrity=integrity, advice=advice

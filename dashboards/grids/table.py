@@ -16,6 +16,7 @@ from tracekit.errors import TracekitError, clean
 from tracekit.render.cells import header
 
 from ..parts.charts import aria
+from ..site import with_peaks
 from . import tree
 from .columns import cells, column, column_values, timeline_link
 
@@ -140,7 +141,12 @@ def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
     except TracekitError:
         return ""
     path = "/".join(quote(word, safe="") for word in (context.chosen.path.name, analysis, spec.name))
-    return f"/export/{path}.csv" if declared else ""
+    return f"/export/{path}.csv{peaks_query(context.view.peaks)}" if declared else ""
+
+
+def peaks_query(device: str) -> str:
+    """Return the query string of an export with given peaks; empty without them."""
+    return f"?peaks={quote(device, safe='')}" if device else ""
 
 
 def _grid(
@@ -167,6 +173,7 @@ def _grid(
             "page": page,
             "name": spec.name,
             "run": context.chosen.path.name if context.chosen else "",
+            "peaks": context.view.peaks,
         },
         className="tk-grid",
         columnDefs=definitions,
@@ -252,7 +259,7 @@ _MOST = 2_000
 
 def connect(site: Site) -> None:
     """Register the callback that serves rows to grids with the infinite row model."""
-    place = {"type": "rows", "page": MATCH, "name": MATCH, "run": MATCH}
+    place = {"type": "rows", "page": MATCH, "name": MATCH, "run": MATCH, "peaks": MATCH}
 
     @site.app.callback(
         Output(place, "getRowsResponse"),
@@ -265,11 +272,12 @@ def connect(site: Site) -> None:
         if request is None or run is None:
             return no_update
         spec = next(one for one in analysis.get(of["page"]).tables if one.name == of["name"])
+        run = with_peaks(run, of["peaks"])
         frame = site.results.of(run, of["page"]).tables[spec.name]
         order = _order(spec, request.get("sortModel") or [])
         text_filter = _text_filter(request.get("filterModel") or {})
         if order or text_filter:
-            key = (run.path, of["page"], spec.name, "rows", order, text_filter)
+            key = (run.path, run.peaks, of["page"], spec.name, "rows", order, text_filter)
             frame = site.results.get(key, lambda: ordered(filtered(frame, text_filter), order))
         return {"rowData": page_rows(frame, spec, request), "rowCount": len(frame)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docs.making import analyses, commands, tables
+from docs.making import analyses, commands, devices, tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +18,7 @@ COPIED = {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 def pages() -> dict[str, str]:
     """Every page that is made: Markdown by its path among the documents."""
     copied = {page: (ROOT / file).read_text() for page, file in COPIED.items() if (ROOT / file).is_file()}
-    made = analyses.pages() | commands.pages() | tables.pages()
+    made = analyses.pages() | commands.pages() | devices.pages() | tables.pages()
     return {path: _for_python(text) for path, text in made.items()} | copied
 
 

@@ -47,6 +47,21 @@ def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, tab: Opening
     expect(root).to_have_attribute(SCHEME, "light")
 
 
+def test_chosen_peaks_are_in_the_address_and_named_by_the_result(site: Served, warm_tab: Opening) -> None:
+    watch = warm_tab(site)
+    page = watch.go(site.url("device_compare", "gpu"), "Comparison of devices")
+    choose(page, "peaks", "MI300X")
+    expect(page).to_have_url(re.compile("peaks=MI300X"))
+    expect(page.get_by_text("Peaks are those of MI300X")).to_be_visible()
+    expect(page.get_by_role("link", name="CSV", exact=True)).to_have_attribute(
+        "href", re.compile(r"peaks=MI300X$")
+    )
+    page.reload()
+    watch.settled()
+    expect(page.locator("#peaks")).to_have_value("MI300X")
+    assert watch.unsound() == []
+
+
 def test_the_run_picker_changes_the_run_and_the_address(site: Served, warm_tab: Opening) -> None:
     watch = warm_tab(site)
     page = watch.go(site.url("integrity", "gpu"), "Integrity")

@@ -9,6 +9,7 @@ import pytest
 
 from docs.making import analyses as of_analyses
 from docs.making import commands as of_commands
+from docs.making import devices as of_devices
 from docs.making.commands import walk
 from tests.docs.blocks import FENCE, PAGES, Block, blocks, commands
 from tests.docs.pages import PARSED, RUN, SHOWN, Page
@@ -36,7 +37,7 @@ UNRUN = {
     "docs/tutorial.md": 2,
 }
 """How many blocks each document says cannot be run here."""
-MADE = of_commands.pages() | of_analyses.pages()
+MADE = of_commands.pages() | of_analyses.pages() | of_devices.pages()
 EVERY = [block for path in PAGES for block in blocks(path)]
 each_page = pytest.mark.parametrize(
     "path",

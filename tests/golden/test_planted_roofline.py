@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from samples.simulator.planted import roofline as planted
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Result, Severity, analyze
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Remark, Result, Severity, analyze
+from tracekit.runs.devices import given
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -180,3 +181,41 @@ def test_an_unlisted_device_has_rates_and_no_utilization(shared_runs: SharedRuns
     assert result.tables["summary"]["mfu"].isna().all()
     assert result.findings == ()
     assert "the peaks of 'Simulated GPU' are unknown" in result.notes[0]
+
+
+def test_given_peaks_replace_those_of_the_device_and_are_named(shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(planted.fp32_products())
+    other = run.with_peaks(given("RTX A6000"))
+    result = analyze(other, "roofline")
+    got = row(result, "ops", "aten::mm")
+    assert (got["peak_tflops"], got["peak_gb_per_s"]) == (38.7, 768)
+    assert got["utilization"] == pytest.approx(round(6 * planted.PRODUCT_FLOPS / 38_700) / 6_000_000)
+    (whole,) = result.tables["summary"].to_dict("records")
+    assert whole["peaks"] == "fp32 38.7; 768 GB/s (given: RTX A6000)"
+    (note,) = (note for note in result.notes if isinstance(note, Remark))
+    assert note.startswith("peaks are those of RTX A6000 (NVIDIA Ampere GA102")
+    assert note.endswith("as given, not those of the recorded NVIDIA A100-SXM4-40GB")
+    (finding,) = result.findings
+    assert finding.how.endswith("with the peaks of RTX A6000, as given")
+    assert "19.5 TFLOP/s" not in finding.how
+    assert analyze(other, "steps").notes == analyze(run, "steps").notes
+
+
+def test_given_peaks_serve_a_device_that_is_not_listed(shared_runs: SharedRuns) -> None:
+    program = planted.tf32_products()
+    program.device_name = "Simulated GPU"
+    run = shared_runs.simulated(program).with_peaks(given("A100 40 GB"))
+    result = analyze(run, "roofline")
+    listed = found(shared_runs, planted.tf32_products())
+    assert result.tables["summary"]["mfu"].tolist() == listed.tables["summary"]["mfu"].tolist()
+    assert not any("unknown" in note for note in result.notes)
+    (device,) = analyze(run, "device_compare").tables["devices"].to_dict("records")
+    assert (device["device_name"], device["tf32"]) == ("Simulated GPU", 156)
+
+
+def test_another_number_of_units_has_no_listed_peaks(shared_runs: SharedRuns) -> None:
+    program = planted.tf32_products()
+    program.sm_count = 54
+    result = found(shared_runs, program)
+    assert result.tables["summary"]["mfu"].isna().all()
+    assert "the peaks of 'NVIDIA A100-SXM4-40GB' are unknown" in result.notes[0]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tracekit.analysis import Result, analyze
+from tracekit.runs.devices import known
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -81,3 +84,32 @@ def test_the_work_of_convolutions_without_strides_is_unknown_not_zero(shared_run
     assert whole["mfu"] != whole["mfu"]
     assert not result.tables["families"]["op"].str.contains("conv").any()
     assert any("MFU is missing" in note for note in result.notes)
+
+
+RECORDED = {
+    "AMD-AGI__TraceLens/b200_eager_r0of8.json.gz": "B200",
+    "AMD-AGI__TraceLens/b300_sglang_qwen3_decode_cudagraph.json.gz": "B300",
+    "AMD-AGI__TraceLens/mi210_gpu_only.json.gz": "MI210",
+    "AMD-AGI__TraceLens/mi300x_ddp_resnet18.json.gz": "MI300X",
+    "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz": "H100 SXM",
+    "Yeok-c__sustainbench/a5000_infer_pageable.json.gz": "RTX A5000",
+    "facebookresearch__HolisticTraceAnalysis/alexnet_critical_path.json.gz": "A100 40 GB",
+    "facebookresearch__HolisticTraceAnalysis/amd_mi250_minitoy_train.json.gz": "MI250",
+    "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz": "V100 SXM2",
+    "facebookresearch__param/linear_relu_2080ti.json.gz": "GeForce RTX 2080 Ti",
+    "harrisonvshen__triton-accelerated-attention/rtx3060_no_gpu_events.json.gz": None,  # a laptop's
+    "pytorch__benchmark/h2d_pinned_a100.json.gz": "A100 40 GB",
+    "pytorch__kineto/cudagraph_after_fix.json.gz": None,  # an H100 with 96 GB
+    "pytorch__kineto/resnet50_w0_torch19.json.gz": "V100 SXM2",
+    "tugot17__tokenomics-from-first-principles/rtx4090x2_llama_tp_rank0.json.gz": "GeForce RTX 4090",
+}
+
+
+@there
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_devices_have_the_peaks_of_their_kind(name: str) -> None:
+    with gzip.open(TRACES / name, "rt", errors="replace") as stream:
+        head = stream.read(400_000)
+    gpu = json.JSONDecoder().raw_decode(head[head.index("[", head.index('"deviceProperties"')) :])[0][0]
+    device = known(gpu["name"], gpu["numSms"], gpu["totalGlobalMem"])
+    assert (device.name if device else None) == RECORDED[name]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.executors import Workers
+    from tracekit.runs.devices import Device
     from tracekit.runs.run import Run
 
 
@@ -204,6 +205,8 @@ class Analysis:
         comparison: Specification of the tables of `compare`.
         needs_profile: Whether a run without one leaves it nothing to read.
         by_rank: How it works rank by rank; None where it must read all ranks at once.
+        uses_peaks: Whether its results depend on the peaks of the devices; others never see those that a
+            user gave (`Run.peaks`).
     """
 
     name: str
@@ -219,6 +222,7 @@ class Analysis:
     comparison: tuple[TableSpec, ...] = ()
     needs_profile: bool = True
     by_rank: ByRank | None = None
+    uses_peaks: bool = False
 
 
 def available() -> list[Analysis]:
@@ -272,8 +276,18 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
     from tracekit.analysis import by_rank
 
     analysis = get(name)
+    run = run.with_peaks(peaks_of(run, name))
     result = _guarded(analysis, run, by=by_rank.computing(analysis, workers))
     return _checked(analysis, _supported(run, result), analysis.tables)
+
+
+def peaks_of(run: Run, name: str) -> Device | None:
+    """Return the peaks given for a run if an analysis depends on them; else None.
+
+    Raises:
+        PluginError: The analysis is unknown.
+    """
+    return run.peaks if run.peaks is not None and get(name).uses_peaks else None
 
 
 def _supported(run: Run, result: Result) -> Result:
@@ -371,7 +385,8 @@ def compare(base: Run, head: Run, name: str) -> Result:
     if analysis.compare is None:
         able = ", ".join(one.name for one in available() if one.compare)
         raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {able}")
-    return _checked(analysis, _guarded(analysis, base, head, by=analysis.compare), analysis.comparison)
+    pair = [run.with_peaks(peaks_of(run, name)) for run in (base, head)]
+    return _checked(analysis, _guarded(analysis, *pair, by=analysis.compare), analysis.comparison)
 
 
 def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:

@@ -1,7 +1,8 @@
 """Cache of results on disk, by run, analysis and code.
 
-The key of a result is a digest of the run's content, of the analysis's code with all that it imports, and of
-the versions of the libraries; version numbers raised by hand would be forgotten when a helper changes.
+The key of a result is a digest of the run's content, of the analysis's code with all that it imports, of the
+versions of the libraries, and of peaks that the user gave if the analysis depends on them; version numbers
+raised by hand would be forgotten when a helper changes.
 
 Each analysis of a run has one file: a ZIP archive of Parquet tables and JSON, written atomically, that also
 contains the key. Its checksums detect damage, and reading it runs no code. A result is cached only if it
@@ -284,7 +285,9 @@ class ResultCache:
             return None
         version = code_version(analysis.get(name))
         content = _content(run)
-        return f"{name}/{version}/{content}" if version and content else None
+        peaks = analysis.peaks_of(run, name)
+        given = f"/{hashlib.sha256(peaks.digest.encode()).hexdigest()}" if peaks else ""
+        return f"{name}/{version}/{content}{given}" if version and content else None
 
     def _computed(self, run: Run, name: str, path: Path, key: str) -> Result:
         if not self._prepared(path.parent):

@@ -12,10 +12,12 @@ from tracekit.cli.options import (
     fresh_option,
     narrowed,
     open_store,
+    peaks_option,
     rank_option,
     reading,
     scheduler_option,
     store_option,
+    with_peaks,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _WITH_INTEGRITY = ("table", "markdown")
     help="Maximum rows per table, 0 for all; default 30 on a terminal.",
 )
 @rank_option
+@peaks_option
 @scheduler_option("Analyze ranks on the workers of this Dask cluster,")
 @capture_option
 @fresh_option
@@ -59,6 +62,7 @@ def command(
     table: str | None,
     limit: int | None,
     ranks: tuple[str, ...],
+    peaks: str | None,
     scheduler: str | None,
     captures: tuple[str, ...],
     fresh: bool,
@@ -73,6 +77,10 @@ def command(
     Analyses that support it read the ranks of a job one at a time; a rank that cannot be read is reported and
     skipped. Other analyses read all ranks at once, or as many as fit into memory, and report the rest.
 
+    --peaks replaces the peaks of the recorded devices in `roofline` and `device_compare`; unlisted devices
+    have none. A file has one object with dense peaks in TFLOP/s, such as {"name": "My GPU", "gb_per_s": 2000,
+    "tflops": {"fp32": 51, "tf32": 378, "bf16": 756}}. With --against, they apply to RUN.
+
     With --scheduler, each rank is a task of a Dask cluster. Its workers need the same version of tracekit
     (pip install 'tracekit-torch[scale]') and access to the store under the same path.
 
@@ -80,6 +88,7 @@ def command(
     tracekit analyze latest ranks
     tracekit analyze latest idle_gaps --rank 17
     tracekit analyze latest ops --by module
+    tracekit analyze latest roofline --peaks "H100 SXM"
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     if list_them:
@@ -97,6 +106,7 @@ def command(
     place = open_store(store)
     head = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
     base = narrowed(resolve(place, against), ranks) if against else None
+    head = with_peaks(head, peaks, names)
     with reading(head, scheduler) as workers:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze
         results = _compared(base, head, names) if base else _results(head, names, by)

@@ -12,10 +12,12 @@ from tracekit.cli.options import (
     fresh_option,
     narrowed,
     open_store,
+    peaks_option,
     rank_option,
     reading,
     scheduler_option,
     store_option,
+    with_peaks,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _SEVERITIES = ("info", "warn", "high")
     "--limit", type=click.IntRange(min=0), default=0, help="Maximum findings; 0 (default) shows all."
 )
 @rank_option
+@peaks_option
 @scheduler_option("Analyze ranks on the workers of this Dask cluster,")
 @capture_option
 @fresh_option
@@ -50,6 +53,7 @@ def command(
     severity: str,
     limit: int,
     ranks: tuple[str, ...],
+    peaks: str | None,
     scheduler: str | None,
     captures: tuple[str, ...],
     fresh: bool,
@@ -74,6 +78,7 @@ def command(
     run, names = chosen(run, names)
     place = open_store(store)
     opened = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
+    opened = with_peaks(opened, peaks, names)
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)

@@ -221,6 +221,38 @@ def capture_traces(paths: Sequence[str]) -> list[Place]:
     return found
 
 
+peaks_option = click.option(
+    "--peaks",
+    metavar="NAME|FILE",
+    help="Peaks to use instead of those of the recorded devices: the name of a listed device such as "
+    "'H100 SXM', or a JSON file.",
+)
+
+
+def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
+    """Replace the peaks of a run's devices by those that the user gives, if any.
+
+    Args:
+        run: The run.
+        peaks: Name of a listed device, or a file.
+        names: Analyses to run; all by default.
+
+    Raises:
+        UnusableInputError: The device is not listed, the file is unusable, or no named analysis uses peaks.
+    """
+    if peaks is None:
+        return run
+    from tracekit import analysis
+    from tracekit.errors import UnusableInputError
+    from tracekit.runs.devices import given
+
+    found = given(peaks)
+    if names and not any(analysis.get(name).uses_peaks for name in names):
+        using = " or ".join(one.name for one in analysis.available() if one.uses_peaks)
+        raise UnusableInputError(f"--peaks has no effect on {', '.join(names)}", hint=f"it is for {using}")
+    return run.with_peaks(found)
+
+
 @contextmanager
 def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
     """Start the workers that read the ranks of a run, if any: a cluster or processes of this machine.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import fresh_option, open_store, store_option
+from tracekit.cli.options import fresh_option, open_store, peaks_option, store_option, with_peaks
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -45,6 +45,7 @@ _ALL = "all"
     help="Maximum rows per table; 0 shows all.",
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
+@peaks_option
 @fresh_option
 @store_option
 def command(
@@ -55,6 +56,7 @@ def command(
     title: str | None,
     limit: int,
     open_browser: bool,
+    peaks: str | None,
     fresh: bool,
     store: str | None,
 ) -> None:
@@ -76,7 +78,7 @@ def command(
 
     names = _names(analyses)
     place = open_store(store)
-    found = resolve(place, run)
+    found = with_peaks(resolve(place, run), peaks)
     path = Path(output or ".").expanduser()
     path = path / f"{found.id}.html" if path.is_dir() else path
     text = _text(found, names, ResultCache(place, fresh=fresh), title=title, limit=limit)

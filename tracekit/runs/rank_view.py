@@ -113,7 +113,7 @@ class RankView(Run):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle without cached data."""
-        return {name: vars(self)[name] for name in ("path", "chosen", "holders", "strange")}
+        return {name: vars(self)[name] for name in ("path", "peaks", "chosen", "holders", "strange")}
 
     @cached_property
     def _files(self) -> dict[str, list[Place]]:
@@ -141,7 +141,7 @@ def view(run: Run, ranks: Sequence[int]) -> RankView:
         )
     chosen = frozenset(ranks)
     held = {file: ranks for file, ranks in run.holders.items() if ranks & chosen}
-    one = RankView(run.path, chosen, held, frozenset(run.holders) - frozenset(held))
+    one = RankView(run.path, run.peaks, chosen, held, frozenset(run.holders) - frozenset(held))
     vars(one)["meta"] = run.meta
     return one
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from tracekit.runs.devices import Device
     from tracekit.runs.meta import RunMeta
     from tracekit.runs.rank_view import Holders
     from tracekit.schema import Column
@@ -86,6 +88,10 @@ ENDING = ".parquet"
 class Run:
     """A run, on disk or on object storage; tables are read on demand and not cached.
 
+    Attributes:
+        path: Its folder.
+        peaks: Peaks that analyses use instead of those of the recorded devices; None for the latter.
+
     Example:
         >>> import tracekit
         >>> run = tracekit.open("latest")  # doctest: +SKIP
@@ -93,6 +99,7 @@ class Run:
     """
 
     path: Place
+    peaks: Device | None = None
 
     @classmethod
     def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
@@ -228,6 +235,22 @@ class Run:
         from tracekit.runs import rank_view
 
         return rank_view.view(self, ranks)
+
+    def with_peaks(self, peaks: Device | None) -> Self:
+        """Return this run with other peaks for its devices, or, with None, with those of the recorded ones.
+
+        Example:
+            >>> import tracekit
+            >>> from tracekit.runs.devices import given
+            >>> run = tracekit.open("latest").with_peaks(given("H100 SXM"))  # doctest: +SKIP
+            >>> tracekit.analyze(run, "roofline").tables["summary"]["peaks"]  # doctest: +SKIP
+        """
+        if peaks == self.peaks:
+            return self
+        other = copy(self)
+        cached = {name: value for name, value in vars(self).items() if name in {"meta", "written_ns"}}
+        vars(other).update(cached, peaks=peaks)
+        return other
 
     def files(self, name: str) -> list[Place]:
         """Return the Parquet files of a table, in order; empty without rows.

@@ -113,9 +113,11 @@ def advising(context: Context) -> Advising:
 
     Raises:
         RunNotFoundError: There is no run.
+        UnusableInputError: The device of the peaks is not listed.
     """
     run = context.run
-    found: Advising = context.results.get((run.path, Advising), lambda: _start(run, context.results))
+    key = (run.path, Advising, run.peaks)
+    found: Advising = context.results.get(key, lambda: _start(run, context.results))
     return found
 
 
@@ -205,7 +207,8 @@ def _progress_text(job: Advising) -> str:
 
 def _shown(context: Context, advice: Advice) -> list[Component]:
     run, found = context.run, [ranked.finding for ranked in advice.findings]
-    known = context.results.get((run.path, spots), lambda: spots(run, found))  # callbacks may overlap
+    key = (run.path, spots, run.peaks)  # callbacks may overlap
+    known = context.results.get(key, lambda: spots(run, found))
     cards = [
         finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
         for ranked in advice.findings

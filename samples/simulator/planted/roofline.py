@@ -21,7 +21,7 @@ _VALUES = ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
 def products(kernel: str, dur_ns: int, shapes: list[list[int]], dtype: str, *, calls: int = 2) -> Program:
     """Steps of matrix products inside `aten::linear`, which must not count again."""
-    program = Program(device_name=A100)
+    program = Program(device_name=A100, sm_count=108)
     known: dict[str, Any] = {"shapes": shapes, "dtypes": [dtype] * 2, "Call stack": "train.py(7): forward"}
     for _ in range(STEPS):
         with program.step():
@@ -69,7 +69,7 @@ def batched_products() -> Program:
 
 def convolutions() -> Program:
     """A strided convolution forward and backward in FP16, nested as ATen nests it, and an addition."""
-    program = Program(device_name=A100)
+    program = Program(device_name=A100, sm_count=108)
     for _ in range(STEPS):
         with program.step():
             _forward(program)

@@ -48,6 +48,19 @@ def test_an_analysis_alone_means_the_latest_run(directory: str, capsys: Capture)
     assert list(json.loads(capsys.readouterr().out)["results"]) == ["kernels"]
 
 
+def test_given_peaks_are_used_and_refused_where_they_have_no_effect(directory: str, capsys: Capture) -> None:
+    arguments = ("latest", "device_compare", "--peaks", "l4", "--format", "json")
+    assert analyze(*arguments, store=directory) == 0
+    found = json.loads(capsys.readouterr().out)["results"]["device_compare"]
+    (row,) = found["tables"]["devices"]
+    assert (row["fp16"], row["gb_per_s"]) == (121, 300)
+    assert found["notes"][0].startswith("peaks are those of L4")
+    assert analyze("latest", "kernels", "--peaks", "l4", store=directory) == 2
+    assert "--peaks has no effect on kernels; it is for roofline or device_compare" in capsys.readouterr().err
+    assert run(["findings", "latest", "--peaks", "L5", "--store", directory]) == 2
+    assert "the peaks of 'L5' are not listed" in capsys.readouterr().err
+
+
 def test_the_verdict_stands_on_top_whatever_is_asked(directory: str, capsys: Capture) -> None:
     assert analyze("latest", "kernels", store=directory) == 0
     lines = capsys.readouterr().out.splitlines()

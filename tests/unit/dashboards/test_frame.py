@@ -69,7 +69,23 @@ def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
 def test_one_run_without_ranks_offers_nothing_but_itself(site: Site) -> None:
     make_run(site.store)
     hidden = [one.hidden for one in frame.picker_offers(site, site.context(View(), dark=False))]
-    assert hidden == [False, True, True, True]
+    assert hidden == [False, True, True, True, True]
+
+
+def test_peaks_are_offered_on_pages_that_use_them_and_while_some_are_chosen(site: Site) -> None:
+    make_run(site.store)
+
+    def offered(view: View) -> frame.Offer:
+        return frame.picker_offers(site, site.context(view, dark=False))[-1]
+
+    shown = offered(View(page="roofline"))
+    assert (shown.hidden, shown.value, shown.title) == (False, None, "")
+    assert {"value": "H100 SXM", "label": "H100 SXM"} in shown.options
+    assert offered(View(page="kernels")).hidden
+    chosen = offered(View(page="kernels", peaks="h100 sxm"))
+    assert (chosen.hidden, chosen.value) == (False, "H100 SXM")
+    unlisted = offered(View(page="roofline", peaks="H1000"))
+    assert unlisted.options[0] == {"value": "H1000", "label": "H1000 (not listed)"}
 
 
 def test_two_ranks_and_devices_are_offered(site: Site) -> None:
@@ -77,20 +93,20 @@ def test_two_ranks_and_devices_are_offered(site: Site) -> None:
 
     rows_ = [kernel(0, 1, rank=rank, device=rank) for rank in (0, 1)]
     built(site.store.path, device_intervals=rows_)
-    _, _, rank, device = frame.picker_offers(site, site.context(View(rank=1), dark=False))
+    _, _, rank, device, _ = frame.picker_offers(site, site.context(View(rank=1), dark=False))
     assert ([one["value"] for one in rank.options], rank.value) == (["", "0", "1"], "1")
     assert (device.hidden, device.value) == (False, "")
 
 
 def test_a_run_is_never_its_own_baseline(site: Site) -> None:
     first, second = make_run(site.store), make_run(site.store, after_s=1)
-    run, base, _, _ = frame.picker_offers(site, site.context(View(), dark=False))
+    run, base, _, _, _ = frame.picker_offers(site, site.context(View(), dark=False))
     assert [one["value"] for one in run.options] == [second.path.name, first.path.name]
     assert [one["value"] for one in base.options] == [first.path.name]
 
 
 def test_another_run_forgets_what_was_chosen_of_the_first() -> None:
-    before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1")
+    before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1", peaks="L4")
     assert frame.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
     assert frame.chosen(before, "b", "b", 1, None).base == ""
     assert frame.chosen(before, "a", "", 0, None) == View(
