@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tracekit.collectors.nsys import tool
 from tracekit.collectors.nsys.collector import NsysCollector
 
-from tests.nsys import HELP, calls, install
+from tests.nsys import calls, install
+from tests.nsys_help import CURRENT, VERSIONS
 from tracekit.errors import CollectionError
 from tracekit.runs import toolchain
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-NEW, OLD = HELP
+OLDEST = VERSIONS[-1]
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +72,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
     program = install(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(program.parent))
     nsys = tool.find()
-    assert nsys.version == NEW
+    assert nsys.version == CURRENT
     assert tool.profile_command(nsys, tmp_path / "run", device="cuda") == [
         str(program),
         "profile",
@@ -83,6 +81,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
         "--capture-range-end=stop",
         "--cuda-graph-trace=node",
         "--cuda-event-trace=false",
+        "--wait=primary",
         "--sample=none",
         "--cpuctxsw=none",
         "--stats=false",
@@ -97,7 +96,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
 def test_an_old_version_gets_its_own_options_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = install(tmp_path, version=OLD)
+    program = install(tmp_path, version=OLDEST)
     monkeypatch.setenv("PATH", str(tmp_path))
     nsys = tool.find()
     assert tool.profile_command(nsys, tmp_path / "run", device="cuda")[2:] == [
@@ -105,6 +104,7 @@ def test_an_old_version_gets_its_own_options_and_a_warning(
         "--capture-range=cudaProfilerApi",
         "--stop-on-range-end=true",
         "--kill=none",
+        "--wait=primary",
         "--sample=none",
         "--stats=false",
         "--force-overwrite=true",
@@ -117,9 +117,41 @@ def test_an_old_version_gets_its_own_options_and_a_warning(
     check = NsysCollector().check()
     assert check.status == "warn"
     assert check.detail == (
-        f"{OLD}, {program}; too old: kernels inside CUDA graphs are not recorded; "
-        "a kept report contains the environment variables"
+        f"{OLDEST}, {program}; too old: a kept report contains the environment variables"
     )
+
+
+CHANGES = {
+    "2025.6.3.541": set(),
+    "2025.1.1.103": {"--discard-environment=true"},
+    "2024.6.1.90": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2023.4.1.97": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2022.4.2.50": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2022.1.1.61": {"--discard-environment=true", "--cuda-event-trace=false", "--cuda-graph-trace=node"},
+}
+
+
+@pytest.mark.parametrize("version", CHANGES)
+def test_a_version_gets_all_options_but_those_it_lacks(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = {}
+    for one in (CURRENT, version):
+        monkeypatch.setenv("PATH", str(install(tmp_path, version=one).parent))
+        nsys = tool.find()
+        commands[one] = tool.profile_command(nsys, tmp_path / "run", device="cuda")
+        exporting = tool.export_command(nsys, tmp_path / "run.nsys-rep", tmp_path / "run.sqlite")
+    assert set(commands[CURRENT]) - set(commands[version]) == CHANGES[version]
+    assert set(commands[version]) <= set(commands[CURRENT])
+    assert ("--lazy=false" in exporting) == (version != "2022.1.1.61")
+
+
+def test_traces_are_those_that_the_help_quotes() -> None:
+    text = "Possible values are 'cuda', 'nvtx' or 'none'. osrt and cudnn are not available on this target."
+    nsys = tool.Nsys(path="nsys", version="2026.1", profile={"trace": text, "capture-range": ""})
+    assert tool.profile_command(nsys, Path("run"), device="cuda")[2] == "--trace=cuda,nvtx"
+    unknown = tool.Nsys(path="nsys", version="2026.1", profile={"trace": "See the documentation."})
+    assert tool.profile_command(unknown, Path("run"), device="cpu")[2] == "--trace=nvtx,osrt"
 
 
 def test_a_cpu_recording_has_no_capture_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,4 +173,4 @@ def test_doctor_reports_the_nsys_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert doctor._nsys().status == "missing"
     program = install(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{NEW}, {program}")
+    assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{CURRENT}, {program}")
