@@ -112,6 +112,8 @@ def profile(words):
         program = program[1:]
     if not program:
         refuse("No application specified" + USAGE)
+    if shutil.which(program[0]) is None:
+        refuse(f"{program[0]}: No such file or directory")
     if OUTCOME == "permission":
         refuse("Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM" + USAGE)
     if "%" in options["output"].replace("%%", ""):
