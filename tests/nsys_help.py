@@ -44,6 +44,7 @@ class Option:
 _BOOL = "Possible values are 'true' or 'false'."
 _TRACES = "'cuda', 'nvtx', 'cublas', 'cublas-verbose', 'cusparse', 'mpi', 'oshmem', 'ucx', 'osrt', "
 _SHUTDOWN = "'repeat-shutdown:N'. Use --kill to choose the signal."
+_TABLES = "'arrow', 'arrowdir', 'hdf', 'jsonlines', 'parquetdir', 'sqlite', "
 PROFILE = (
     Option("backtrace,b", "Possible values are 'auto', 'fp', 'lbr', 'dwarf', 'none'."),
     Option("capture-range,c", "Possible values are 'none', 'cudaProfilerApi', 'nvtx'.", before="2021.3"),
@@ -82,7 +83,7 @@ PROFILE = (
     ),
     Option(
         "export",
-        "Possible values are 'arrow', 'arrowdir', 'hdf', 'jsonlines', 'parquetdir', 'sqlite', 'text', 'none'.",
+        f"Possible values are {_TABLES}'text', 'none'.",
         "2024.6",
     ),
     Option("force-overwrite,f", _BOOL),
@@ -120,16 +121,18 @@ EXPORT = (
     Option("lazy,l", _BOOL, "2022.4"),
     Option("output,o", "Output filename."),
     Option("tables", "POSIX patterns of tables.", "2024.1"),
-    Option("type,t", "Possible values are 'arrow', 'hdf', 'info', 'json', 'sqlite', 'text'.", before="2024.6"),
+    Option(
+        "type,t", "Possible values are 'arrow', 'hdf', 'info', 'json', 'sqlite', 'text'.", before="2024.6"
+    ),
     Option(
         "type,t",
-        "Possible values are 'arrow', 'arrowdir', 'hdf', 'info', 'jsonlines', 'parquetdir', 'sqlite', 'text'.",
+        f"Possible values are {_TABLES}'info', 'text'.",
         "2024.6",
         "2026.1",
     ),
     Option(
         "type,t",
-        "Possible values are 'arrow', 'arrowdir', 'hdf', 'info', 'jsonlines', 'parquetdir', 'sqlite'.",
+        f"Possible values are {_TABLES}'info'.",
         "2026.1",
     ),
 )

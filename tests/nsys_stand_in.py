@@ -8,7 +8,7 @@ Outcomes: fine, permission (nothing runs), no_range (cudaProfilerStart is not se
 process in its own session).
 """
 
-# ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123, T201
+# ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH110, PTH120, PTH123, PTH208, T201
 import ctypes
 import json
 import os
@@ -123,7 +123,8 @@ def profile(words):
         leftover = [subprocess.Popen([sys.executable, "-c", SLEEPER, HERE], start_new_session=True).pid]
     for what, option in (("IP/backtrace sampling", "sample"), ("context switch tracing", "cpuctxsw")):
         if options.get(option) != "none" and option in sections(PLAYS["profile"]):
-            print(f"WARNING: CPU {what} not supported, disabling.\nTry the 'nsys status --environment' command.")
+            print(f"WARNING: CPU {what} not supported, disabling.")
+            print("Try the 'nsys status --environment' command to learn more.\n", flush=True)
     events = os.path.join(HERE, f"events-{os.getpid()}.txt")
     open(events, "w").close()
     session = Session(options, events)

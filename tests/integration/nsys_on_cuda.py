@@ -1,4 +1,4 @@
-"""The measured processes of the nsys collector as on a GPU: the workload runs on the CPU, all else is real."""
+"""The measured processes of the nsys collector as on a GPU: only the workload runs on the CPU."""
 
 from __future__ import annotations
 

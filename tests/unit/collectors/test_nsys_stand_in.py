@@ -34,7 +34,9 @@ QUIET = ("--sample=none", "--cpuctxsw=none")
 def run(tmp_path: Path) -> Run:
     """Runs `nsys profile` with options and a Python program."""
 
-    def profiled(*options: str, code: str = PROGRAM, version: str = CURRENT) -> subprocess.CompletedProcess[str]:
+    def profiled(
+        *options: str, code: str = PROGRAM, version: str = CURRENT
+    ) -> subprocess.CompletedProcess[str]:
         nsys = install(tmp_path / "bin", version=version)
         command = [nsys, "profile", *options, f"--output={tmp_path / 'run'}", sys.executable, "-c", code]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
@@ -111,7 +113,11 @@ def test_without_permission_samples_are_left_out(run: Run) -> None:
     [
         ("2022.1.1.61", ["--cuda-graph-trace=node"], "unrecognised option '--cuda-graph-trace'"),
         (CURRENT, ["--gpu-metrics-device=all"], "unrecognised option '--gpu-metrics-device'"),
-        (CURRENT, ["--trace=cuda,dx12"], "Illegal --trace argument 'cuda,dx12'.\nPossible --trace values are"),
+        (
+            CURRENT,
+            ["--trace=cuda,dx12"],
+            "Illegal --trace argument 'cuda,dx12'.\nPossible --trace values are",
+        ),
         (CURRENT, ["--stats=true", "--stats=true"], "option '--stats' cannot be specified more than once"),
         ("2022.4.2.50", ["--output=x", "--"], "--: No such file or directory"),
     ],

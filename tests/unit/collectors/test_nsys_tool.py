@@ -116,9 +116,7 @@ def test_an_old_version_gets_its_own_options_and_a_warning(
     ]
     check = NsysCollector().check()
     assert check.status == "warn"
-    assert check.detail == (
-        f"{OLDEST}, {program}; too old: a kept report contains the environment variables"
-    )
+    assert check.detail == f"{OLDEST}, {program}; too old: a kept report contains the environment variables"
 
 
 CHANGES = {
