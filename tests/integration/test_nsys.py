@@ -165,6 +165,12 @@ def test_a_program_that_fails_says_why(setup: Setup) -> None:
         setup.record()
 
 
+@pytest.mark.plays(program="ends with 3")
+def test_an_exit_code_after_the_recording_is_a_warning(setup: Setup) -> None:
+    codes = {one.code: one.message for one in setup.record().diagnostics}
+    assert "exit code 3" in codes["nsys_exit_code"]
+
+
 @pytest.mark.plays(program="is killed")
 def test_a_program_that_is_killed_is_said_to_be(setup: Setup) -> None:
     with pytest.raises(CollectionError, match=r"killed by SIGKILL"):

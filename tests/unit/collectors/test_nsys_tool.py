@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tracekit.collectors.nsys import tool
+from tracekit.collectors.nsys import collector, tool
 from tracekit.collectors.nsys.collector import NsysCollector
+from tracekit.collectors.nsys.export import stacks_ignored
 
 from tests.nsys import calls, install
 from tests.nsys_help import CURRENT, VERSIONS
-from tracekit.errors import CollectionError
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.collector import Request, silent
 from tracekit.runs import toolchain
 
 OLDEST = VERSIONS[-1]
@@ -157,6 +160,31 @@ def test_a_cpu_recording_has_no_capture_range(tmp_path: Path, monkeypatch: pytes
     words = tool.profile_command(tool.find(), tmp_path / "run", device="cpu")
     assert words[2] == "--trace=nvtx,osrt"
     assert not any(word.startswith("--capture-range") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "device"), [(None, 1, "cuda"), (None, 0, "cpu"), ("", 1, "cpu"), ("-1", 1, "cpu")]
+)
+def test_a_program_is_recorded_as_one_on_a_gpu_if_it_may_use_one(
+    visible: str | None, gpus: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(collector.environment, "nvml_gpus", lambda: [{"index": 0}] * gpus)
+    assert collector._device() == device
+
+
+@pytest.mark.parametrize("options", [{"level": "libtorch"}, {"compile_artifacts": True}])
+def test_what_nsys_cannot_record_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    request = Request(workload="mnist_cnn", batch_size=4, resolution=28, **options)
+    with pytest.raises(UnusableInputError, match=r"nsys cannot record .*use --collector torch"):
+        NsysCollector().record(request, tmp_path, progress=silent)
+
+
+def test_stacks_are_reported_as_ignored() -> None:
+    assert stacks_ignored(requested=False) == []
+    assert [code for code, _ in stacks_ignored(requested=True)] == ["stacks_ignored"]
 
 
 def test_a_version_without_capture_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
