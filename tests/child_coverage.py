@@ -32,7 +32,7 @@ TESTS = (
     *(
         f"tests/integration/test_{name}.py"
         for name in (
-            *("collect", "compile_artifacts", "flops", "levels", "libtorch", "killed_anywhere", "record"),
+            *("collect", "compile_artifacts", "flops", "levels", "libtorch", "record"),
             *("nsys", "nsys_collect", "nsys_killed", "nsys_program", "program", "program_ended"),
             *("program_steps", "unprofiled"),
         )
@@ -108,7 +108,9 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tests", nargs="*", default=list(TESTS), help="tests to run")
+    parser.add_argument(
+        "tests", nargs="*", default=list(TESTS), help="tests to run, and options of pytest after --"
+    )
     try:
         return measure(parser.parse_args(arguments).tests)
     except (UnfitError, OSError) as error:
