@@ -262,10 +262,10 @@ def missing_report_error(code: int, *, by_range: bool, device: str) -> Collectio
 
 
 def untraced_gpu_error() -> CollectionError:
-    """Return the error for a program that used a GPU although NVML lists none."""
+    """Return the error for a program that used a GPU, which was not visible before it started."""
     return CollectionError(
-        "nsys recorded no GPU activity: NVML lists no GPU, so it was not asked to",
-        hint="see `tracekit doctor`, or use --collector torch",
+        "nsys was not asked to record the GPU: NVML listed none, or CUDA_VISIBLE_DEVICES hid it",
+        hint="see `tracekit doctor`, set CUDA_VISIBLE_DEVICES before the program, or use --collector torch",
     )
 
 

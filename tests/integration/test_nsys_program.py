@@ -123,7 +123,7 @@ def test_a_program_that_does_not_use_the_gpu_is_told_apart(record: Record) -> No
 
 @pytest.mark.slow
 def test_a_gpu_that_nvml_does_not_list_is_not_recorded(record: Record) -> None:
-    with pytest.raises(CollectionError, match=r"NVML lists no GPU"):
+    with pytest.raises(CollectionError, match=r"not asked to record the GPU: NVML listed none"):
         record(ON_CUDA + STEPS, "0", guessed="cpu")
 
 
