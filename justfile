@@ -31,6 +31,10 @@ test-times *arguments:
 mutants *arguments:
     {{python}} -m tests.mutants {{arguments}}
 
+# Lines and branches of the collectors that tests run, also in child processes. See `just coverage-collectors --help`.
+coverage-collectors *arguments:
+    {{python}} -m tests.child_coverage {{arguments}}
+
 # Sizes and imports of the sources; with COMMITs, a comparison of them.
 house *commits:
     {{python}} -m tests.structure {{commits}}

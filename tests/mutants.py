@@ -222,7 +222,8 @@ def _environment(root: Path) -> Path:
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib"))
     own = folder / packages.relative_to(sys.prefix)
-    (own / "packages.pth").write_text(f"{packages}\n", encoding="utf-8")
+    found = [one for one in sys.path if Path(one).name == packages.name]  # a path entry may name another
+    (own / "packages.pth").write_text("\n".join([*found, ""]), encoding="utf-8")
     for file in packages.glob("__editable__*tracekit*"):
         text = file.read_text(encoding="utf-8")
         (own / file.name).write_text(text.replace(str(ROOT), str(root)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A stand-in for nsys: checks its arguments strictly, runs the program, and plays an outcome."""
+"""A stand-in for nsys: checks its arguments strictly, records its program, and plays an outcome."""
 
 from __future__ import annotations
 
@@ -9,91 +9,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.nsys_help import CURRENT, export_help, profile_help
+
 KIND = "CUPTI_ACTIVITY_KIND_"
 DIAGNOSTIC = "CREATE TABLE DIAGNOSTIC_EVENT (timestamp, timestampType, source, severity, text, globalPid)"
-NEW = """usage: nsys profile [<args>] [application] [<application args>]
-
-    -c, --capture-range=
-
-       Possible values are none, cudaProfilerApi, nvtx, hotkey.
-
-    --capture-range-end=
-
-       Possible values are none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N.
-
-    --cpuctxsw=
-
-       Possible values are 'process-tree', 'system-wide', 'none'.
-
-    --cuda-event-trace=
-
-       Possible values are 'auto', 'true', 'false'.
-
-    --cuda-graph-trace=
-
-       Possible values are 'graph' or 'node'. See also --cuda-memory-usage.
-
-    --discard-environment=
-
-       Possible values are 'true' or 'false'.
-
-    -f, --force-overwrite=
-
-       Possible values are 'true' or 'false'.
-
-    -o, --output=
-
-       Output report filename.
-
-    -s, --sample=
-
-       Possible values are 'process-tree', 'system-wide', 'none'.
-
-    --stats=
-
-       Possible values are 'true' or 'false'.
-
-    -t, --trace=
-
-       Possible values are 'cuda', 'cuda-hw', 'nvtx', 'cublas', 'cudnn', 'opengl', 'osrt', 'none'.
-"""
-OLD = """usage: nsys profile [<args>] [application] [<application args>]
-
-\t-c, --capture-range=
-\t   Possible values are none, cudaProfilerApi, nvtx. Stop it by --stop-on-range-end.
-\t-x, --stop-on-range-end=
-\t   Possible values are 'true' or 'false'.
-\t--kill=
-\t   Possible values are 'none', 'sigterm', 'sigkill'.
-\t-f, --force-overwrite=
-\t   Possible values are 'true' or 'false'.
-\t-o, --output=
-\t   Output report filename.
-\t-s, --sample=
-\t   Possible values are 'cpu' or 'none'.
-\t--stats=
-\t   Possible values are 'true' or 'false'.
-\t-t, --trace=
-\t   Possible values are 'cuda', 'nvtx', 'cublas', 'osrt', 'none'.
-"""
-HELP = {"2025.1.1.103": NEW, "2021.2.1.58": OLD}
-EXPORT_HELP = {
-    "2025.1.1.103": "  -f, --force-overwrite=\n  --lazy=\n  -o, --output=\n  -t, --type=\n",
-    "2021.2.1.58": "  -f, --force-overwrite=\n  -o, --output=\n  -t, --type=\n",
-}
 SCRIPT = Path(__file__).with_name("nsys_stand_in.py")
 
 
 def install(
-    folder: Path, *, version: str = "2025.1.1.103", outcome: str = "fine", export: Path | None = None
+    folder: Path, *, version: str = CURRENT, outcome: str = "fine", export: Path | None = None
 ) -> Path:
     """An executable `nsys` in a folder; see `nsys_stand_in.py` for the outcomes it plays.
 
     Args:
         folder: Where it goes, made if need be.
-        version: One of `HELP`.
+        version: One of `tests.nsys_help.VERSIONS`.
         outcome: What it plays.
-        export: What an export is a copy of.
+        export: What an export is a copy of; by default it has what was recorded.
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "nsys"
@@ -101,8 +33,8 @@ def install(
     program.chmod(0o755)
     known = {
         "version": version,
-        "profile": HELP[version],
-        "export": EXPORT_HELP[version],
+        "profile": profile_help(version),
+        "export": export_help(version),
         "outcome": outcome,
         "file": str(export) if export else "",
     }
@@ -114,6 +46,17 @@ def calls(program: Path) -> list[list[str]]:
     """The arguments of every call of a stand-in, in order."""
     path = program.with_name("calls.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def recorded(export: Path) -> dict[str, list[str]]:
+    """The names of all events in an export that the stand-in made, by table."""
+    with closing(sqlite3.connect(export)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+        kept = [name for name in sorted(tables) if name != "StringIds"]
+        return {
+            name: [text for (text,) in database.execute(f"SELECT text FROM {name} ORDER BY start")]  # noqa: S608 (ours)
+            for name in kept
+        }
 
 
 def write_export(

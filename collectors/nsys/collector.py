@@ -23,6 +23,7 @@ from .export import (
     REPORT,
     NsysResult,
     check_not_empty,
+    check_processed,
     diagnostics,
     export_report,
     find_report,
@@ -89,7 +90,8 @@ class NsysCollector:
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
         done, result = _run_under_nsys(command, decided, directory, progress)
         if done.report is None:
-            raise tool.recording_error(done.log, done.code)
+            check_processed(directory)
+            raise tool.recording_error(done.log, done.code, by_range=decided.device != "cpu")
         progress("export", 0, 1)
         trace = export_report(nsys, done.report)
         progress("export", 1, 1)
@@ -112,18 +114,21 @@ class NsysCollector:
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
         nsys = tool.find()
-        command = tool.profile_command(nsys, directory.resolve() / REPORT, device=_device())
+        guessed = _device()
+        command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
         code, sampled = torch_program.run(program, directory, under=command)
         ranks = program_report.recorded_ranks(directory)
         if not ranks:
             raise program_report.failure(program, directory, code)
-        report = find_report(directory)
+        first, report = ranks[0].facts, find_report(directory)
         if report is None:
-            raise tool.missing_report_error(code)
+            check_processed(directory)
+            raise tool.missing_report_error(code, by_range=guessed != "cpu", device=first["device"])
+        if guessed == "cpu" != first["device"]:
+            raise tool.untraced_gpu_error()
         progress("export", 0, 1)
         trace = export_report(nsys, report)
         progress("export", 1, 1)
-        first = ranks[0].facts
         check_not_empty(trace, device=first["device"])
         ignored = stacks_ignored(requested=program.stacks)
         problems = program_report.diagnostics(ranks, code)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 REPORT = "run"
 SUFFIXES = (".nsys-rep", ".qdrep")
 """Suffixes of reports; the second one before version 2021.4."""
+UNPROCESSED = ".qdstrm"
+"""Suffix of the data that nsys processes into a report."""
 _POLL_SECONDS = 0.1
 _KIND = "CUPTI_ACTIVITY_KIND_"
 DEVICE_WORK = tuple(_KIND + name for name in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
@@ -71,7 +73,22 @@ def run_nsys(
 
 def find_report(directory: Path) -> Path | None:
     """Return the report in a folder; None if it is missing or empty."""
-    paths = [directory / f"{REPORT}{suffix}" for suffix in SUFFIXES]
+    return _find(directory, SUFFIXES)
+
+
+def check_processed(directory: Path) -> None:
+    """Check that a folder without a report has no unprocessed data of one.
+
+    Raises:
+        CollectionError: It has; the message has the path where they are saved.
+    """
+    raw = _find(directory, (UNPROCESSED,))
+    if raw is not None:
+        raise tool.unprocessed_error(raw)
+
+
+def _find(directory: Path, suffixes: Iterable[str]) -> Path | None:
+    paths = [directory / f"{REPORT}{suffix}" for suffix in suffixes]
     return next((path for path in paths if path.is_file() and path.stat().st_size), None)
 
 

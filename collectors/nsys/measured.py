@@ -60,7 +60,8 @@ def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
         while not compilations.is_warm(done, max(1, request.warmup)):  # the first step is never recorded
             program.step()
             done += 1
-        with sampling() as buffer, _window(device), _ranges(notes) as step:
+        step = _marker(notes)  # before the recording, which would have its mark
+        with sampling() as buffer, _window(device), _marked_ops(notes):
             for number in range(1, request.steps + 1):
                 with step(f"{STEP_NAME}{number}"):
                     program.step()
@@ -89,8 +90,8 @@ def _window(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def _ranges(notes: list[tuple[str, str]]) -> Iterator[Callable[[str], Any]]:
-    """Mark ops inside the block with NVTX ranges; yields a function that makes a range."""
+def _marked_ops(notes: list[tuple[str, str]]) -> Iterator[None]:
+    """Mark ops inside the block with NVTX ranges."""
     torch: Any = import_module("torch")
     with ExitStack() as stack:
         try:
@@ -98,7 +99,7 @@ def _ranges(notes: list[tuple[str, str]]) -> Iterator[Callable[[str], Any]]:
         except (RuntimeError, AssertionError) as error:  # torch lacks CUDA or a GPU
             reason = str(error).splitlines()[0]
             notes.append(("no_nvtx_ops", f"nsys saw no ops: this torch cannot mark them here ({reason})"))
-        yield _marker(notes)
+        yield
 
 
 def _marker(notes: list[tuple[str, str]]) -> Callable[[str], Any]:

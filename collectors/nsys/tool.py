@@ -127,8 +127,10 @@ WINDOW = (
     ),
 )
 ALWAYS = (
-    Setting((("--cuda-graph-trace=node",),), "kernels inside CUDA graphs are not recorded"),
+    Setting((("--cuda-graph-trace=node",),)),  # versions without it always record the kernels of graphs
     Setting((("--cuda-event-trace=false",),)),
+    # by default nsys waits for processes that the program leaves running, such as a logging service
+    Setting((("--wait=primary",),)),
     # CPU sampling needs permissions
     Setting((("--sample=none",),)),
     Setting((("--cpuctxsw=none",),)),
@@ -193,14 +195,16 @@ def _supported(setting: Setting, known: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _traces(known: Mapping[str, str], wanted: tuple[str, ...]) -> str:
-    """Return the wanted values of `--trace` that its help lists, or all if it lists none."""
-    words = set(re.findall(r"[a-z][a-z0-9-]*", known.get("trace", "")))
+    """Return the wanted values of `--trace` that its help quotes, or all if it quotes none."""
+    words = set(re.findall(r"'([a-z0-9-]+)'", known.get("trace", "")))
     return ",".join([one for one in wanted if one in words] or wanted)
 
 
 SAVED_REPORTS = ".reports"
 """Folder of the store for reports that could not be exported."""
-_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|perf_event|[Pp]ermission denied")
+_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|[Ii]nsufficient privilege|perf_event")
+_RANGE_BEGAN = "Capture range started"
+"""Output of nsys when the program calls cudaProfilerStart."""
 _ERROR = re.compile(
     r"(?i)error|fail|cannot|could not|unable|denied|unrecogni[sz]ed|invalid|illegal|ERR_|no reports"
 )
@@ -209,14 +213,26 @@ _PATH = re.compile(r"\S*$|/.*\.(nsys-rep|qdrep|qdstrm|sqlite)$")
 _PROGRESS_BAR = re.compile(r"\[[^\]]*\]\s*|\s*\d+%\s*")
 
 
-def recording_error(log: str, code: int) -> CollectionError:
-    """Explain why nsys recorded nothing, from its output and exit code."""
-    reason = error_line(log)
-    if _PERMISSION.search(log):
+def recording_error(log: str, code: int, *, by_range: bool = False) -> CollectionError:
+    """Explain why nsys recorded nothing, from its output and exit code.
+
+    Args:
+        log: Output of nsys and the program.
+        code: Exit code of nsys.
+        by_range: Whether the program called cudaProfilerStart, with which the recording begins.
+    """
+    if denied := [line.strip() for line in log.splitlines() if _PERMISSION.search(line)]:
         return CollectionError(
-            f"nsys lacks the permission to record: {reason}",
+            f"nsys lacks the permission to record: {denied[0]}",
             hint="run as root, or set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia kernel module and "
             "kernel.perf_event_paranoid to 2 or less; see `tracekit doctor`",
+        )
+    reason = error_line(log)
+    if by_range and _RANGE_BEGAN not in log:
+        return CollectionError(
+            f"nsys wrote no report (exit code {code}): it did not notice cudaProfilerStart, with which the "
+            f"recording begins ({reason})",
+            hint="install an Nsight Systems that supports this GPU driver, or use --collector torch",
         )
     return CollectionError(
         f"nsys wrote no report (exit code {code}): {reason}",
@@ -224,11 +240,40 @@ def recording_error(log: str, code: int) -> CollectionError:
     )
 
 
-def missing_report_error(code: int) -> CollectionError:
-    """Return the error for a user's program that completed its window; nsys printed to the terminal."""
+def missing_report_error(code: int, *, by_range: bool, device: str) -> CollectionError:
+    """Return the error for a user's program that completed its window; nsys printed to the terminal.
+
+    Args:
+        code: Exit code of the program.
+        by_range: Whether the recording begins with cudaProfilerStart.
+        device: Device that the program used.
+    """
+    if by_range and device == "cpu":
+        return CollectionError(
+            "nsys wrote no report: it records the GPU, and the program used none",
+            hint="hide the GPU with CUDA_VISIBLE_DEVICES= to record the CPU only, or use --collector torch",
+        )
+    hint = "check its output and `tracekit doctor`, or use --collector torch"
+    if by_range:
+        hint = f"if it did not print {_RANGE_BEGAN!r}, it missed cudaProfilerStart; {hint}"
     return CollectionError(
-        f"the program finished its profiled steps, but nsys wrote no report (exit code {code})",
-        hint="check its output and `tracekit doctor`, or use --collector torch",
+        f"the program finished its profiled steps, but nsys wrote no report (exit code {code})", hint=hint
+    )
+
+
+def untraced_gpu_error() -> CollectionError:
+    """Return the error for a program that used a GPU, which was not visible before it started."""
+    return CollectionError(
+        "nsys was not asked to record the GPU: NVML listed none, or CUDA_VISIBLE_DEVICES hid it",
+        hint="see `tracekit doctor`, set CUDA_VISIBLE_DEVICES before the program, or use --collector torch",
+    )
+
+
+def unprocessed_error(raw: Path) -> CollectionError:
+    """Return the error for data that nsys did not turn into a report, after moving them out of the draft."""
+    return CollectionError(
+        f"nsys recorded, but could not process its data; they are saved as {_save(raw)}",
+        hint="install all of Nsight Systems, with its host folder, and open them with nsys-ui",
     )
 
 
@@ -243,16 +288,22 @@ def empty_report_error(what: str, reason: str) -> CollectionError:
 
 def export_error(nsys: Nsys, report: Path, code: int, log: str) -> CollectionError:
     """Return the error for a report that could not be exported, after moving it out of the draft."""
-    folder = report.parent.parent / SAVED_REPORTS
-    folder.mkdir(exist_ok=True)
-    saved = folder / f"{report.parent.name.lstrip('.')}{report.suffix}"
-    shutil.move(report, saved)
+    saved = _save(report)
     ended = f"exit code {code}" if code else "no readable output"
     return CollectionError(
         f"nsys {nsys.version} could not export its report ({ended}): {error_line(log)}; "
         f"it is saved as {saved}",
         hint=f"export it with another version (nsys export --type=sqlite {saved}), then `tracekit import` it",
     )
+
+
+def _save(file: Path) -> Path:
+    """Move a file from the draft of a run to the folder of saved reports."""
+    folder = file.parent.parent / SAVED_REPORTS
+    folder.mkdir(exist_ok=True)
+    saved = folder / f"{file.parent.name.lstrip('.')}{file.suffix}"
+    shutil.move(file, saved)
+    return saved
 
 
 def error_line(log: str) -> str:

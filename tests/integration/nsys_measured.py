@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+RUNTIME = runpy.run_path(str(Path(__file__).parents[1] / "nsys_runtime.py"))
 RESULT = {
     "device": "cpu",
     "threads": 1,
@@ -33,15 +36,30 @@ def main(how: str, arguments: list[str]) -> int:
         tell(reported, event="progress", part="profile", done=0, total=2)
         if how == "fails":
             raise RuntimeError("no kernel image is available")
+        if how == "lacks access":
+            raise PermissionError(13, "Permission denied", "train.bin")
         if how == "is killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "runs on":
             signal.pause()
+        if how == "leaves a process":
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(600)", str(Path(arguments[0]).parent)]
+            )
         if how == "lacks memory":
             tell(reported, event="error", kind="CollectionError", message="out of memory", hint="lower it")
             return 5
+        report = RUNTIME["report"]
+        report("range warm-up")
+        if device == "cuda":
+            report("start")
+            report("kernel gemm")
+        report("range ProfilerStep#1")
+        if device == "cuda":
+            report("stop")
+        report("range after the steps")
         tell(reported, event="result", notes=[["no_nvtx_ops", "nsys saw no ops"]], samples=[], diagnostics=[])
-    return 0
+    return 3 if how == "ends with 3" else 0
 
 
 def tell(stream: Any, **event: Any) -> None:

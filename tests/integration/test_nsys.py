@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from tracekit.collectors.nsys import collector
 
-from tests.nsys import HELP, KIND, calls, install, write_export
+from tests.nsys import KIND, calls, install, recorded, write_export
+from tests.nsys_help import CURRENT, VERSIONS, profile_help
+from tests.tiers import thinned
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request, silent
 
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     from tracekit.recording.collector import Recording
     from tracekit.runs.store import Store
 
-NEW, OLD = HELP
+OLDEST = VERSIONS[-1]
 PLAYED = Path(__file__).with_name("nsys_measured.py")
-HOST = {"NVTX_EVENTS": 4}
+NO_PARAMETERS = SimpleNamespace(params={})
 REQUEST = Request(workload="mnist_cnn", batch_size=4, resolution=28, steps=2, warmup=1)
 
 
@@ -40,12 +43,18 @@ class Setup:
 def setup(
     request: pytest.FixtureRequest, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Setup:
-    """Made from the options of `plays`: `version`, `outcome`, `rows`, `said`, and how the `program` ends."""
-    plays = {"version": NEW, "outcome": "fine", "program": "ends well", "rows": HOST, "said": None}
+    """Made from the parameters and the options of `plays`: `version`, `outcome`, how the `program` ends.
+
+    An export has what was recorded, or `rows` and what nsys `said`.
+    """
+    plays = {"version": CURRENT, "outcome": "fine", "program": "ends well", "rows": None, "said": None}
     plays["folder"] = ".tmp-1-recording"
     for mark in request.node.iter_markers("plays"):
         plays |= mark.kwargs
-    export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
+    plays |= getattr(request.node, "callspec", NO_PARAMETERS).params
+    export = None
+    if plays["rows"] is not None:
+        export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
     nsys = install(tmp_path / "bin", version=plays["version"], outcome=plays["outcome"], export=export)
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
@@ -64,13 +73,7 @@ def words(setup: Setup, command: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(NEW, marks=pytest.mark.plays(version=NEW)),
-        pytest.param(OLD, marks=pytest.mark.plays(version=OLD)),
-    ],
-)
+@pytest.mark.parametrize("version", thinned(VERSIONS, default=[CURRENT, OLDEST]))
 def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(
     version: str, setup: Setup
 ) -> None:
@@ -90,7 +93,25 @@ def test_a_recording_is_an_export_with_the_times_of_a_process_without_nsys(
         "ends well",
         str(setup.directory / "request.json"),
     ]
-    assert words(setup, "export")[-1].endswith(".nsys-rep" if version == NEW else ".qdrep")
+    assert words(setup, "export")[-1].endswith(".qdrep" if version == OLDEST else ".nsys-rep")
+    assert recorded(recording.traces[0]) == {
+        "NVTX_EVENTS": ["warm-up", "ProfilerStep#1", "after the steps"]  # the entire program
+    }
+
+
+@pytest.mark.parametrize("version", thinned(VERSIONS, default=[CURRENT, OLDEST]))
+@pytest.mark.plays(program="on cuda")
+def test_on_a_gpu_only_the_steps_are_recorded(version: str, setup: Setup) -> None:
+    recording = setup.record()
+    assert recording.device == "cuda"
+    assert recorded(recording.traces[0]) == {KIND + "KERNEL": ["gemm"], "NVTX_EVENTS": ["ProfilerStep#1"]}
+    passed = {word.partition("=")[0] for word in words(setup, "profile") if word.startswith("--")}
+    assert {word for word in passed if f"{word}=" not in profile_help(version)} == set()
+
+
+@pytest.mark.plays(program="leaves a process")
+def test_a_process_that_the_program_leaves_is_not_waited_for(setup: Setup) -> None:
+    assert setup.record().device == "cpu"
 
 
 @pytest.mark.plays(outcome="permission")
@@ -101,9 +122,25 @@ def test_no_permission_is_told_apart(setup: Setup) -> None:
         setup.record()
 
 
-@pytest.mark.plays(outcome="no_report")
-def test_no_report_is_an_error_with_the_word_of_nsys(setup: Setup) -> None:
-    with pytest.raises(CollectionError, match=r"wrote no report \(exit code 0\): No reports were generated"):
+@pytest.mark.plays(outcome="no_range", program="on cuda")
+def test_a_capture_range_that_nsys_misses_is_an_error(setup: Setup) -> None:
+    with pytest.raises(
+        CollectionError,
+        match=r"no report \(exit code 0\): it did not notice cudaProfilerStart.*\(No reports were",
+    ):
+        setup.record()
+
+
+@pytest.mark.plays(outcome="not_imported", program="on cuda")
+def test_data_that_nsys_does_not_process_are_kept(setup: Setup, store: Store) -> None:
+    with pytest.raises(CollectionError, match=r"could not process its data; .* host folder"):
+        setup.record()
+    assert (store.path / ".reports" / "tmp-1-recording.qdstrm").is_file()
+
+
+@pytest.mark.plays(program="lacks access")
+def test_a_file_that_the_program_may_not_read_is_no_lack_of_permission_to_record(setup: Setup) -> None:
+    with pytest.raises(CollectionError, match=r"mnist_cnn failed .*Permission denied: 'train.bin'"):
         setup.record()
 
 
@@ -122,15 +159,16 @@ def test_a_gpu_without_work_is_an_error(setup: Setup) -> None:
     assert "--capture-range=cudaProfilerApi" in words(setup, "profile")
 
 
-@pytest.mark.plays(rows={KIND + "KERNEL": 3}, program="on cuda")
-def test_a_gpu_with_work_is_a_recording(setup: Setup) -> None:
-    assert setup.record().device == "cuda"
-
-
 @pytest.mark.plays(program="fails", folder="my failures/.tmp-1-recording")
 def test_a_program_that_fails_says_why(setup: Setup) -> None:
     with pytest.raises(CollectionError, match=r"exit code 1: RuntimeError: no kernel image is available"):
         setup.record()
+
+
+@pytest.mark.plays(program="ends with 3")
+def test_an_exit_code_after_the_recording_is_a_warning(setup: Setup) -> None:
+    codes = {one.code: one.message for one in setup.record().diagnostics}
+    assert "exit code 3" in codes["nsys_exit_code"]
 
 
 @pytest.mark.plays(program="is killed")
@@ -145,20 +183,14 @@ def test_an_error_that_the_program_tells_is_raised(setup: Setup) -> None:
         setup.record()
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        pytest.param("export_fails", marks=pytest.mark.plays(outcome="export_fails")),
-        pytest.param("damaged", marks=pytest.mark.plays(outcome="export_damaged")),
-    ],
-)
+@pytest.mark.parametrize("outcome", ["export_fails", "export_damaged"])
 def test_a_report_that_cannot_be_exported_is_kept(outcome: str, setup: Setup, store: Store) -> None:
     with pytest.raises(
         CollectionError, match=r"could not export its report \((exit code 1|no readable output)"
     ) as error:
         setup.record()
     kept = store.path / ".reports" / "tmp-1-recording.nsys-rep"
-    assert kept.read_text() == "report"
+    assert "ProfilerStep#1" in kept.read_text()
     assert str(kept) in error.value.message
     assert ("newer version" in error.value.message) == (outcome == "export_fails")
     assert store.runs() == []

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.collectors.nsys import collector
 
-from tests.nsys import calls, install
+from tests.nsys import KIND, calls, install, recorded
+from tests.nsys_help import CURRENT
 from tracekit.cli.main import run as tracekit
+from tracekit.recording.collector import Request, silent
 from tracekit.runs.run import Run
 from tracekit.runs.toolchain import find_nsys
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("torch")
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
+ON_CUDA = Path(__file__).with_name("nsys_on_cuda.py")
 OPTIONS = (
     "--collector",
     "nsys",
@@ -50,15 +55,35 @@ def test_a_workload_becomes_a_run(
     monkeypatch.setenv("PATH", f"{nsys.parent}{os.pathsep}{os.environ['PATH']}")
     run = collected(store, capfd, "--steps", "2", "--keep-trace")
     assert run.meta.collector.name == "nsys"
-    assert run.meta.collector.version == "2025.1.1.103"
+    assert run.meta.collector.version == CURRENT
     assert run.meta.timings is not None
     assert len(run.meta.timings.step_ns) == 2
     assert run.meta.environment["torch"]
     assert run.rows("device_intervals") > 0
     assert run.rows("counters") > 0
-    assert (run.path / "trace.nsys-rep").read_text() == "report"
+    assert json.loads((run.path / "trace.nsys-rep").read_text()) == []  # this torch marks no ops
     assert [path.name for path in store.path.iterdir() if path.name != ".gitignore"] == [run.id]
     assert [words[0] for words in calls(nsys) if "--help" not in words] == ["--version", "profile", "export"]
+
+
+def test_on_a_gpu_the_capture_range_has_the_steps_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nsys = install(tmp_path / "bin")
+    monkeypatch.delenv("NSYS_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{nsys.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(ON_CUDA)))
+    directory = store.path / ".tmp-1-recording"
+    directory.mkdir(parents=True)
+    request = Request(workload="mnist_cnn", batch_size=4, resolution=28, steps=2, warmup=1, threads=1)
+    recording = collector.NsysCollector().record(request, directory, progress=silent)
+    assert recording.device == "cuda"
+    assert recording.timings is not None
+    assert recording.timings.clock == "cuda_event"
+    assert recorded(recording.traces[0]) == {
+        KIND + "KERNEL": ["gemm", "gemm"],
+        "NVTX_EVENTS": ["ProfilerStep#1", "ProfilerStep#2"],
+    }
 
 
 def test_the_real_one_records_a_host(store: Store, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tracekit.collectors.nsys import collector as own
 from tracekit.collectors.nsys.collector import NsysCollector
 
-from tests.nsys import KIND, calls, install, write_export
+from tests.nsys import KIND, calls, install, recorded, write_export
 from tracekit.errors import CollectionError, ProgramFailedError
 from tracekit.recording.collector import Program, silent
 
@@ -22,34 +22,54 @@ if TYPE_CHECKING:
     Record = Callable[..., Recording]
 
 pytest.importorskip("torch")
-TRAIN = """
+RUNTIME = Path(__file__).parents[1] / "nsys_runtime.py"
+STEPS = """
 import sys, torch
-nvtx, said = torch.cuda.nvtx, open("said.txt", "a", buffering=1)
-nvtx.range_push = lambda name: print("push", name, file=said)
-nvtx.range_pop = lambda: print("pop", file=said)
+said = open("said.txt", "a", buffering=1)
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(6):
+    report(f"kernel of step {number}")
     optimizer.zero_grad()
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     print("step", number, file=said)
 sys.exit(int(sys.argv[1]))
 """
+ON_CPU = """
+import torch
+nvtx, said = torch.cuda.nvtx, open("said.txt", "a", buffering=1)
+nvtx.range_push = lambda name: print("push", name, file=said)
+nvtx.range_pop = lambda: print("pop", file=said)
+report = lambda _line: None
+"""
+ON_CUDA = f"""
+import runpy, torch
+runtime = runpy.run_path({str(RUNTIME)!r})
+runtime["use_in"](torch)
+report = runtime["report"]
+"""
+TRAIN = ON_CPU + STEPS
 
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
-    """Records a Python program from an empty current folder; `outcome` is the stand-in's."""
+    """Records a Python program from an empty current folder.
+
+    `outcome` is the stand-in's, `guessed` the device that the program is expected to use, and an export has
+    what was recorded if not `made`.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setattr(own, "_device", lambda: "cpu")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     export = write_export(tmp_path / "made.sqlite", rows={KIND + "KERNEL": 2})
     (tmp_path / ".tmp-1-draft").mkdir()
 
-    def run(code: str, *arguments: str, outcome: str = "fine") -> Recording:
-        install(tmp_path / "bin", outcome=outcome, export=export)
+    def run(
+        code: str, *arguments: str, outcome: str = "fine", guessed: str = "cpu", made: bool = True
+    ) -> Recording:
+        install(tmp_path / "bin", outcome=outcome, export=export if made else None)
+        monkeypatch.setattr(own, "_device", lambda: guessed)
         Path("train.py").write_text(code)
         program = Program(command=(sys.executable, "train.py", *arguments), start_step=2, steps=2)
         return NsysCollector().record_program(program, tmp_path / ".tmp-1-draft", progress=silent)
@@ -82,9 +102,35 @@ def test_a_program_that_fails_before_its_window_passes_its_exit_code_on(record: 
     assert error.value.program_code == 7
 
 
-def test_no_report_is_an_error(record: Record) -> None:
-    with pytest.raises(CollectionError, match=r"nsys wrote no report"):
-        record(TRAIN, "0", outcome="no_report")
+def test_on_a_gpu_the_recording_has_the_steps_of_the_window(record: Record) -> None:
+    recording = record(ON_CUDA + STEPS, "0", guessed="cuda", made=False)
+    assert recorded(recording.traces[0]) == {
+        KIND + "KERNEL": ["of step 2", "of step 3"],
+        "NVTX_EVENTS": ["ProfilerStep#2", "ProfilerStep#3"],
+    }
+
+
+def test_a_capture_range_that_nsys_misses_is_an_error(record: Record) -> None:
+    with pytest.raises(CollectionError, match=r"wrote no report .* it missed cudaProfilerStart"):
+        record(ON_CUDA + STEPS, "0", guessed="cuda", outcome="no_range")
+
+
+@pytest.mark.slow
+def test_a_program_that_does_not_use_the_gpu_is_told_apart(record: Record) -> None:
+    with pytest.raises(CollectionError, match=r"the program used none.*CUDA_VISIBLE_DEVICES= "):
+        record(TRAIN, "0", guessed="cuda")
+
+
+@pytest.mark.slow
+def test_a_gpu_that_nvml_does_not_list_is_not_recorded(record: Record) -> None:
+    with pytest.raises(CollectionError, match=r"not asked to record the GPU: NVML listed none"):
+        record(ON_CUDA + STEPS, "0", guessed="cpu")
+
+
+@pytest.mark.slow
+def test_data_that_nsys_does_not_process_are_kept(record: Record) -> None:
+    with pytest.raises(CollectionError, match=r"could not process its data; they are saved as"):
+        record(TRAIN, "0", outcome="not_imported")
 
 
 def test_a_report_that_cannot_be_exported_is_kept(record: Record, tmp_path: Path) -> None:

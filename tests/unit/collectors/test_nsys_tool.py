@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tracekit.collectors.nsys import tool
+from tracekit.collectors.nsys import collector, tool
 from tracekit.collectors.nsys.collector import NsysCollector
+from tracekit.collectors.nsys.export import stacks_ignored
 
-from tests.nsys import HELP, calls, install
-from tracekit.errors import CollectionError
+from tests.nsys import calls, install
+from tests.nsys_help import CURRENT, VERSIONS
+from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.collector import Request, silent
 from tracekit.runs import toolchain
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-NEW, OLD = HELP
+OLDEST = VERSIONS[-1]
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
     program = install(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(program.parent))
     nsys = tool.find()
-    assert nsys.version == NEW
+    assert nsys.version == CURRENT
     assert tool.profile_command(nsys, tmp_path / "run", device="cuda") == [
         str(program),
         "profile",
@@ -83,6 +84,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
         "--capture-range-end=stop",
         "--cuda-graph-trace=node",
         "--cuda-event-trace=false",
+        "--wait=primary",
         "--sample=none",
         "--cpuctxsw=none",
         "--stats=false",
@@ -97,7 +99,7 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
 def test_an_old_version_gets_its_own_options_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = install(tmp_path, version=OLD)
+    program = install(tmp_path, version=OLDEST)
     monkeypatch.setenv("PATH", str(tmp_path))
     nsys = tool.find()
     assert tool.profile_command(nsys, tmp_path / "run", device="cuda")[2:] == [
@@ -105,6 +107,7 @@ def test_an_old_version_gets_its_own_options_and_a_warning(
         "--capture-range=cudaProfilerApi",
         "--stop-on-range-end=true",
         "--kill=none",
+        "--wait=primary",
         "--sample=none",
         "--stats=false",
         "--force-overwrite=true",
@@ -116,10 +119,40 @@ def test_an_old_version_gets_its_own_options_and_a_warning(
     ]
     check = NsysCollector().check()
     assert check.status == "warn"
-    assert check.detail == (
-        f"{OLD}, {program}; too old: kernels inside CUDA graphs are not recorded; "
-        "a kept report contains the environment variables"
-    )
+    assert check.detail == f"{OLDEST}, {program}; too old: a kept report contains the environment variables"
+
+
+CHANGES = {
+    "2025.6.3.541": set(),
+    "2025.1.1.103": {"--discard-environment=true"},
+    "2024.6.1.90": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2023.4.1.97": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2022.4.2.50": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2022.1.1.61": {"--discard-environment=true", "--cuda-event-trace=false", "--cuda-graph-trace=node"},
+}
+
+
+@pytest.mark.parametrize("version", CHANGES)
+def test_a_version_gets_all_options_but_those_it_lacks(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = {}
+    for one in (CURRENT, version):
+        monkeypatch.setenv("PATH", str(install(tmp_path, version=one).parent))
+        nsys = tool.find()
+        commands[one] = tool.profile_command(nsys, tmp_path / "run", device="cuda")
+        exporting = tool.export_command(nsys, tmp_path / "run.nsys-rep", tmp_path / "run.sqlite")
+    assert set(commands[CURRENT]) - set(commands[version]) == CHANGES[version]
+    assert set(commands[version]) <= set(commands[CURRENT])
+    assert ("--lazy=false" in exporting) == (version != "2022.1.1.61")
+
+
+def test_traces_are_those_that_the_help_quotes() -> None:
+    text = "Possible values are 'cuda', 'nvtx' or 'none'. osrt and cudnn are not available on this target."
+    nsys = tool.Nsys(path="nsys", version="2026.1", profile={"trace": text, "capture-range": ""})
+    assert tool.profile_command(nsys, Path("run"), device="cuda")[2] == "--trace=cuda,nvtx"
+    unknown = tool.Nsys(path="nsys", version="2026.1", profile={"trace": "See the documentation."})
+    assert tool.profile_command(unknown, Path("run"), device="cpu")[2] == "--trace=nvtx,osrt"
 
 
 def test_a_cpu_recording_has_no_capture_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +160,31 @@ def test_a_cpu_recording_has_no_capture_range(tmp_path: Path, monkeypatch: pytes
     words = tool.profile_command(tool.find(), tmp_path / "run", device="cpu")
     assert words[2] == "--trace=nvtx,osrt"
     assert not any(word.startswith("--capture-range") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "device"), [(None, 1, "cuda"), (None, 0, "cpu"), ("", 1, "cpu"), ("-1", 1, "cpu")]
+)
+def test_a_program_is_recorded_as_one_on_a_gpu_if_it_may_use_one(
+    visible: str | None, gpus: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(collector.environment, "nvml_gpus", lambda: [{"index": 0}] * gpus)
+    assert collector._device() == device
+
+
+@pytest.mark.parametrize("options", [{"level": "libtorch"}, {"compile_artifacts": True}])
+def test_what_nsys_cannot_record_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    request = Request(workload="mnist_cnn", batch_size=4, resolution=28, **options)
+    with pytest.raises(UnusableInputError, match=r"nsys cannot record .*use --collector torch"):
+        NsysCollector().record(request, tmp_path, progress=silent)
+
+
+def test_stacks_are_reported_as_ignored() -> None:
+    assert stacks_ignored(requested=False) == []
+    assert [code for code, _ in stacks_ignored(requested=True)] == ["stacks_ignored"]
 
 
 def test_a_version_without_capture_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:
@@ -141,4 +199,4 @@ def test_doctor_reports_the_nsys_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert doctor._nsys().status == "missing"
     program = install(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{NEW}, {program}")
+    assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{CURRENT}, {program}")

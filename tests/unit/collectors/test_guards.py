@@ -1,0 +1,107 @@
+"""The guard of a foreground program: what it passes on, what it ignores, and what it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tracekit.collectors import children, guard, torch_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(1, flush=True)
+time.sleep(60)
+"""
+STARTS_STUBBORN = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {STUBBORN!r}]).wait()
+"""
+WAITS = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+print("ready", signal.getsignal(signal.SIGINT) is signal.SIG_IGN, flush=True)
+signal.sigwait({signal.SIGUSR1})
+print("got it")
+sys.exit(5)
+"""
+
+
+@contextmanager
+def guarded(
+    code: str, tmp_path: Path, **options: object
+) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A foreground guard with a program, and the write end of its lifeline."""
+    lifelines: list[int] = []
+
+    @contextmanager
+    def remember(send: int) -> Iterator[None]:
+        lifelines.append(send)
+        yield
+
+    arguments = [str(tmp_path / "scratch"), sys.executable, "-c", code]
+    script = torch_program.foreground_guard.__file__
+    with children.guarded(
+        script, arguments, environment=None, while_running=remember, stdout=subprocess.PIPE, **options
+    ) as process:
+        yield process, lifelines
+
+
+@pytest.fixture
+def _like_nohup() -> Iterator[None]:
+    """Ignore the signals that `nohup` and a background job of a shell ignore."""
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, action in former.items():
+        signal.signal(number, action)
+
+
+@pytest.mark.usefixtures("_like_nohup")
+def test_signals_that_are_ignored_stay_ignored(tmp_path: Path) -> None:
+    with guarded(WAITS, tmp_path) as (process, [lifeline]):
+        assert process.stdout
+        assert process.stdout.readline() == "ready True\n"
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGINT)
+        os.write(lifeline, bytes([signal.SIGUSR1]))
+        assert process.stdout.read() == "got it\n"
+        assert process.wait(30) == 5
+
+
+def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> None:
+    with guarded(STARTS_STUBBORN, tmp_path) as (process, [lifeline]):
+        assert process.stdout
+        process.stdout.readline()
+        [program] = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGTERM)
+        psutil.wait_procs([program], timeout=30)
+        os.write(lifeline, bytes([signal.SIGUSR1]))
+        assert process.wait(30) == -signal.SIGTERM
+
+
+def test_a_program_is_not_started_once_its_guard_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(guard, "_control", lambda *_: None)
+    monkeypatch.setattr(os, "getppid", lambda: 1)  # whoever adopts it
+    pid = guard._start(["touch", str(tmp_path / "started")])
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == guard.CANNOT_START
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attributes_of_processes_that_a_kernel_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: object) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(guard.ctypes, "CDLL", missing)
+    guard._control(guard._SET_CHILD_SUBREAPER, 1)
