@@ -77,5 +77,5 @@ def _named(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Return the last message of each error."""
     for line in lines:
         error = _ERROR.search(line)
-        if error and not line.startswith(_ADVICE):
+        if error and _ADVICE not in line:
             yield error[0], line

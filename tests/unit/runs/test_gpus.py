@@ -49,6 +49,9 @@ class Cuda:
         self.initialized = True
         return len(self.devices)
 
+    def get_device_name(self, index: int) -> str:
+        return str(self.get_device_properties(index).name)
+
     def get_device_properties(self, index: int) -> Any:
         self.initialized = True
         if self.devices[index] is None:
