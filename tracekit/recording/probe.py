@@ -11,6 +11,8 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from tracekit.recording import cupti
 
@@ -49,14 +51,16 @@ def probe(*, limit_s: float = LIMIT_S) -> Probe:
         )
     except OSError as error:
         return Probe("", f"no process could be started: {error.strerror}")
-    with process.stdout, process.stderr:  # type: ignore[union-attr] (both are pipes)
-        try:
-            said, log = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):  # it may be blocked in the driver
-                process.wait(_GRACE_S)
-            return Probe("", f"recording one kernel did not end within {limit_s:g} s")
+    try:
+        said, log = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it may be blocked in the driver
+            process.wait(_GRACE_S)
+        return Probe("", f"recording one kernel did not end within {limit_s:g} s")
+    finally:
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
     return _result(process.returncode, said, log)
 
 
@@ -79,15 +83,15 @@ def _result(code: int, said: str, log: str) -> Probe:
 def main() -> int:
     """Record one kernel on the current GPU and print the names of what was recorded, as JSON."""
     import torch
-    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
+    kinds: Any = import_module("torch.autograd").DeviceType
     value = torch.ones(1, device="cuda")
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         value.add_(1)
         torch.cuda.synchronize()
-    print(json.dumps([one.name for one in recorded.events() if one.device_type == DeviceType.CUDA]))  # noqa: T201
+    print(json.dumps([one.name for one in recorded.events() if one.device_type == kinds.CUDA]))  # noqa: T201
     return 0
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
@@ -76,6 +77,18 @@ def test_gpus_that_torch_cannot_use_are_explained(
     with installed(monkeypatch, Library(Gpu(), Gpu(uuid="GPU-b"))):
         found = doctor._gpu_use(torch)
     assert (found.status, found.detail) == ("missing", detail)
+
+
+def test_without_torch_or_activities_of_the_gpu_a_check_says_so() -> None:
+    assert [doctor._gpu_use(None).status, doctor._profiler(None).status] == ["missing", "missing"]
+    cpu = SimpleNamespace(name="CPU")
+    profiler = SimpleNamespace(kineto_available=lambda: True, supported_activities=lambda: [cpu])
+    HIP.profiler = profiler
+    assert doctor._profiler(HIP).detail == "cannot record GPU activity"
+    profiler.kineto_available = lambda: False
+    assert doctor._profiler(HIP).detail == "torch lacks Kineto"
+    profiler.kineto_available = lambda: 1 // 0
+    assert doctor._profiler(HIP).detail.startswith("ZeroDivisionError")
 
 
 def test_a_lost_gpu_is_a_warning() -> None:
