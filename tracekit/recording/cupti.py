@@ -62,7 +62,7 @@ def diagnostics(text: str) -> list[Diagnostic]:
 
     Example:
         >>> [found] = diagnostics("init.cpp:155] it failed with error CUPTI_ERROR_HARDWARE_BUSY (26)")
-        >>> found.message[:59]
+        >>> found.message[:60]
         'it failed with error CUPTI_ERROR_HARDWARE_BUSY (26): another'
     """
     lines = list(dict.fromkeys(_ORIGIN.sub("", line.strip()) for line in text.splitlines()))
