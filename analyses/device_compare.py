@@ -204,7 +204,7 @@ def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, fl
     return found
 
 
-VARYING = ("gpu", "driver", "cuda", "cudnn", "cpu", "os")
+VARYING = ("gpu", "driver", "cuda", "hip", "cudnn", "cpu", "os")
 """Fields that may differ between two machines; `gpu` includes the other device properties."""
 _OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
 SHORT = 0.8

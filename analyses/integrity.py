@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import Analysis, Column, Result, TableSpec, evidence
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
+from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import together
 from tracekit.runs.rank_view import backlog
 from tracekit.runs.run import busy
@@ -128,10 +129,12 @@ def _without_device(run: Run, launches: int) -> Check:
     gpus = len(run.meta.environment.get("gpus") or [])
     if launches:
         return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
-    on_cpu = (run.meta.workload or {}).get("device") == "cpu"
-    if gpus and not on_cpu:
+    machine = f"the machine has {gpus} GPU{'s' * (gpus != 1)}"
+    if gpus and (run.meta.workload or {}).get("device") == "cpu":
+        return Check("device_events", OK, 0, None, f"a run on the CPU: {machine}, and nothing was launched")
+    if gpus:
         detail = (
-            f"the machine has {gpus} GPU{'s' * (gpus != 1)} and nothing was recorded on "
+            f"{machine} and nothing was recorded on "
             f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"
         )
         return Check("device_events", ERROR, 0, None, detail)
@@ -259,7 +262,7 @@ def _overhead(run: Run) -> Check:
 
 def compute(run: Run) -> Result:
     """Run every check and derive the verdict."""
-    checks = _diagnostics(run)
+    checks = [*_diagnostics(run), *_unusable_gpus(run)]
     if run.meta.profiled:
         checks += [*_evidence(run), *device_checks(run), *time_checks(run)]
     table = pd.DataFrame([asdict(check) for check in checks], columns=[one.name for one in _CHECK_COLUMNS])
@@ -301,6 +304,15 @@ def _diagnostics(run: Run) -> list[Check]:
     ]
 
 
+def _unusable_gpus(run: Run) -> list[Check]:
+    """Whether torch could not use the GPUs of the machine, in its own words."""
+    problem = run.meta.environment.get(GPU_PROBLEM)
+    if not problem or any(found.code == _NOT_USED for found in run.meta.diagnostics):
+        return []
+    return [Check(_NOT_USED, WARN, detail=f"torch could not use the machine's GPUs: {problem}")]
+
+
+_NOT_USED = "gpu_not_used"
 _NOT_UNDERSTOOD = {"ignored_categories"}
 """Diagnostics about content that is not interpreted: no check can speak for it."""
 _CHECKED = {"unlinked"}

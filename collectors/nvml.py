@@ -1,34 +1,51 @@
 """Sample NVIDIA's management library: utilization, memory, clocks, power, temperature, PCIe, processes.
 
 `tracekit.runs.nvml` defines the metrics. A metric that a device does not support is reported once and left
-out; a lost device is not queried again. Slow queries (PCIe throughput) are made in every second reading, of
-one device at a time.
+out; a device that cannot be opened or is lost does not affect the others. Slow queries (PCIe throughput) are
+made in every second reading, of one device at a time.
 
 A program sees the devices of `CUDA_VISIBLE_DEVICES` in that order: indices, UUIDs or their prefixes, or MIG
 instances, up to the first invalid entry. If torch has initialized CUDA in this process, its UUIDs are used.
+Samples carry the UUID of their GPU, since the program may see others: `assignment` has the last word.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from tracekit.ingest.write import Sample
+from tracekit.runs.environment import (
+    bare_uuid,
+    first_line,
+    mig_handles,
+    nvml_handles,
+    nvml_name,
+    nvml_uuid,
+)
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M, Question, processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_NAMESPACE = "processes on device {device} are unknown: this process is in its own PID namespace"
+_UNSEEN = (
+    "whether other processes use device {device} is unknown: in a container or WSL, NVML does not list the "
+    "processes outside of it"
+)
 _ORDER = "the GPUs differ, so CUDA may number them otherwise than NVML; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
 SLOW_EVERY = 2
 """Readings per slow query, since the driver may block the program during such a query."""
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_NAMESPACE = Path("/proc/self/ns/pid")
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""Inode of the PID namespace of the machine itself, a constant of Linux."""
 
 
 class NvmlSampler:
@@ -38,10 +55,9 @@ class NvmlSampler:
 
     def __init__(self, library: Any, pid: int) -> None:
         self._library, self._tree = library, _ProcessTree(pid)
-        self._devices = [
-            _Device(library, index, handle)
-            for index, handle in sorted(visible_handles(library, os.environ).items())
-        ]
+        self._closed: dict[int, Exception] = {}
+        visible = visible_handles(library, os.environ, self._closed)
+        self._devices = [_Device(library, index, handle) for index, handle in sorted(visible.items())]
         self._reading = 0
         self._ambiguous = _order_is_ambiguous(library, os.environ)
 
@@ -77,20 +93,28 @@ class NvmlSampler:
         self._library.nvmlShutdown()
 
     def diagnostics(self) -> list[Diagnostic]:
-        """Report unsupported metrics, lost devices, and an ambiguous order of devices."""
-        order = [Diagnostic(Level.WARN, "nvml_device_order", _ORDER)] if self._ambiguous else []
-        return [*order, *(one for device in self._devices for one in device.diagnostics())]
+        """Report unsupported metrics, devices that cannot be opened or were lost, and an ambiguous order."""
+        found = [Diagnostic(Level.WARN, "nvml_device_order", _ORDER)] if self._ambiguous else []
+        for index, error in self._closed.items():
+            others = isinstance(error, self._library.NVMLError_NoPermission)  # of another container or job
+            message = f"NVML cannot open GPU {index}: {first_line(error)}"
+            found.append(Diagnostic(Level.INFO if others else Level.WARN, "nvml_device_closed", message))
+        return [*found, *(one for device in self._devices for one in device.diagnostics())]
 
 
 class _Device:
-    """One GPU and the metrics that it supports."""
+    """One GPU or MIG instance and the metrics that it supports."""
 
     def __init__(self, library: Any, index: int, handle: Any) -> None:
         self.lost = ""
         self._library, self._index, self._handle = library, index, handle
+        self._uuid = nvml_uuid(library, handle)
+        instance = nvml_name(library, handle) if self._uuid.startswith("MIG-") else ""
+        self._label = f"device {index} ({instance})" if instance else f"device {index}"
         self._questions = list(QUESTIONS)
         self._refused: dict[str, str] = {}
-        self._processes_known = True
+        self._lists_processes = True
+        self._others_seen, self._others_hidden = False, False
 
     def read(self, tree: _ProcessTree, *, slow: bool) -> list[Sample]:
         samples: list[Sample] = []
@@ -105,15 +129,18 @@ class _Device:
         messages = []
         for reason in dict.fromkeys(self._refused.values()):
             names = ", ".join(name for name, own in self._refused.items() if own == reason)
-            messages.append(f"device {self._index} gives no {names}: {reason}")
+            messages.append(f"{self._label} gives no {names}: {reason}")
         found = [Diagnostic(Level.INFO, "nvml_not_supported", message) for message in messages]
         if self.lost:
-            message = f"device {self._index} stopped answering NVML: {self.lost}"
+            message = f"{self._label} stopped answering NVML: {self.lost}"
             found.append(Diagnostic(Level.WARN, "nvml_device_lost", message))
-        if not self._processes_known and not self.lost and M.OTHERS not in self._refused:
-            message = _NAMESPACE.format(device=self._index)
+        elif self._others_hidden and not self._others_seen:
+            message = _UNSEEN.format(device=self._index)
             found.append(Diagnostic(Level.INFO, "nvml_processes_unknown", message))
         return found
+
+    def _sample(self, t_unix_ns: int, metric: str, unit: str, value: float) -> Sample:
+        return Sample(t_unix_ns, SOURCE, self._index, metric, unit, value, gpu=self._uuid)
 
     def _query(self, question: Question) -> list[Sample]:
         try:
@@ -125,7 +152,7 @@ class _Device:
         if question.once:
             self._questions.remove(question)
         return [
-            Sample(now, SOURCE, self._index, metric, unit, value)
+            self._sample(now, metric, unit, value)
             for (metric, unit), value in zip(question.metrics, values, strict=True)
         ]
 
@@ -140,22 +167,33 @@ class _Device:
             self._questions.remove(question)
 
     def _processes(self, tree: _ProcessTree) -> Iterator[Sample]:
-        if self.lost or not self._processes_known:
+        if self.lost or not self._lists_processes:
             return
         try:
             users = processes(self._library, self._handle)
         except (self._library.NVMLError, AttributeError) as error:
-            self._processes_known = False
+            self._lists_processes = False
             self._refused |= dict.fromkeys((M.PROCESS_MEMORY, M.OTHERS), str(error))
             return
         now, own = time.time_ns(), tree.select(set(users))
-        if not own and not all(psutil.pid_exists(pid) for pid in users):
-            self._processes_known = False
-            return
-        yield Sample(now, SOURCE, self._index, M.OTHERS, "count", float(len(users) - len(own)))
+        others = len(users) - len(own)
+        if _sees_all_processes() or (own and others):  # else those that are not listed may exist
+            self._others_seen = True
+            yield self._sample(now, M.OTHERS, "count", float(others))
+        else:
+            self._others_hidden = True
         sizes = [size for pid in own if (size := users[pid]) is not None]
         if sizes:
-            yield Sample(now, SOURCE, self._index, M.PROCESS_MEMORY, "bytes", sum(sizes))
+            yield self._sample(now, M.PROCESS_MEMORY, "bytes", sum(sizes))
+
+
+def _sees_all_processes() -> bool:
+    """Return whether this process is in no container and no WSL: there NVML hides or renumbers processes."""
+    try:
+        own = _NAMESPACE.stat().st_ino == _FIRST_NAMESPACE
+    except OSError:
+        return False
+    return own and "microsoft" not in platform.release().lower()
 
 
 class _ProcessTree:
@@ -180,24 +218,28 @@ class _ProcessTree:
             return set()
 
 
-def visible_handles(library: Any, environment: Mapping[str, str]) -> dict[int, Any]:
+def visible_handles(
+    library: Any, environment: Mapping[str, str], closed: dict[int, Exception] | None = None
+) -> dict[int, Any]:
     """Return the handles of visible devices by their index in a program.
+
+    CUDA numbers the GPUs that can be opened; of a GPU in MIG mode a program sees instances only.
 
     Args:
         library: Initialized module `pynvml`.
         environment: Environment variables of the program.
-
-    Raises:
-        NVMLError: The devices cannot be listed.
+        closed: Filled with the errors of the GPUs that cannot be opened, by NVML's index.
     """
+    gpus = list(nvml_handles(library, closed).values())
     if uuids := _torch_uuids():
-        found = {index: _by_uuid(library, uuid) for index, uuid in enumerate(uuids)}
-        if all(found.values()):  # NVML does not find MIG instances by torch's UUIDs
+        found = {index: _by_uuid(library, gpus, uuid) for index, uuid in enumerate(uuids)}
+        whole = [handle is not None and not mig_handles(library, handle) for handle in found.values()]
+        if all(whole):  # a GPU in MIG mode: torch's UUID does not tell the instance
             return found
     listed = environment.get(VISIBLE)
     if listed is None:
-        return {index: library.nvmlDeviceGetHandleByIndex(index) for index in range(_count(library))}
-    return _listed(library, listed)
+        return dict(enumerate(one for gpu in gpus for one in (mig_handles(library, gpu) or [gpu])))
+    return _listed(library, gpus, listed)
 
 
 def _torch_uuids() -> list[str]:
@@ -213,47 +255,36 @@ def _order_is_ambiguous(library: Any, environment: Mapping[str, str]) -> bool:
     """Return whether CUDA's order, fastest first by default, may differ from NVML's."""
     if _torch_uuids() or environment.get(ORDER) == "PCI_BUS_ID":
         return False
-    handles = (library.nvmlDeviceGetHandleByIndex(index) for index in range(_count(library)))
-    return len({str(library.nvmlDeviceGetName(handle)) for handle in handles}) > 1
+    return len({nvml_name(library, handle) for handle in nvml_handles(library).values()}) > 1
 
 
-def _listed(library: Any, listed: str) -> dict[int, Any]:
+def _listed(library: Any, gpus: list[Any], listed: str) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for index, entry in enumerate(listed.split(",")):
-        handle = _entry(library, entry.strip())
+        handle = _entry(library, gpus, entry.strip())
         if handle is None:
             break
         found[index] = handle
     return found
 
 
-def _entry(library: Any, entry: str) -> Any:
+def _entry(library: Any, gpus: list[Any], entry: str) -> Any:
     if entry.lstrip("-").isdigit():
         number = int(entry)
-        return library.nvmlDeviceGetHandleByIndex(number) if 0 <= number < _count(library) else None
-    return _by_uuid(library, entry) if entry else None
+        if not 0 <= number < len(gpus):
+            return None
+        return next(iter(mig_handles(library, gpus[number])), gpus[number])
+    return _by_uuid(library, gpus, entry) if entry else None
 
 
-def _by_uuid(library: Any, uuid: str) -> Any:
+def _by_uuid(library: Any, gpus: list[Any], uuid: str) -> Any:
     """Return the handle of a UUID or prefix, with or without `GPU-`; None unless exactly one matches."""
     if uuid.startswith("MIG-"):
         try:
             return library.nvmlDeviceGetHandleByUUID(uuid)
         except library.NVMLError:
             return None
-    wanted = uuid.removeprefix("GPU-").lower()
-    matches = []
-    for index in range(_count(library)):
-        handle = library.nvmlDeviceGetHandleByIndex(index)
-        found = _text(library.nvmlDeviceGetUUID(handle)).removeprefix("GPU-").lower()
-        if wanted and found.startswith(wanted):
-            matches.append(handle)
+    wanted = bare_uuid(uuid)
+    every = [*gpus, *(one for gpu in gpus for one in mig_handles(library, gpu))]
+    matches = [one for one in every if wanted and bare_uuid(nvml_uuid(library, one)).startswith(wanted)]
     return matches[0] if len(matches) == 1 else None
-
-
-def _count(library: Any) -> int:
-    return int(library.nvmlDeviceGetCount())
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -11,6 +11,8 @@ from tracekit.errors import CollectionError, ProgramFailedError, TracekitError
 from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level, Timings
 
+from .assignment import View
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -61,6 +63,14 @@ def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
         Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
         for source, device, metric, value in facts["peaks"]
     )
+
+
+def views(ranks: Sequence[Rank]) -> list[View]:
+    """Return the devices that each rank saw and used."""
+    return [
+        View.of(rank.number, rank.facts["environment"], [device for _, device, *_ in rank.facts["peaks"]])
+        for rank in ranks
+    ]
 
 
 def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:

@@ -49,7 +49,7 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         "options": {} if request.no_profile else profiler_options(vars(request)),
         "compilation": compilations.facts(times["warmup_ns"]),
         **times,
-        **describe_process(device),
+        **describe_process(device, requested=request.device),
     }
 
 

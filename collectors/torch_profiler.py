@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tracekit.recording import cupti
 from tracekit.recording.collector import Recording, Request
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
+from .assignment import View, assigned
 from .compilation import artifact_folder
 from .protocol import MEASURE, PROFILE, run_process, samples, timings
 from .sampling import SampledProgress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from tracekit.ingest.write import Sample
     from tracekit.recording.collector import Program, Progress
 
 _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
@@ -35,6 +39,7 @@ class TorchProfilerCollector:
             return _record_libtorch(request, directory, progress=progress)
         sampled = SampledProgress(progress, last=MEASURE if request.no_profile else PROFILE)
         result = run_process(_COMMAND, request, directory, sampled, while_running=sampled.sampling)
+        own = samples(result)
         return Recording(
             traces=() if request.no_profile else (directory / result["trace"],),
             device=result["device"],
@@ -43,10 +48,10 @@ class TorchProfilerCollector:
             timings=timings(result),
             compilation=result["compilation"],
             compile_artifacts=artifact_folder(request, directory, os.environ),
-            samples=(*samples(result), *sampled.buffer.samples()),
+            samples=(*own, *assigned(sampled.buffer.samples(), [_view(result["environment"], own)])),
             environment=result["environment"],
             options=result["options"],
-            diagnostics=sampled.buffer.diagnostics(),
+            diagnostics=(*sampled.buffer.diagnostics(), *cupti.diagnostics(_log(directory))),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -65,6 +70,7 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
     sampled, trace = SampledProgress(progress), directory / TRACE
     command = (prepared["program"], prepared["job"], str(trace), str(directory / OUTPUT))
     result = run_process(command, request, directory, sampled, while_running=sampled.sampling)
+    own = samples(result)
     message = "--stacks was left out: a C++ program has no Python call stacks"
     ignored = [Diagnostic(Level.INFO, "stacks_ignored", message)] if request.stacks else []
     return Recording(
@@ -73,8 +79,18 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
         threads=result["threads"],
         version=prepared["version"],
         timings=timings(result),
-        samples=(*samples(result), *sampled.buffer.samples()),
+        samples=(*own, *assigned(sampled.buffer.samples(), [_view(prepared["environment"], own)])),
         environment=prepared["environment"],
         options={"record_shapes": True, "profile_memory": True, "with_stack": False},
-        diagnostics=(*sampled.buffer.diagnostics(), *ignored),
+        diagnostics=(*sampled.buffer.diagnostics(), *cupti.diagnostics(_log(directory)), *ignored),
     )
+
+
+def _log(directory: Path) -> str:
+    """Return what the recorded process and its libraries wrote to standard error."""
+    return (directory / "stderr.txt").read_text(errors="replace")
+
+
+def _view(environment: Mapping[str, Any], own: Iterable[Sample]) -> View:
+    """Return the devices that a workload, a single process, saw and used."""
+    return View.of(0, environment, (sample.device for sample in own if sample.value))

@@ -15,9 +15,10 @@ from tracekit.recording.collector import Recording
 from tracekit.workloads.options import values
 
 from . import foreground_guard
+from .assignment import assigned, not_sampled
 from .children import guarded
 from .compilation import artifact_environment, artifact_folder
-from .program_report import diagnostics, failure, recorded_ranks, samples, timings
+from .program_report import diagnostics, failure, recorded_ranks, samples, timings, views
 from .sampling import sampling, window_samplers
 
 if TYPE_CHECKING:
@@ -36,17 +37,21 @@ def record_program(program: Program, directory: Path) -> Recording:
     ranks = recorded_ranks(directory)
     if not ranks:
         raise failure(program, directory, code)
-    first = ranks[0].facts
+    first, seen = ranks[0].facts, views(ranks)
     return Recording(
         traces=tuple(rank.trace for rank in ranks),
         device=first["device"],
         threads=first["threads"],
         version=first["version"],
         timings=timings(ranks),
-        samples=(*samples(ranks), *sampled.samples()),
+        samples=(*samples(ranks), *assigned(sampled.samples(), seen)),
         environment=first["environment"],
         options={**first["options"], "step": first["source"]},
-        diagnostics=(*diagnostics(ranks, code), *sampled.diagnostics()),
+        diagnostics=(
+            *diagnostics(ranks, code),
+            *sampled.diagnostics(),
+            *not_sampled(sampled.samples(), seen),
+        ),
         exit_code=code,
         compile_artifacts=artifact_folder(program, directory, os.environ),
     )

@@ -80,14 +80,13 @@ def resolve_device(device: str) -> str:
             "torch is not installed",
             hint="pip install 'tracekit-torch[torch]'",
         ) from error
-    # a CPU build has no CUDA to probe, and probing may warn
-    usable = torch.version.cuda is not None and torch.cuda.is_available()
-    if device == "cuda" and not usable:
+    problem = "" if device == "cpu" else environment.gpu_problem(torch)
+    if device == "cuda" and problem:
         raise UnusableInputError(
-            f"torch {torch.__version__} finds no CUDA device",
+            f"torch can use no GPU: {problem}",
             hint="use --device cpu, or see `tracekit doctor`",
         )
-    return "cuda" if usable and device != "cpu" else "cpu"
+    return "cpu" if device == "cpu" or problem else "cuda"
 
 
 def time_steps(
@@ -107,15 +106,14 @@ def time_steps(
     }
 
 
-def describe_process(device: str) -> dict[str, Any]:
-    """Return device, threads and environment of this process."""
+def describe_process(device: str, *, requested: str) -> dict[str, Any]:
+    """Return device, threads and environment of this process, and why `auto` did not choose a GPU."""
     import torch
 
-    return {
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "environment": environment.capture(),
-    }
+    described = environment.capture()
+    if requested == "auto" and device == "cpu" and environment.machine_gpus():
+        described[environment.GPU_PROBLEM] = environment.gpu_problem(torch)
+    return {"device": device, "threads": torch.get_num_threads(), "environment": described}
 
 
 def _warm_up(

@@ -429,7 +429,8 @@ COUNTERS: Final = Table(
     (
         Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
         Column(C.SOURCE, _TEXT, "nvml, process, torch or nsys"),
-        _maybe(C.DEVICE, _INT32, "device index"),
+        _maybe(C.RANK, _INT32, "rank that used the device; null for several ranks, and if unknown"),
+        _maybe(C.DEVICE, _INT32, "device index, as the rank numbers its devices"),
         Column(C.METRIC, _TEXT, "what was sampled"),
         Column(C.UNIT, _TEXT, "unit of the value"),
         Column(C.VALUE, _FLOAT64, "the value"),

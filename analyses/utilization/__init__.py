@@ -30,7 +30,7 @@ from tracekit.schema import C
 
 from ..shared.common import NO_STEPS
 from . import advice
-from .series import CPU, PROCESS, PROCESSES, RSS, THREADS, WHOLE, Scene
+from .series import CPU, PROCESS, PROCESSES, RSS, THREADS, WHOLE, Scene, scene_of
 from .specs import (
     DEVICES,
     HOST,
@@ -68,7 +68,7 @@ FEW = "the steps ended before the second sample: their values are single samples
 
 def compute(run: Run) -> Result:
     """Summarize the samples of a run together with its device activity."""
-    scene = Scene(run)
+    scene, apart = scene_of(run)
     tables = {
         "devices": devices(scene),
         "timeline": devices_over_time(scene),
@@ -80,7 +80,8 @@ def compute(run: Run) -> Result:
         "metrics": metrics(scene),
     }
     nonempty = {name: frame for name, frame in tables.items() if len(frame) or name == "metrics"}
-    return Result(nonempty, (*advice.device_findings(scene), *advice.host_findings(scene)), _notes(scene))
+    notes = (*apart, *_notes(scene))
+    return Result(nonempty, (*advice.device_findings(scene), *advice.host_findings(scene)), notes)
 
 
 def _notes(scene: Scene) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.nvml import SOURCE, M
-from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.rank_view import END_NS, step_windows, view
 from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind
 
@@ -236,6 +237,24 @@ class Scene:
     def _found(self, source: str, device: int | None, metric: str) -> Series | None:
         wanted = (source, device, metric)
         return next((one for one in self.series if (one.source, one.device, one.metric) == wanted), None)
+
+
+OWN_DEVICES = (
+    "the ranks number their own devices alike: these are the devices of rank {}; for others, use --rank"
+)
+
+
+def scene_of(run: Run) -> tuple[Scene, tuple[str, ...]]:
+    """Return the samples and device work of a run, and a note if they are those of its first rank only.
+
+    Ranks that see only their own devices all number them from 0, so samples of different GPUs would mix.
+    """
+    where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.RANK).is_valid()
+    pairs = run.table("counters", columns=[C.RANK, C.DEVICE], where=where).drop_duplicates()
+    first = int(pairs[C.RANK].min()) if pairs[C.DEVICE].duplicated().any() else None
+    if first is None or first not in run.ranks:
+        return Scene(run), ()
+    return Scene(view(run, [first])), (OWN_DEVICES.format(first),)
 
 
 def _by_device(rows: pd.DataFrame) -> dict[int, Union]:

@@ -66,7 +66,7 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
         "program": str(program),
         "job": str(job),
         "version": str(torch.__version__),
-        **describe_process(device),
+        **describe_process(device, requested=request.device),
     }
 
 
@@ -106,7 +106,8 @@ def _key(source: Path) -> str:
     """Return a key of version, path and build of torch, and of the source."""
     import torch
 
-    built_as = torch.version.git_version, torch.version.cuda, torch.compiled_with_cxx11_abi()
+    version = torch.version
+    built_as = version.git_version, version.cuda, version.hip, torch.compiled_with_cxx11_abi()
     digest = hashlib.sha256(f"{torch.__file__} {built_as}".encode())
     for path in sorted(filter(Path.is_file, source.iterdir())):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -16,6 +16,7 @@ from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
 from .. import program_report, torch_program
+from ..assignment import assigned
 from ..compilation import artifact_folder
 from ..protocol import follow, result_of, run_process, samples, timings
 from . import tool
@@ -138,7 +139,10 @@ class NsysCollector:
             threads=first["threads"],
             version=nsys.version,
             timings=program_report.timings(ranks),
-            samples=(*program_report.samples(ranks), *sampled.samples()),
+            samples=(
+                *program_report.samples(ranks),
+                *assigned(sampled.samples(), program_report.views(ranks)),
+            ),
             environment=first["environment"],
             options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
             diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),

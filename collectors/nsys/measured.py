@@ -48,7 +48,8 @@ def _time(request: Request, reporter: Reporter) -> dict[str, Any]:
     compilations = Compilations(request.level)
     with built_workload(request, device=device) as program:
         times = time_steps(program, request, device, reporter, compilations)
-    return {"compilation": compilations.facts(times["warmup_ns"]), **times, **describe_process(device)}
+    described = describe_process(device, requested=request.device)
+    return {"compilation": compilations.facts(times["warmup_ns"]), **times, **described}
 
 
 def _record(request: Request, reporter: Reporter) -> dict[str, Any]:

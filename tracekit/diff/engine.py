@@ -21,7 +21,7 @@ from tracekit.diff.matching import GROUP, SIDE
 from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
 from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.runs.meta import WORKLOAD_FIELDS
+from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.schema import SERVING, C
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ DECIDES = (
 EXPLAINS = (
     "torch",
     "cuda",
+    "hip",
     "cudnn",
     "nccl",
     "triton",
@@ -109,16 +110,21 @@ EXPLAINS = (
     "cpu",
     "os",
     "gpu_uuid",
+    "power_limit_w",
+    "ecc",
+    PRECISION,
+    *GPU_SETTINGS,
     "collector",
 )
 FIELDS = (*DECIDES, *EXPLAINS)
+_OF_GPU = ("sm_count", "compute_capability", "gpu_uuid", "power_limit_w", "ecc")
 IMPLIED: Mapping[str, Collection[str]] = {
-    "gpu": ("sm_count", "compute_capability", "gpu_uuid"),
+    "gpu": _OF_GPU,
     "level": ("backend",),
     "batch_size": (SHAPES,),
     "resolution": (SHAPES,),
     "workload": (*WORKLOAD_FIELDS, SHAPES),
-    "device": ("gpu", "sm_count", "compute_capability", "gpu_uuid"),
+    "device": ("gpu", *_OF_GPU, *GPU_SETTINGS),
 }
 """Fields that vary when a field is declared to vary."""
 _GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)

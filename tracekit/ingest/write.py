@@ -222,6 +222,8 @@ class Sample:
         metric: Name of the metric.
         unit: Unit of the value.
         value: The value.
+        rank: Rank that used the device; None for several, and if unknown.
+        gpu: UUID of the GPU, from which the collector derives device and rank; not stored.
     """
 
     t_unix_ns: int
@@ -230,6 +232,8 @@ class Sample:
     metric: str
     unit: str
     value: float
+    rank: int | None = None
+    gpu: str = ""
 
 
 def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> None:
@@ -256,6 +260,7 @@ def _rows(samples: Sequence[Sample], zero_ns: int) -> pa.Table:
     columns = {
         C.T_NS: pa.array([sample.t_unix_ns - zero_ns for sample in samples], pa.int64()),
         C.SOURCE: pa.array([sample.source for sample in samples]).dictionary_encode(),
+        C.RANK: pa.array([sample.rank for sample in samples], pa.int32()),
         C.DEVICE: pa.array([sample.device for sample in samples], pa.int32()),
         C.METRIC: pa.array([sample.metric for sample in samples]).dictionary_encode(),
         C.UNIT: pa.array([sample.unit for sample in samples]).dictionary_encode(),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
 from tracekit.errors import TracekitError
+from tracekit.recording import probe
 from tracekit.runs import environment, nvml
 from tracekit.runs.store import Store
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
@@ -19,8 +20,6 @@ from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
 if TYPE_CHECKING:
     from tracekit.storage import Place
 
-DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
-NEEDS_ADMIN = "RmProfilingAdminOnly: 1"
 LOW_DISK_BYTES = 5 << 30
 
 
@@ -52,9 +51,9 @@ def examine(store: Place) -> list[Check]:
     return [
         Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})"),
         _torch(torch, reason),
-        _cuda(torch),
+        _gpu_use(torch),
         _profiler(torch),
-        _cupti(DRIVER_PARAMETERS),
+        _kernel(torch),
         *_nvml(),
         _nsys(),
         _libtorch(find_toolchain()),
@@ -80,22 +79,32 @@ def _import_torch() -> tuple[Any, str]:
 def _torch(torch: Any, reason: str) -> Check:
     if torch is None:
         return Check("torch", Status.MISSING, reason, "pip install 'tracekit-torch[torch]'")
-    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU only"
+    built = environment.gpu_build(torch) or "CPU only"
     return Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
 
 
-def _cuda(torch: Any) -> Check:
+def _gpu_use(torch: Any) -> Check:
+    """Check that torch can use a GPU, of CUDA or of ROCm, where it has the same name."""
     if torch is None:
         return Check("cuda", Status.MISSING, "unknown without torch", "install torch first")
-    if torch.version.cuda is None:
-        step = "install a CUDA build of torch for GPU profiles; CPU profiles work"
-        return Check("cuda", Status.MISSING, "this torch was built without CUDA", step)
-    if not torch.cuda.is_available():
-        step = "check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES; CPU profiles work"
-        return Check("cuda", Status.MISSING, "no usable GPU", step)
-    count = torch.cuda.device_count()
-    names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
+    if environment.without_gpu_support(torch):
+        step = "install a CUDA or ROCm build of torch for GPU profiles; CPU profiles work"
+        return Check("cuda", Status.MISSING, f"this torch was built without CUDA{_unused()}", step)
+    if problem := environment.gpu_problem(torch):
+        detail = f"torch can use no GPU: {problem}{_unused()}"
+        step = "check the driver with nvidia-smi or rocm-smi, and CUDA_VISIBLE_DEVICES; CPU profiles work"
+        return Check("cuda", Status.MISSING, detail, step)
+    try:
+        count = torch.cuda.device_count()
+        names = ", ".join(torch.cuda.get_device_name(index) for index in range(count))
+    except Exception as error:  # a device may be lost
+        return Check("cuda", Status.WARN, environment.first_line(error), "check the GPUs with nvidia-smi")
     return Check("cuda", Status.OK, f"{count} GPU{'s' * (count != 1)}: {names}")
+
+
+def _unused() -> str:
+    count = environment.machine_gpus()
+    return f", although the machine has {count} GPU{'s' * (count != 1)}" if count else ""
 
 
 def _profiler(torch: Any) -> Check:
@@ -108,24 +117,24 @@ def _profiler(torch: Any) -> Check:
         return Check("profiler", Status.MISSING, f"{type(error).__name__}: {error}", "reinstall torch")
     if not available:
         return Check("profiler", Status.MISSING, "torch lacks Kineto", "install an official build")
-    if torch.cuda.is_available() and "CUDA" not in recorded:
-        return Check("profiler", Status.WARN, "cannot record GPU activity", "install an official CUDA build")
+    if not environment.gpu_problem(torch) and "CUDA" not in recorded:
+        return Check(
+            "profiler", Status.WARN, "cannot record GPU activity", "install an official CUDA or ROCm build"
+        )
     return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
 
 
-def _cupti(parameters: Path) -> Check:
-    try:
-        text = parameters.read_text(errors="replace")
-    except OSError:
-        return Check("cupti", Status.MISSING, "no NVIDIA driver loaded", "use a machine with an NVIDIA GPU")
-    if NEEDS_ADMIN in text and os.geteuid() != 0:
+def _kernel(torch: Any, *, limit_s: float = probe.LIMIT_S) -> Check:
+    """Check that a kernel can be recorded by recording one, in a process of its own."""
+    if torch is None or environment.gpu_problem(torch):
+        return Check("cupti", Status.MISSING, "not tried without a usable GPU", "see the check `cuda`")
+    found = probe.probe(limit_s=limit_s)
+    if found.problem:
+        said = f"one kernel was recorded, but {found.problem}" if found.kernel else found.problem
         return Check(
-            "cupti",
-            Status.WARN,
-            "the driver restricts GPU performance counters to administrators",
-            "set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia kernel module, or run as root",
+            "cupti", Status.WARN, said, "`tracekit collect` will miss GPU activity until this is solved"
         )
-    return Check("cupti", Status.OK, "the driver allows profiling")
+    return Check("cupti", Status.OK, f"one kernel was recorded: {found.kernel}")
 
 
 def _nvml() -> list[Check]:
@@ -133,28 +142,42 @@ def _nvml() -> list[Check]:
         if library is None:
             step = "install the NVIDIA driver for GPU clocks, power and PCIe metrics"
             return [Check("nvml", Status.MISSING, "NVML not available", step)]
-        try:
-            count = library.nvmlDeviceGetCount()
-            driver = environment.nvml_driver()
-        except library.NVMLError as error:
-            return [Check("nvml", Status.MISSING, str(error), "check the driver with nvidia-smi")]
-        found = Check("nvml", Status.OK, f"driver {driver}, {count} GPU{'s' * (count != 1)}")
-        return [found, *(_gpu(library, index) for index in range(count))]
+        closed: dict[int, Exception] = {}
+        handles = environment.nvml_handles(library, closed)
+        count = len(handles)
+        found = Check(
+            "nvml", Status.OK, f"driver {environment.nvml_driver()}, {count} GPU{'s' * (count != 1)}"
+        )
+        if not handles and not closed:
+            found = Check("nvml", Status.WARN, "NVML lists no GPU", "check the driver with nvidia-smi")
+        own = (_gpu(library, f"gpu {index}", handle) for index, handle in handles.items())
+        instances = (
+            _gpu(library, f"gpu {index} instance {number}", instance)
+            for index, handle in handles.items()
+            for number, instance in enumerate(environment.mig_handles(library, handle))
+        )
+        return [found, *own, *instances, *(_closed(index, error) for index, error in closed.items())]
 
 
-def _gpu(library: Any, index: int) -> Check:
-    """Check which metrics NVML provides for a GPU."""
-    name = f"gpu {index}"
-    try:
-        handle = library.nvmlDeviceGetHandleByIndex(index)
-        model = str(library.nvmlDeviceGetName(handle))
-        refused = nvml.unsupported(library, handle)
-    except library.NVMLError as error:
-        return Check(name, Status.WARN, f"NVML: {error}", "check it with nvidia-smi; it may need a reset")
+def _closed(index: int, error: Exception) -> Check:
+    detail = f"NVML cannot open it: {environment.first_line(error)}"
+    return Check(
+        f"gpu {index}",
+        Status.WARN,
+        detail,
+        "check it with nvidia-smi; it may need a reset, or be of another job",
+    )
+
+
+def _gpu(library: Any, name: str, handle: Any) -> Check:
+    """Check which metrics NVML provides for a GPU or MIG instance."""
+    model, refused = environment.nvml_name(library, handle), nvml.unsupported(library, handle)
     total = sum(len(one.metrics) for one in nvml.QUESTIONS)
+    if len(refused) == total:
+        return Check(name, Status.WARN, f"{model}: no NVML metric", "check it with nvidia-smi")
     supported = f"{total - len(refused)} of {total} NVML metrics"
     without = f", without {', '.join(refused)}" if refused else ""
-    return Check(name, Status.OK, f"{model}: {supported}{without}")
+    return Check(name, Status.OK, f"{model or 'GPU of unknown name'}: {supported}{without}")
 
 
 def _nsys() -> Check:

@@ -19,6 +19,7 @@ from tracekit.recording.collector import (
 )
 from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
+from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
 from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
 from tracekit.workloads.options import Scope, check, flag, values
@@ -118,9 +119,15 @@ def _meta(request: Request, recording: Recording, *, collector: str, now: dateti
     if recording.compilation is not None:
         workload[compilation.KEY] = recording.compilation
     ignored = []
+    problem = recording.environment.get(GPU_PROBLEM)
+    if problem and request.device == "auto":
+        message = (
+            f"--device auto ran on the CPU of a machine with a GPU, because torch cannot use it: {problem}"
+        )
+        ignored.append(Diagnostic(Level.WARN, "gpu_not_used", message))
     if request.pin_memory and not pinned:
         message = "--pin-memory was left out: without a GPU there is nothing to copy to"
-        ignored = [Diagnostic(Level.INFO, "pin_memory_ignored", message)]
+        ignored.append(Diagnostic(Level.INFO, "pin_memory_ignored", message))
     return run_meta(
         f"{request.workload}-{request.mode}",
         recording,

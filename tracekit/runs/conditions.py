@@ -45,13 +45,13 @@ class Conditions:
         clock_mhz: Mean SM clock; None if not sampled.
         hottest_c: Highest temperature; None if not sampled.
         throttled: Reasons for throttling in any sample.
-        others: Maximum number of other processes on the device in any sample.
+        others: Maximum number of other processes on the device in any sample; None if not sampled.
     """
 
     clock_mhz: float | None = None
     hottest_c: float | None = None
     throttled: tuple[str, ...] = ()
-    others: int = 0
+    others: int | None = None
 
 
 def of_run(run: Run) -> Conditions:
@@ -73,7 +73,7 @@ def of_run(run: Run) -> Conditions:
         float(clocks.mean()) if len(clocks) else None,
         float(heat.max()) if len(heat) else None,
         tuple(words for bit, words in REASONS.items() if any(value & bit for value in held)),
-        int(others.max()) if len(others) else 0,
+        int(others.max()) if len(others) else None,
     )
 
 
@@ -112,7 +112,7 @@ def _of_side(name: str, own: Sequence[Conditions]) -> list[str]:
     if throttled:
         by = ", ".join(dict.fromkeys(reason for one in throttled for reason in one.throttled))
         said.append(f"the clock was throttled by {by} in {len(throttled)} of {len(own)} runs of the {name}")
-    shared = sum(one.others > 0 for one in own)
+    shared = sum(bool(one.others) for one in own)
     if shared:
         said.append(f"other processes used the device in {shared} of {len(own)} runs of the {name}")
     return said

@@ -265,7 +265,10 @@ def _indented(content: dict[str, Any]) -> bytes:
 
 
 WORKLOAD_FIELDS = tuple(option.name for option in declared(WorkloadOptions) if option.compared)
-ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "cudnn", "driver", "cpu")
+ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "hip", "cudnn", "driver", "cpu")
+PRECISION = "float32_matmul_precision"
+GPU_SETTINGS = ("matmul_tf32", "cudnn_tf32", "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
+"""Settings of torch that have an effect on GPUs only."""
 PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
 
 
@@ -282,6 +285,8 @@ def fingerprint(
     """
     used = environment.get("gpus", []) if workload.get("device") == "cuda" else []
     gpu: Mapping[str, Any] = used[0] if used else {}
+    settings: Mapping[str, Any] = environment.get("settings") or {}
+    on_gpu = settings if workload.get("device") == "cuda" else {}
     return {
         "workload": workload.get("name"),
         **{name: workload.get(name) for name in WORKLOAD_FIELDS},
@@ -289,6 +294,10 @@ def fingerprint(
         "gpu": gpu.get("name"),
         "sm_count": gpu.get("sm_count"),
         "compute_capability": gpu.get("compute_capability"),
+        "power_limit_w": gpu.get("power_limit_w"),
+        "ecc": gpu.get("ecc"),
+        PRECISION: settings.get(PRECISION),
+        **{name: on_gpu.get(name) for name in GPU_SETTINGS},
         "world_size": 1,
         "collector": collector,
         **{f"profiler_{name}": options.get(name) for name in PROFILER_FIELDS},

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tracekit.errors import UnusableInputError
 from tracekit.runs.run import Run, busy
 from tracekit.runs.tables import sound
-from tracekit.schema import TABLES, C
+from tracekit.schema import COUNTERS, TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,14 +30,19 @@ Holders: TypeAlias = "Mapping[str, frozenset[int]]"
 """Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
 PIECE_ROWS = 300_000
 """Rows of ranks that are read together; with fewer rows, opening files would dominate."""
-_RANKED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
+_RANKED = [
+    table.name
+    for table in TABLES.values()
+    if any(column.name == C.RANK and not column.nullable for column in table.columns)
+]
+_OF_ANY_RANK = pc.field(C.RANK).is_null()
 
 
 @dataclass(frozen=True)
 class RankView(Run):
     """A run restricted to some ranks. Row ids and times are those of the run.
 
-    Samples of `counters` have no rank: included are those in the ranks' traces, and those of the collector.
+    Samples of `counters` without a rank are included: those in the ranks' traces, and those of the collector.
 
     Attributes:
         chosen: The ranks.
@@ -92,6 +97,8 @@ class RankView(Run):
 
     def _own(self, name: str) -> pc.Expression | None:
         """Return the filter for these ranks, if their files contain others too."""
+        if name == COUNTERS.name:
+            return _OF_ANY_RANK | pc.field(C.RANK).isin(sorted(self.chosen))
         held = [self.holders.get(file.name, self.chosen) for file in self.files(name)]
         if name not in _RANKED or all(ranks <= self.chosen for ranks in held):
             return None

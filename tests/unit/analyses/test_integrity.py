@@ -8,6 +8,8 @@ from tracekit.analyses.shared.common import NO_DEVICE
 
 from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze
+from tracekit.recording import cupti
+from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, Level, Timings
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -218,6 +220,38 @@ def test_only_its_own_intervals_are_the_profilers(tmp_path: Path, name: str, lev
     assert check["level"] == level
     assert pd.isna(check["share"]) == (level == "info")
     assert ("no profiler overhead" in check["detail"]) == (level == "info")
+
+
+def gpu_run(folder: Path, *, problem: str = "", found: tuple[Diagnostic, ...] = ()) -> Run:
+    """A run on the CPU of a machine with a GPU."""
+    known = {"gpus": [{"index": 0, "name": "H100"}], **({GPU_PROBLEM: problem} if problem else {})}
+    meta = {**PLAIN, "environment": known, "workload": {"device": "cpu"}, "diagnostics": list(found)}
+    return make_run(folder, meta=meta, host_intervals=[host("aten::mm", 0, 25)], steps=[step(0, 0, 30)])
+
+
+def test_gpus_that_torch_could_not_use_are_a_warning(tmp_path: Path) -> None:
+    run = gpu_run(tmp_path / "own", problem="the driver is too old")
+    assert levels(run) == ("usable", {"gpu_not_used": "warn"})
+    check = rows_of(run).loc["gpu_not_used"]
+    assert check["detail"] == "torch could not use the machine's GPUs: the driver is too old"
+    said = Diagnostic(Level.WARN, "gpu_not_used", "--device auto ran on the CPU")
+    workload = rows_of(gpu_run(tmp_path / "auto", problem="the driver is too old", found=(said,)))
+    assert workload.loc["gpu_not_used", "detail"] == said.message, "once"
+
+
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_is_good(tmp_path: Path) -> None:
+    run = gpu_run(tmp_path)
+    assert levels(run) == ("good", {})
+    said = rows_of(run).loc["device_events", "detail"]
+    assert said == "a run on the CPU: the machine has 1 GPU, and nothing was launched"
+
+
+def test_messages_of_cupti_are_checks(tmp_path: Path) -> None:
+    found = cupti.diagnostics("failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)")
+    run = make_run(tmp_path, meta={**PLAIN, "diagnostics": found}, **{**LINKED, "device_intervals": []})
+    verdict, checks = levels(run)
+    assert (verdict, checks) == ("misleading", {"device_events": "error", "cupti": "warn"})
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in rows_of(run).loc["cupti", "detail"]
 
 
 def test_nothing_to_count_among_has_no_consequence(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tracekit.analyses.utilization import FEW, NO_NVML, NO_SAMPLES, advice
-from tracekit.analyses.utilization.series import Series
+from tracekit.analyses.utilization.series import OWN_DEVICES, Series
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Result, Severity, analyze
 from tracekit.runs.nvml import M
+from tracekit.runs.rank_view import view
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -61,6 +62,25 @@ def codes(found: Result) -> list[str]:
 
 def series(metric: str, times: list[int], values: list[float]) -> Series:
     return Series("nvml", 0, metric, "", np.array(times, np.int64), np.array(values))
+
+
+def test_devices_of_ranks_that_number_their_own_alike_do_not_mix(tmp_path: Path) -> None:
+    watts = {0: samples(M.POWER, [100.0] * 11), 1: samples(M.POWER, [500.0] * 11)}
+    rows = [{**one, C.RANK: rank} for rank, own in watts.items() for one in own]
+    ranks = {
+        name: [{**one, C.RANK: rank} for rank in watts for one in own]
+        for name, own in {
+            "steps": STEPS,
+            "device_intervals": [{**one, C.ROW_ID: 0} for one in BUSY[:1]],
+        }.items()
+    }
+    run = make_run(tmp_path, counters=sorted(rows, key=lambda row: int(row[C.T_NS])), **ranks)
+    found = {one: analyze(view(run, [one]), "utilization") for one in watts}
+    assert [one.tables["devices"]["power"].tolist() for one in found.values()] == [[100.0], [500.0]]
+    assert not any("--rank" in note for one in found.values() for note in one.notes)
+    whole = analyze(run, "utilization")
+    assert whole.tables["devices"]["power"].tolist() == [100.0]
+    assert OWN_DEVICES.format(0) in whole.notes
 
 
 def one_window(start: int, end: int) -> Any:

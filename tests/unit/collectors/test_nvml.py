@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
+from tracekit.collectors import nvml
 from tracekit.collectors.nvml import NvmlSampler
 from tracekit.collectors.sampling import sampling
 
-from tests.unit.collectors.fake_nvml import Gpu, Library, installed
+from tests.unit.collectors.fake_nvml import Gpu, Library, installed, instance
 from tracekit.recording import doctor
-from tracekit.runs import environment
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tracekit.ingest.write import Sample
 
@@ -41,6 +43,124 @@ def values(samples: Sequence[Sample]) -> dict[str, float]:
 def _all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tracekit.collectors.nvml._sees_all_processes", lambda: True)
+
+
+def codes(own: NvmlSampler) -> list[str]:
+    return [one.code for one in own.diagnostics()]
+
+
+def power(samples: Sequence[Sample]) -> dict[int | None, float]:
+    return {one.device: one.value for one in samples if one.metric == M.POWER}
+
+
+def gpus_of(*watts: int) -> list[Gpu]:
+    """GPUs told apart by their power."""
+    uuids = (Gpu().uuid, OTHER, "GPU-cccccccc-0000-0000-0000-000000000000")
+    gpus = [Gpu(uuid=uuid) for uuid in uuids[: len(watts)]]
+    for gpu, own in zip(gpus, watts, strict=True):
+        gpu.answers["nvmlDeviceGetPowerUsage"] = own * 1_000
+    return gpus
+
+
+@pytest.mark.parametrize(
+    ("code", "level"), [(pynvml.NVML_ERROR_NO_PERMISSION, "info"), (pynvml.NVML_ERROR_GPU_IS_LOST, "warn")]
+)
+@pytest.mark.parametrize(
+    ("listed", "expected"), [(None, {0: 500, 1: 700}), ("1", {0: 700}), ("GPU-bbbb", None)]
+)
+def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(
+    listed: str | None,
+    expected: dict[int, float] | None,
+    code: int,
+    level: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpus = gpus_of(500, 600, 700)
+    gpus[1].fails["open"] = code
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with installed(monkeypatch, Library(*gpus)):
+        own = NvmlSampler.of(os.getpid())
+        if expected is None:
+            assert own is None
+            return
+        assert own
+        assert power(own.read()) == expected, "CUDA numbers the GPUs that can be opened"
+    [closed] = own.diagnostics()
+    assert (closed.code, closed.level) == ("nvml_device_closed", level)
+    assert closed.message.startswith("NVML cannot open GPU 1: ")
+
+
+def test_without_a_count_of_gpus_there_is_no_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(Gpu(), fails={"nvmlDeviceGetCount_v2": int(pynvml.NVML_ERROR_UNKNOWN)})
+    with installed(monkeypatch, library):
+        assert NvmlSampler.of(os.getpid()) is None
+    assert library.started == 0
+
+
+def test_a_sampler_that_cannot_be_made_releases_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracekit.collectors.nvml._order_is_ambiguous", lambda *_: 1 // 0)
+    with installed(monkeypatch, Library(Gpu())) as library, pytest.raises(ZeroDivisionError):
+        sampler()
+    assert library.started == 0
+
+
+MIG = "MIG-cccccccc-1111-0000-0000-000000000000"
+PLAIN = instance("MIG-dddddddd-1111-0000-0000-000000000000")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [(None, [MIG, PLAIN.uuid, OTHER]), ("0", [MIG]), (PLAIN.uuid, [PLAIN.uuid]), ("MIG-none", [])],
+)
+def test_of_a_partitioned_gpu_its_instances_are_sampled(
+    listed: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [None, instance(MIG, profile="3g.40gb", memory=40 << 30), PLAIN]
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with installed(monkeypatch, Library(Gpu(instances=parts), Gpu(uuid=OTHER))):
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        own = NvmlSampler.of(os.getpid())
+        taken = own.read() if own else []
+    total = {one.device: one.gpu for one in taken if one.metric == M.MEMORY_TOTAL}
+    assert total == dict(enumerate(expected))
+    if expected[:1] == [MIG]:
+        assert own
+        first = own.diagnostics()[0].message
+        assert first.startswith("device 0 (Simulated GPU MIG 3g.40gb) gives no gpu_utilization_pct, ")
+        assert first.endswith(
+            "power_w, power_limit_w, energy_j, temperature_c, throttle_reasons, pcie_generation, "
+            "pcie_generation_max, pcie_width, pcie_width_max, pcie_rx_gb_per_s, pcie_tx_gb_per_s: "
+            "Not Supported"
+        )
+
+
+@pytest.mark.parametrize("seen", [MIG, Gpu().uuid])
+def test_torch_may_have_the_uuid_of_an_instance_or_of_its_gpu(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", PLAIN.uuid if seen == Gpu().uuid else MIG)
+    monkeypatch.setitem(sys.modules, "torch", Torch(seen.partition("-")[2]))
+    with installed(monkeypatch, Library(Gpu(instances=[PLAIN, instance(MIG)]))):
+        taken = sampler().read()
+    assert {one.gpu for one in taken} == {PLAIN.uuid if seen == Gpu().uuid else MIG}
+
+
+def test_a_slow_answer_has_the_time_at_which_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[int] = []
+
+    def answer() -> None:
+        time.sleep(0.02)
+        answered.append(time.time_ns())
+
+    gpu = Gpu(slow={"nvmlDeviceGetPowerUsage": lambda: (time.sleep(0.02), answered.append(time.time_ns()))})
+    with installed(monkeypatch, Library(gpu, Gpu(uuid=OTHER))):
+        taken = sampler().read()
+    times = {(one.device, one.metric): one.t_unix_ns for one in taken}
+    assert times[0, M.TEMPERATURE] >= times[0, M.POWER] >= answered[0] > times[0, M.SM_CLOCK]
+    assert times[1, M.SM_CLOCK] > answered[0]
 
 
 def test_every_metric_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,12 +355,70 @@ def test_other_processes_exclude_the_process_tree(monkeypatch: pytest.MonkeyPatc
     assert (taken[M.OTHERS], taken[M.PROCESS_MEMORY]) == (1, 3 << 30)
 
 
-def test_processes_of_another_pid_namespace_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed(monkeypatch, Library(Gpu(users={NO_SUCH_PROCESS: 1 << 30}))):
+@pytest.mark.parametrize(
+    ("users", "others"),
+    [
+        ({}, None),  # in a container, the driver hides the processes outside of it
+        ({NO_SUCH_PROCESS: 1 << 30}, None),  # or lists them by their numbers outside of it
+        ({os.getppid(): 1 << 30}, None),  # which may be numbers of other processes inside
+        ({os.getpid(): 1 << 30}, None),
+        ({os.getpid(): 1 << 30, os.getppid(): 1 << 30}, 1),  # of the same container
+    ],
+)
+def test_in_a_container_processes_that_are_not_listed_are_unknown(
+    users: dict[int, int | None], others: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracekit.collectors.nvml._sees_all_processes", lambda: False)
+    with installed(monkeypatch, Library(Gpu(users=users))):
         own = sampler()
-        taken = values(own.read())
-    assert M.OTHERS not in taken
-    assert [one.code for one in own.diagnostics()] == ["nvml_processes_unknown"]
+        taken = values([*own.read(), *own.read()])
+    assert taken.get(M.OTHERS) == others
+    assert taken.get(M.PROCESS_MEMORY) == users.get(os.getpid())
+    assert codes(own) == ([] if others else ["nvml_processes_unknown"])
+
+
+def test_outside_of_containers_an_empty_list_has_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu(users={}))):
+        own = sampler()
+        assert values(own.read())[M.OTHERS] == 0
+    assert codes(own) == []
+
+
+def test_processes_of_unknown_memory_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, Library(Gpu(users={os.getpid(): None, os.getppid(): None}))):
+        taken = values(sampler().read())
+    assert (taken[M.OTHERS], taken.get(M.PROCESS_MEMORY)) == (1, None)
+
+
+def test_a_driver_that_lists_no_processes_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = "nvmlDeviceGetComputeRunningProcesses_v3"
+    gpu = Gpu(fails={function: pynvml.NVML_ERROR_NOT_SUPPORTED})
+    with installed(monkeypatch, Library(gpu)):
+        own = sampler()
+        assert M.OTHERS not in values([*own.read(), *own.read()])
+    assert gpu.calls.count(function) == 1
+    assert [one.message for one in own.diagnostics()] == [
+        "device 0 gives no process_memory_bytes, other_processes: Not Supported"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inode", "release", "expected"),
+    [
+        (0xEFFFFFFC, "6.8.0-generic", True),
+        (0xEFFFFFFC, "5.15.153.1-microsoft-standard-WSL2", False),
+        (4026532999, "6.8.0-generic", False),
+        (None, "6.8.0-generic", False),
+    ],
+)
+def test_containers_have_a_pid_namespace_of_their_own(
+    inode: int | None, release: str, expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()  # of what all tests here replace
+    known = SimpleNamespace(stat=lambda: SimpleNamespace(st_ino=inode))
+    monkeypatch.setattr(nvml, "_NAMESPACE", known if inode else tmp_path / "none")
+    monkeypatch.setattr("platform.release", lambda: release)
+    assert nvml._sees_all_processes() is expected
 
 
 def test_without_a_driver_only_the_process_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,12 +428,6 @@ def test_without_a_driver_only_the_process_is_sampled(monkeypatch: pytest.Monkey
         pass
     assert {one.source for one in taken.samples()} == {"process"}
     assert taken.diagnostics() == ()
-
-
-def test_the_environment_has_the_current_and_maximum_pcie_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed(monkeypatch, Library(Gpu())):
-        (gpu,) = environment.nvml_gpus()
-    assert gpu["pcie"] == {"generation": 4, "width": 8, "max_generation": 5, "max_width": 16}
 
 
 @pytest.mark.parametrize(
@@ -273,8 +445,8 @@ def test_doctor_reports_the_metrics_of_each_gpu(
     fails: dict[str, Any], status: str, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with installed(monkeypatch, Library(Gpu(fails=fails))):
-        nvml, gpu = doctor._nvml()
-    assert (nvml.detail, gpu.name, gpu.status, gpu.detail) == (
+        found, gpu = doctor._nvml()
+    assert (found.detail, gpu.name, gpu.status, gpu.detail) == (
         "driver 580.00, 1 GPU",
         "gpu 0",
         status,

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
-from tracekit.collectors.workload_process import built_workload
+from tracekit.collectors.workload_process import built_workload, describe_process, resolve_device
 
-from tracekit.errors import CollectionError
+from tests.unit.collectors.fake_nvml import Gpu, Library, installed
+from tests.unit.runs.test_gpus import Cuda, device, torch_of
+from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.recording.collector import Request
 from tracekit.recording.workload import decide
 
 torch = pytest.importorskip("torch")
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
+
+
+@pytest.mark.parametrize(("built", "hip"), [("13.0", None), (None, "7.0.1")])
+def test_a_build_for_rocm_uses_its_gpu_as_one_for_cuda_does(
+    built: str | None, hip: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch_of(Cuda(device("a")), built=built, hip=hip))
+    assert [resolve_device(one) for one in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
+    monkeypatch.setitem(sys.modules, "torch", torch_of(Cuda(init_error=TOO_OLD), built=built, hip=hip))
+    assert [resolve_device(one) for one in ("auto", "cpu")] == ["cpu", "cpu"]
+    with pytest.raises(UnusableInputError, match=r"torch can use no GPU: The NVIDIA driver .* is too old"):
+        resolve_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "requested", "known"),
+    [((Gpu(),), "auto", True), ((), "auto", False), ((Gpu(),), "cpu", False)],
+)
+def test_a_gpu_that_auto_could_not_use_is_explained(
+    gpus: tuple[Gpu, ...], requested: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = torch_of(Cuda(init_error=TOO_OLD))
+    fake.get_num_threads = lambda: 1
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    with installed(monkeypatch, Library(*gpus)):
+        found = describe_process("cpu", requested=requested)["environment"]
+    assert found.get("gpu_problem") == (TOO_OLD if known else None)
 
 
 def request(**known: Any) -> Request:

@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
+import pynvml
 import pytest
 
+from tests.unit.collectors.fake_nvml import ANSWERS, Gpu, Library, installed, instance
+from tests.unit.runs.test_gpus import Cuda, device, torch_of
 from tracekit.cli.main import run
 from tracekit.errors import TracekitError
 from tracekit.ingest.kineto.scan import native
@@ -18,6 +22,7 @@ from tracekit.runs.toolchain import find_toolchain
 if TYPE_CHECKING:
     from pathlib import Path
 
+OTHERS = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo")
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -46,14 +51,74 @@ def test_with_torch_doctor_succeeds(capsys: pytest.CaptureFixture[str], tmp_path
     assert all(check["next_step"] for check in report["checks"] if check["status"] != "ok")
 
 
-@pytest.mark.parametrize(("value", "user", "status"), [(1, 1000, "warn"), (1, 0, "ok"), (0, 1000, "ok")])
-def test_a_driver_can_restrict_profiling_to_administrators(
-    value: int, user: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+HIP = torch_of(Cuda(device("a", "AMD Instinct MI300X"), device("b")), built=None, hip="7.0.1")
+BROKEN = torch_of(Cuda(device("a"), init_error="Error 802: system not yet initialized"))
+
+
+def test_a_build_for_rocm_is_one_for_a_gpu() -> None:
+    assert doctor._torch(HIP, "").detail == "2.13.0, built for ROCm 7.0.1"
+    found = doctor._gpu_use(HIP)
+    assert (found.status, found.detail) == ("ok", "2 GPUs: AMD Instinct MI300X, NVIDIA H100")
+
+
+@pytest.mark.parametrize(
+    ("torch", "detail"),
+    [
+        (
+            BROKEN,
+            "torch can use no GPU: Error 802: system not yet initialized, although the machine has 2 GPUs",
+        ),
+        (torch_of(built=None), "this torch was built without CUDA, although the machine has 2 GPUs"),
+    ],
+)
+def test_gpus_that_torch_cannot_use_are_explained(
+    torch: object, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: user)
-    parameters = tmp_path / "params"
-    parameters.write_text(f"ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: {value}\n")
-    assert doctor._cupti(parameters).status == status
+    with installed(monkeypatch, Library(Gpu(), Gpu(uuid="GPU-b"))):
+        found = doctor._gpu_use(torch)
+    assert (found.status, found.detail) == ("missing", detail)
+
+
+def test_without_torch_or_activities_of_the_gpu_a_check_says_so() -> None:
+    assert [doctor._gpu_use(None).status, doctor._profiler(None).status] == ["missing", "missing"]
+    cpu = SimpleNamespace(name="CPU")
+    profiler = SimpleNamespace(kineto_available=lambda: True, supported_activities=lambda: [cpu])
+    HIP.profiler = profiler
+    assert doctor._profiler(HIP).detail == "cannot record GPU activity"
+    profiler.kineto_available = lambda: False
+    assert doctor._profiler(HIP).detail == "torch lacks Kineto"
+    profiler.kineto_available = lambda: 1 // 0
+    assert doctor._profiler(HIP).detail.startswith("ZeroDivisionError")
+
+
+def test_a_lost_gpu_is_a_warning() -> None:
+    found = doctor._gpu_use(torch_of(Cuda(device("a"), None)))
+    assert (found.status, found.detail) == ("warn", "CUDA error: device is lost")
+
+
+def test_each_gpu_and_instance_is_checked_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, closed = (int(code) for code in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NO_PERMISSION))
+    gpus = [Gpu(instances=[instance("MIG-c")]), Gpu(fails={"*": lost}), Gpu(fails={"open": closed})]
+    with installed(monkeypatch, Library(*gpus)):
+        found = {one.name: (one.status, one.detail) for one in doctor._nvml()}
+    assert found["nvml"] == ("ok", "driver 580.00, 1 GPU")
+    assert found["gpu 0 instance 0"][1].startswith("Simulated GPU MIG 1g.10gb: 2 of 19 NVML metrics, without")
+    assert found["gpu 1"] == ("warn", "NVML cannot open it: GPU is lost")
+    assert found["gpu 2"] == ("warn", "NVML cannot open it: Insufficient Permissions")
+
+
+def test_a_gpu_without_metrics_and_a_driver_without_gpus_are_warnings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = Gpu()
+    with installed(monkeypatch, Library(gpu)):
+        gpu.slow["open"] = lambda: gpu.fails.update({"nvmlDeviceGetName": 0})
+        gpu.fails = dict.fromkeys((*ANSWERS, *OTHERS), int(pynvml.NVML_ERROR_GPU_IS_LOST))
+        assert [one.detail for one in doctor._nvml()][1] == "Simulated GPU: no NVML metric"
+    with installed(monkeypatch, Library()):
+        assert [one.detail for one in doctor._nvml()] == ["NVML lists no GPU"]
+    with installed(monkeypatch, Library(fails={"nvmlInitWithFlags": 9})):
+        assert [one.detail for one in doctor._nvml()] == ["NVML not available"]
 
 
 def test_only_torch_and_its_profiler_are_required() -> None:

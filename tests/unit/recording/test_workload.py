@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -90,13 +90,16 @@ class Recorder:
     """A collector that finds a CPU with four threads and records one op."""
 
     name = "recorder"
+    environment: ClassVar[dict[str, Any]] = {}
 
     def record(self, request: Request, directory: Path, **_: Any) -> Recording:
         program = Program()
         with program.op("aten::relu"):
             pass
         trace = write(program, directory / "trace.json")
-        return Recording(traces=(trace,), device="cpu", threads=4, version="1", timings=None)
+        return Recording(
+            traces=(trace,), device="cpu", threads=4, version="1", timings=None, environment=self.environment
+        )
 
 
 def test_the_stored_command_has_the_values_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +111,18 @@ def test_the_stored_command_has_the_values_used(store: Store, monkeypatch: pytes
     assert words[words.index("--batch-size") + 1] == "64"
     assert "--pin-memory" not in words
     assert [item.code for item in meta.diagnostics if item.code == "pin_memory_ignored"]
+
+
+@pytest.mark.parametrize(("device", "said"), [("auto", 1), ("cpu", 0)])
+def test_a_gpu_that_auto_could_not_use_is_reported(
+    device: str, said: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "load", _recorder_or(registry.load))
+    monkeypatch.setattr(Recorder, "environment", {environment.GPU_PROBLEM: "the driver is too old"})
+    meta = collect(store, Request(workload="mnist_cnn", device=device)).meta
+    found = [one.message for one in meta.diagnostics if one.code == "gpu_not_used"]
+    assert len(found) == said
+    assert all(message.endswith("because torch cannot use it: the driver is too old") for message in found)
 
 
 def _recorder_or(load: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,4 +150,5 @@ def test_the_environment_names_no_host_user_or_path(monkeypatch: pytest.MonkeyPa
 
 def test_the_environment_is_complete_without_a_driver() -> None:
     found = environment.capture()
-    assert {"python", "torch", "cuda", "cudnn", "driver", "os", "cpu", "gpus", "packages"} == found.keys()
+    versions = {"python", "torch", "cuda", "hip", "cudnn", "driver"}
+    assert versions | {"os", "cpu", "gpus", "settings", "packages"} == found.keys()

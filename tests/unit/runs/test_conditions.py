@@ -65,6 +65,11 @@ def test_heat_throttling_and_company_are_read(tmp_path: Path) -> None:
     assert found == Conditions(None, 83.0, ("its power limit", "its temperature (software)"), 2)
 
 
+def test_processes_that_were_not_listed_are_unknown(tmp_path: Path) -> None:
+    assert conditions(tmp_path / "none", [sample(0, "temperature_c", 61.0)]).others is None
+    assert conditions(tmp_path / "zero", [sample(0, "other_processes", 0.0)]).others == 0
+
+
 def test_an_idle_device_is_not_held_down(tmp_path: Path) -> None:
     assert conditions(tmp_path, [sample(0, "throttle_reasons", 1.0)]).throttled == ()
 

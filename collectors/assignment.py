@@ -1,0 +1,110 @@
+"""Assign NVML samples to the ranks of a program and to the numbers that the ranks give their devices.
+
+A program may choose its devices itself, and each rank its own. So the collector samples the GPUs that it
+expects the program to see, and afterwards compares their UUIDs with those that torch saw in each rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tracekit.runs.environment import bare_uuid, seen_devices
+from tracekit.runs.meta import Diagnostic, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tracekit.ingest.write import Sample
+
+
+@dataclass(frozen=True)
+class View:
+    """Devices of one rank.
+
+    Attributes:
+        rank: The rank.
+        devices: Device index by UUID without prefix; empty if the rank did not initialize CUDA.
+        used: Device indices in whose memory it allocated; empty if unknown.
+    """
+
+    rank: int
+    devices: Mapping[str, int]
+    used: frozenset[int]
+
+    @classmethod
+    def of(cls, rank: int, environment: Mapping[str, Any], used: Iterable[int | None]) -> View:
+        """Return the view of a rank from its environment and the devices of its peaks of memory."""
+        return cls(rank, seen_devices(environment), frozenset(one for one in used if one is not None))
+
+    def index(self, sample: Sample) -> int | None:
+        """Return the index of the GPU of a sample; None if the rank did not see it."""
+        return self.devices.get(bare_uuid(sample.gpu))
+
+    def uses(self, sample: Sample) -> bool:
+        """Return whether the rank used the GPU of a sample."""
+        return self.index(sample) in self.used
+
+
+def assigned(samples: Sequence[Sample], views: Sequence[View]) -> list[Sample]:
+    """Return the samples with the rank and device index of the ranks that used their GPU.
+
+    A GPU of several ranks that give it one index keeps one sample, without a rank; one that no rank saw has
+    none. Without any view, or if NVML and torch know the GPUs by different UUIDs, as some MIG instances, the
+    samples are left as they are.
+
+    Args:
+        samples: Samples of the collector; those of a GPU have its UUID.
+        views: What each rank saw.
+
+    Example:
+        >>> from tracekit.ingest.write import Sample
+        >>> sample = Sample(0, "nvml", 0, "power_w", "W", 300.0, gpu="GPU-b")
+        >>> views = [View(0, {"a": 0}, frozenset({0})), View(1, {"b": 0}, frozenset({0}))]
+        >>> [(one.rank, one.device) for one in assigned([sample], views)]
+        [(1, 0)]
+    """
+    if not _comparable(samples, views):
+        return list(samples)
+    found: list[Sample] = []
+    for sample in samples:
+        found += _assigned(sample, views) if sample.gpu else [sample]
+    return found
+
+
+def _comparable(samples: Sequence[Sample], views: Sequence[View]) -> bool:
+    gpus = {one.gpu for one in samples if one.gpu}
+    bare = {bare_uuid(gpu) for gpu in gpus}
+    instances = any(gpu.startswith("MIG-") for gpu in gpus)
+    return any(bare & view.devices.keys() if instances else view.devices for view in views)
+
+
+def _assigned(sample: Sample, views: Sequence[View]) -> list[Sample]:
+    seeing = [view for view in views if view.index(sample) is not None]
+    owners = [view for view in seeing if view.uses(sample)] or seeing
+    indices = {view.index(sample) for view in owners}
+    if len(owners) > 1 and len(indices) == 1 and _unambiguous(sample, views):
+        return [replace(sample, device=indices.pop())]
+    return [replace(sample, rank=view.rank, device=view.index(sample)) for view in owners]
+
+
+def _unambiguous(sample: Sample, views: Sequence[View]) -> bool:
+    """Return whether no rank gives the index of a GPU to another one, as ranks with own devices do."""
+    indices = {view.index(sample) for view in views} - {None}
+    gpu = bare_uuid(sample.gpu)
+    return not any(index in indices and one != gpu for view in views for one, index in view.devices.items())
+
+
+def not_sampled(samples: Sequence[Sample], views: Sequence[View]) -> list[Diagnostic]:
+    """Report used GPUs without samples: the program chose other devices than those it was given."""
+    gpus = {bare_uuid(one.gpu) for one in samples if one.gpu}
+    missed = [
+        f"device {index} of rank {view.rank}"
+        for view in views
+        for gpu, index in view.devices.items()
+        if index in view.used and gpu not in gpus
+    ]
+    if not gpus or not missed or not _comparable(samples, views):
+        return []
+    message = f"NVML did not sample {', '.join(missed)}: the program set CUDA_VISIBLE_DEVICES itself"
+    return [Diagnostic(Level.INFO, "nvml_not_sampled", f"{message}; set it for the command instead")]
