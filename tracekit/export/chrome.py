@@ -247,6 +247,7 @@ def _counters(source: Source, origin: int) -> Pieces:
     for batch in source.batches("counters"):
         label = _join(
             batch[C.SOURCE].cast("string"),
+            pc.fill_null(_join(" rank ", tracks.text(batch[C.RANK])), ""),
             pc.fill_null(_join(" device ", tracks.text(batch[C.DEVICE])), ""),
             " ",
             batch[C.METRIC].cast("string"),

@@ -67,9 +67,14 @@ def test_counters_and_allocations_are_counters(tmp_path: Path) -> None:
     sample = {C.T_NS: 5, C.SOURCE: "nvml", C.DEVICE: 0, C.METRIC: "power", C.UNIT: "W", C.VALUE: 99.5}
     unknown = sample | {C.T_NS: 6, C.VALUE: float("nan")}
     event = {C.T_NS: 7, C.RANK: 0, C.DEVICE: 0, C.BYTES: 8, C.TOTAL_ALLOCATED: 64}
-    run = make_run(tmp_path, counters=[sample, unknown], allocations=[event])
+    shared = sample | {C.RANK: None}
+    run = make_run(tmp_path, counters=[sample, unknown, shared], allocations=[event])
     found = [(one["name"], one["ts"], one["args"]["value"]) for one in events(run) if one["ph"] == "C"]
-    assert found == [("nvml device 0 power", 0.005, 99.5), ("rank 0 device 0 allocated bytes", 0.007, 64)]
+    assert found == [
+        ("nvml rank 0 device 0 power", 0.005, 99.5),
+        ("nvml device 0 power", 0.005, 99.5),
+        ("rank 0 device 0 allocated bytes", 0.007, 64),
+    ]
 
 
 def test_a_packed_stream_is_one_gzip_file() -> None:

@@ -148,7 +148,8 @@ def test_a_window_gives_what_reading_everything_and_choosing_gives(store: Store)
 def test_samples_of_a_window_are_those_from_its_start_until_before_its_end(store: Store) -> None:
     schema = TABLES["counters"].arrow
     times = list(range(GROUP * GROUPS))
-    columns = {C.T_NS: times, C.DEVICE: [None] * len(times), C.VALUE: [0.5] * len(times)}
+    unknown: list[None] = [None] * len(times)
+    columns = {C.T_NS: times, C.RANK: unknown, C.DEVICE: unknown, C.VALUE: [0.5] * len(times)}
     table = pa.table(
         [pa.array(columns.get(name, ["x"] * len(times)), schema.field(name).type) for name in schema.names],
         schema=schema,
