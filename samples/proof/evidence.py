@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import analyze
@@ -12,8 +13,6 @@ from tracekit.runs.nvml import SOURCE, M
 from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tracekit.runs.run import Run
 
 RESERVED, ALLOCATED = "device_peak_reserved_bytes", "device_peak_allocated_bytes"
@@ -69,14 +68,12 @@ def products(run: Run) -> dict[str, Any] | None:
     found = ops[(ops["op"] == "aten::mm") & ops["tflops"].notna()]
     if found.empty:
         return None
-    largest = found.loc[found[C.FLOPS].astype(float).idxmax()]
-    peak = float(largest["peak_tflops"])
-    rate = float(largest["tflops"])
+    largest = found.sort_values(C.FLOPS).iloc[-1]
     return {
         "precision": str(largest["precision"]),
-        "tflops": rate,
+        "tflops": float(largest["tflops"]),
         "flops_per_call": float(largest[C.FLOPS]) / float(largest["calls"]),
-        "peak_tflops": None if np.isnan(peak) else peak,
+        "peak_tflops": None if pd.isna(largest["peak_tflops"]) else float(largest["peak_tflops"]),
     }
 
 
