@@ -1,4 +1,4 @@
-"""Simulated runs of the proof kit's recipes, as a GPU that keeps its claims would record them, or one that does not.
+"""Simulated runs of the proof kit's recipes, of a GPU that keeps its claims, or of one that does not.
 
 `RUNS` has what each recipe records; arguments of the functions break one claim each.
 """

@@ -232,11 +232,16 @@ def _finish(
         sys.stdout.write(f"{one.outcome:15}{one.claim} ({', '.join(one.recipes)}): {said}\n")
     counts = ", ".join(f"{count} {kind}" for kind, count in report["summary"].items())
     sys.stdout.write(f"\n{counts}\n{packed}\n{SEND}\n")
-    outcomes = {one.outcome for one in verdicts}
+    return exit_code(verdicts, [one.ended for one in recorded.values()])
+
+
+def exit_code(verdicts: Sequence[Verdict], ended: Sequence[Ended]) -> ExitCode:
+    """Return 1 if a claim failed, else 3 if a recipe or a claim is undecided, else 0."""
+    outcomes, states = {one.outcome for one in verdicts}, {one.state for one in ended}
     if Outcome.FAIL in outcomes:
         return ExitCode.REGRESSION
-    undecided = {State.FAILED, State.TIMEOUT, State.NOT_RUN} & {one.ended.state for one in recorded.values()}
-    return ExitCode.CANNOT_TELL if undecided or Outcome.UNKNOWN in outcomes else ExitCode.OK
+    undecided = Outcome.UNKNOWN in outcomes or states & {State.FAILED, State.TIMEOUT, State.NOT_RUN}
+    return ExitCode.CANNOT_TELL if undecided else ExitCode.OK
 
 
 def finite(value: Any) -> Any:

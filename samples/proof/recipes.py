@@ -40,11 +40,6 @@ class Recipe:
     needs: tuple[Need, ...] = ()
     fails: str = ""
 
-    @property
-    def records(self) -> bool:
-        """Whether the recipe leaves a run."""
-        return "collect" in self.command and not self.fails
-
 
 _MAIN = "from tracekit.cli.main import main; main()"
 _TRACEKIT = ("{python}", "-c", _MAIN, "collect", "--store", "{store}", "--label", "{name}")
