@@ -121,7 +121,12 @@ def matmul(precision: str, *, share: float = 0.7, named: str = "", device: str =
 
 
 def copies(
-    memory: str, *, gb_per_s: float = 25.0, recorded_as: str = "", pcie: dict[str, int] | None = None
+    memory: str,
+    *,
+    gb_per_s: float = 25.0,
+    recorded_as: str = "",
+    pcie: dict[str, int] | None = None,
+    device: str = A100,
 ) -> Simulated:
     """Copies to the device and back, over a link of 31.5 GB/s."""
     program = Program(device_name=A100, sm_count=SMS)
@@ -131,7 +136,7 @@ def copies(
                 program.copy(direction, COPIED, host_memory=recorded_as or memory, gb_per_s=gb_per_s)
             program.kernel("fill", 1_000, grid=FULL, occupancy_pct=100)
     facts = {"memory": memory, "bytes": COPIED, "copies": 1}
-    gpu = {**GPU, "pcie": LINK if pcie is None else pcie}
+    gpu = {**GPU, "name": device, "pcie": LINK if pcie is None else pcie}
     return Simulated(programs=[program], facts=facts, gpu=gpu)
 
 

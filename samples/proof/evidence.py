@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import analyze
 from tracekit.runs.nvml import SOURCE, M
-from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind
+from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -124,7 +124,25 @@ def spins(run: Run) -> pd.DataFrame:
     return named[named[C.STEP].notna()][[C.STEP, C.START_NS, C.DUR_NS]].sort_values(C.START_NS)
 
 
-def idle_rows(run: Run) -> pd.DataFrame:
-    """Idle intervals of the devices: start and duration."""
+def idle_between(run: Run, rows: pd.DataFrame) -> list[int]:
+    """Lengths of the idle intervals between the first and the last of these device rows, ns."""
     where = pc.field(C.KIND) == str(DeviceKind.IDLE)
-    return run.table("device_intervals", columns=[C.START_NS, C.DUR_NS], where=where)
+    idle = run.table("device_intervals", columns=[C.START_NS, C.DUR_NS], where=where)
+    first, last = rows[C.START_NS].min(), rows[C.START_NS].max()
+    inside = idle[(idle[C.START_NS] >= first) & (idle[C.START_NS] < last)]
+    return [int(ns) for ns in inside[C.DUR_NS]]
+
+
+def graph_kernels(run: Run) -> pd.DataFrame:
+    """Kernels of CUDA and HIP graphs: those with the id of one, and those that its launch started."""
+    rows = kernels(run)
+    where = pc.field(C.KIND) == str(HostKind.RUNTIME)
+    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=where)
+    launches = calls.loc[calls[C.NAME].astype(str).str.contains("GraphLaunch"), C.ROW_ID]
+    return rows[rows[C.GRAPH_ID].notna() | rows[C.LAUNCH_ROW].isin(launches)]
+
+
+def device_name(run: Run) -> str:
+    """Name of the first GPU, empty if unknown."""
+    gpus = run.meta.environment.get("gpus") or [{}]
+    return str(gpus[0].get("name") or "")

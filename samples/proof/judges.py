@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +31,10 @@ SPIN_SHARE, PAUSE_SHARE = 0.05, 0.05
 OCCUPANCY_POINTS = 1.0
 PAUSE_SLACK_NS = 1_000_000
 """What a launch and the return of a synchronization may add to a pause."""
+
+
+_COHERENT = re.compile(r"(?i)\b(?:GH200|GB\d+|MI300A|Thor|Orin|Xavier)")
+"""Devices that another link than PCIe connects to the memory of the host."""
 
 
 class Outcome(StrEnum):
@@ -154,8 +159,8 @@ def copy_rate(one: Recorded) -> Judgement:
     median, fastest = rates.median(), float(copies["gb_per_s"].max())
     numbers: dict[str, Any] = {f"{kind}_gb_per_s": float(rate) for kind, rate in median.items()}
     numbers |= {"fastest_gb_per_s": fastest, "link_gb_per_s": link}
-    if link is None:
-        return Outcome.NOT_APPLICABLE, numbers, "the PCIe link is unknown"
+    if link is None or _COHERENT.search(evidence.device_name(run)):
+        return Outcome.NOT_APPLICABLE, numbers, "the PCIe link is unknown, or not what connects the device"
     least = LINK[0] if facts["memory"] == "pinned" else 0.0
     passes = len(median) == 2 and bool((median >= least * link).all()) and fastest <= LINK[1] * link
     return _outcome(passes), numbers, ""
@@ -177,8 +182,10 @@ def nvml_memory(one: Recorded) -> Judgement:
     found = evidence.sampled_memory(_run(one))
     reserved = found.get(evidence.RESERVED)
     seen = max((found[name] for name in (M.PROCESS_MEMORY, M.MEMORY_USED) if name in found), default=None)
-    if reserved is None or seen is None:
-        return _missing("no samples of NVML, or no peak of torch", **found)
+    if seen is None:
+        return Outcome.NOT_APPLICABLE, found, "NVML was not sampled"
+    if reserved is None:
+        return _missing("no peak of torch", **found)
     return _outcome(seen >= reserved), found, ""
 
 
@@ -197,11 +204,11 @@ def spin(one: Recorded) -> Judgement:
 def pause(one: Recorded) -> Judgement:
     """The device is idle for as long as the host paused."""
     run, pauses = _run(one), one.ended.facts.get("pause_ns")
-    steps = run.rows("steps")
-    if not pauses or not steps:
-        return _missing("no pauses or no steps")
+    steps, spins = run.rows("steps"), evidence.spins(run)
+    if not pauses or not steps or spins.empty:
+        return _missing("no pauses, no steps or no spins")
     expected = statistics.median_low(pauses)
-    idle = [int(ns) for ns in evidence.idle_rows(run)[C.DUR_NS] if ns >= expected // 2]
+    idle = [ns for ns in evidence.idle_between(run, spins) if ns >= expected // 2]
     numbers = {"pause_ns": expected, "idle_ns": idle, "steps": steps}
     most = expected + max(PAUSE_SLACK_NS, round(PAUSE_SHARE * expected))
     fits = len(idle) == steps and min(pauses) <= min(idle) and statistics.median_low(idle) <= most
@@ -210,9 +217,12 @@ def pause(one: Recorded) -> Judgement:
 
 def occupancy(one: Recorded) -> Judgement:
     """The resident blocks of `launch_config` give the occupancy that Kineto wrote."""
-    table = evidence.occupancies(_run(one))
+    run = _run(one)
+    if not (evidence.kernels(run)[C.OCCUPANCY_PCT] > 0).any():
+        return Outcome.NOT_APPLICABLE, {}, "the profiler recorded no occupancy"
+    table = evidence.occupancies(run)
     if table.empty:
-        return _missing("no kernels with a known occupancy and limits of the device")
+        return _missing("the limits of the device are unknown")
     off = (table["recorded_pct"] - table["expected_pct"]).abs()
     differing = int((off > OCCUPANCY_POINTS).sum())
     return (
@@ -229,8 +239,8 @@ def occupancy(one: Recorded) -> Judgement:
 def graph_nodes(one: Recorded) -> Judgement:
     """Each replay shows the kernels of its graph, as many in each step."""
     run = _run(one)
-    rows = evidence.kernels(run)
-    nodes = rows[rows[C.GRAPH_ID].notna() & rows[C.STEP].notna()].groupby(C.STEP).size()
+    rows = evidence.graph_kernels(run)
+    nodes = rows[rows[C.STEP].notna()].groupby(C.STEP).size()
     numbers = {"steps": run.rows("steps"), "graph_kernels": [int(count) for count in nodes]}
     passes = len(nodes) == run.rows("steps") > 0 and len(set(nodes)) == 1
     return _outcome(passes), numbers, ""

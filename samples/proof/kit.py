@@ -132,9 +132,11 @@ def _run(
         return Ended(state=State.NOT_APPLICABLE, reason=lacking)
     if left <= 0:
         return Ended(state=State.NOT_RUN, reason="the time was over (see --minutes)")
-    folder, last = work / OUTPUTS / recipe.name, str(max(len(found.names) - 1, 0))
+    folder = work / OUTPUTS / recipe.name
     try:
-        return processes.run(recipe, folder, store=store, last=last, seconds=left, environment=variables)
+        return processes.run(
+            recipe, folder, store=store, last=machine.last_device(found), seconds=left, environment=variables
+        )
     except OSError as error:  # such as a full disk: the other recipes may still tell something
         return Ended(state=State.FAILED, reason=f"it could not be started: {error.strerror or error}")
 

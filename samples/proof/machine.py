@@ -126,6 +126,13 @@ def _run(folder: Path, name: str, words: tuple[str, ...], variables: Mapping[str
     return f"it did not end within {_TOOL_SECONDS:.0f} s" if code is None else f"exit code {code}"
 
 
+def last_device(machine: Machine) -> str:
+    """Return what selects the last GPU in CUDA_VISIBLE_DEVICES, of those that are visible to this process."""
+    visible = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    last = max(len(machine.names) - 1, 0)
+    return visible[last] if last < len(visible) else str(last)
+
+
 def missing(need: Need, machine: Machine) -> str:
     """Return what is missing for a recipe, empty if nothing is."""
     has: dict[Need, Callable[[], bool]] = {

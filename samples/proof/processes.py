@@ -121,9 +121,11 @@ def execute(
 def _judged(recipe: Recipe, code: int | None, errors: str, limit: float) -> tuple[State, str]:
     if code is None:
         return State.TIMEOUT, f"it did not end within {limit:.0f} s"
-    last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "no output")
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    last = lines[-1] if lines else "no output"
     if code == NOT_APPLICABLE_CODE:
-        return State.NOT_APPLICABLE, last
+        own = [line for line in lines if not line.startswith("tracekit:")]
+        return State.NOT_APPLICABLE, own[-1] if own else last
     if recipe.fails:
         if code == 0:
             return State.FAILED, "it should have failed, and did not"

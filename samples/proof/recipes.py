@@ -73,7 +73,7 @@ RECIPES = (
     _workload("bf16", "GPT-2 in bfloat16, size gpu", f"{_GPT} {_KEEP}"),
     _workload("nsys", "the same under nsys", f"{_GPT} --collector nsys", needs=(Need.NSYS,), seconds=300),
     Recipe(name="loop", about="training loop without tracekit", command=_LOOP),
-    _program("loop-attached", "the same loop recorded", "loop", window="--start-step 36 --steps 3"),
+    _program("loop-attached", "the same loop recorded", "loop", window="--start-step 36 --steps 6"),
     _program("matmul-fp32", "matrix products in FP32", "matmul --precision fp32"),
     _program("matmul-tf32", "matrix products in TF32", "matmul --precision tf32"),
     _program("matmul-bf16", "matrix products in bfloat16", "matmul --precision bf16"),

@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("facts", type=Path)
     parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--after", type=int, default=10, help="steps behind the timed ones")
+    parser.add_argument("--after", type=int, default=14, help="steps behind the timed ones")
     options = parser.parse_args()
     model = torch.nn.Sequential(*(torch.nn.Linear(options.width, options.width) for _ in range(4))).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

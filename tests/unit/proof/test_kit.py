@@ -252,6 +252,16 @@ def test_a_program_that_has_nothing_to_show_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("visible", "last"), [("", "1"), ("3,5", "5"), ("3, MIG-x ", "MIG-x"), ("4,2,7", "2"), ("6", "1")]
+)
+def test_the_last_gpu_is_one_of_the_visible_ones(
+    visible: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert machine.last_device(replace(GPU, names=(A100, A100))) == last
+
+
+@pytest.mark.parametrize(
     "words", [["--minutes", "3"], ["--out", "x", "--device", "cpu"], ["--out", "x", "no"]]
 )
 def test_options_that_do_not_fit_are_refused(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
