@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.runs import environment
@@ -18,22 +19,8 @@ from .recipes import Need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
-_PROBE = """
-import json, sys
-import torch
-available = torch.cuda.is_available()
-reason = ""
-try:
-    torch.zeros(1, device="cuda")
-except Exception as error:
-    available, reason = False, str(error).splitlines()[0]
-count = torch.cuda.device_count() if available else 0
-names = [torch.cuda.get_device_properties(index).name for index in range(count)]
-print(json.dumps({"available": available, "reason": reason, "names": names, "torch": str(torch.__version__),
-                  "cuda": torch.version.cuda, "hip": torch.version.hip}))
-"""
+_PROBE = Path(__file__).parent / "programs" / "probe.py"
 _PROBE_SECONDS, _TOOL_SECONDS = 300.0, 120.0
 _PACKAGES = """
 import json, re
@@ -70,7 +57,7 @@ def probe(folder: Path, *, variables: Mapping[str, str] | None = None) -> Machin
         variables: All environment variables of the child; None for those of this process.
     """
     out, err = folder / "probe.json", folder / "probe.stderr.txt"
-    code = execute([sys.executable, "-c", _PROBE], out, err, seconds=_PROBE_SECONDS, environment=variables)
+    code = execute([sys.executable, str(_PROBE)], out, err, seconds=_PROBE_SECONDS, environment=variables)
     try:
         found = json.loads(out.read_text(errors="replace").strip().splitlines()[-1])
     except (IndexError, ValueError):
@@ -98,7 +85,6 @@ def describe(folder: Path, *, store: Path, variables: Mapping[str, str] | None =
     commands: dict[str, tuple[str, ...]] = {
         "doctor.json": doctor,
         "packages.json": (sys.executable, "-c", _PACKAGES),
-        "torch-config.txt": (sys.executable, "-c", "import torch; print(torch.__config__.show())"),
         "nvidia-smi.txt": ("nvidia-smi", "-q"),
         "nvidia-smi-topology.txt": ("nvidia-smi", "topo", "-m"),
         "rocm-smi.txt": ("rocm-smi", "--showallinfo"),

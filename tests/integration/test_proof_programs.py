@@ -93,3 +93,9 @@ def test_too_large_a_batch_is_asked_for(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 2
     assert "finds no CUDA device" in errors  # of the recorded process, which is not replaced
+
+
+def test_the_probe_names_the_gpus() -> None:
+    out, errors = start("probe").communicate(timeout=200)
+    found = json.loads(out)
+    assert (found["available"], found["reason"], found["names"]) == (True, "", ["Simulated GPU"]), errors
