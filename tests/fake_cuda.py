@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 CLOCK_HZ = 1_000_000_000
 MEMORY_BYTES = 80 << 30
 PROPERTIES = SimpleNamespace(
-    name="Simulated GPU", uuid="0" * 8, total_memory=MEMORY_BYTES, is_integrated=0, multi_processor_count=132
+    name="Simulated GPU",
+    uuid="0" * 8,
+    total_memory=MEMORY_BYTES,
+    is_integrated=0,
+    multi_processor_count=132,
+    major=9,
+    minor=0,
 )
 
 

@@ -7,12 +7,16 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import samples.proof
+from samples.proof import processes
+from samples.proof.recipes import RECIPES
+from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -99,3 +103,33 @@ def test_the_probe_names_the_gpus() -> None:
     out, errors = start("probe").communicate(timeout=200)
     found = json.loads(out)
     assert (found["available"], found["reason"], found["names"]) == (True, "", ["Simulated GPU"]), errors
+
+
+SMALL = {
+    "loop-attached": ["--width", "16"],
+    "matmul-bf16": ["--size", "16"],
+    "copy-pageable": ["--bytes", "4096"],
+    "pauses": ["--cycles", "100000"],
+    "cuda-graph": [],
+    "captured-optimizer": [],
+    "visible-devices": [],
+}
+"""Recipes that record one process of a program, and arguments that make its work small."""
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_recipe_records_all_steps_of_its_window(name: str, tmp_path: Path) -> None:
+    (recipe,) = (one for one in RECIPES if one.name == name)
+    at = recipe.command.index("--") + 2
+    words = (*recipe.command[:at], "-m", "tests.fake_cuda", *recipe.command[at:], *SMALL[name])
+    small = replace(recipe, command=words)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    ended = processes.run(
+        small, tmp_path / "out", store=tmp_path / "store", last="0", seconds=250, environment=environment
+    )
+    assert (ended.state, ended.reason) == (processes.State.OK, ""), ended.errors
+    assert ended.facts
+    (run,) = Store(tmp_path / "store").runs()
+    assert run.meta.label == name
+    assert run.rows("steps") == int(words[words.index("--steps") + 1])
+    assert [one.message for one in run.meta.diagnostics if one.level != "info"] == []
