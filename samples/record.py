@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.cli.main import one_line
-from tracekit.errors import TracekitError
+from tracekit.errors import ExitCode, TracekitError
 from tracekit.ingest import artifacts
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
@@ -186,6 +186,9 @@ def _prove(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     except TracekitError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; what was recorded until then is in {options.out}\n")
+        return ExitCode.INTERRUPTED
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, names: Sequence[str], known: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import zlib
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -164,7 +165,10 @@ def _content(path: Path, redact: Redactor) -> bytes | None:
     if not path.is_file() or path.is_symlink():
         return None
     if path.name.endswith(PACKED):
-        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        try:
+            text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        except (OSError, EOFError, zlib.error):  # written by a process that was stopped
+            return None
         return gzip.compress(redact(text).encode(), 6, mtime=0)
     if not path.name.endswith(TEXT):
         return None

@@ -107,7 +107,10 @@ def prove(
     verdicts = judge_all(recorded)
     runs = {name: one.run for name, one in recorded.items() if one.run}
     for name, run in runs.items():
-        _copy(run, work / RUNS / name)
+        try:
+            _copy(run, work / RUNS / name)
+        except (OSError, TracekitError) as error:  # the report says more than no report
+            _say(f"the run of {name} is not in the archive: {error}")
     _copy_logs(out / STORE, work / LOGS)
     report = _report(found, recipes, recorded, verdicts, tools, simulated=stand_in is not None)
     return _finish(out, work, report, verdicts, recorded)

@@ -79,6 +79,7 @@ def test_an_archive_holds_redacted_text_alone(tmp_path: Path) -> None:
     (folder / "trace.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode()))
     (folder / "trace.nsys-rep").write_bytes(b"HOME=/home/ann")
     (folder / "nvidia-smi.txt").write_text(SMI)
+    (folder / "cut.json.gz").write_bytes(gzip.compress(b"{}" * 99)[:20])
     (folder / "link.txt").symlink_to("/etc/hostname")
     archive = tmp_path / "proof.tar.gz"
     names = pack(archive, folder, REDACTOR)
