@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import Kind, Program, nsys, write
@@ -127,14 +128,22 @@ def copies(
     recorded_as: str = "",
     pcie: dict[str, int] | None = None,
     device: str = A100,
+    without: str = "",
 ) -> Simulated:
-    """Copies to the device and back, over a link of 31.5 GB/s."""
+    """Copies to the device and back, over a link of 31.5 GB/s; `without` their memory or bytes, as on AMD."""
     program = Program(device_name=A100, sm_count=SMS)
     for _ in range(STEPS):
         with program.step():
             for direction in ("H2D", "D2H"):
                 program.copy(direction, COPIED, host_memory=recorded_as or memory, gb_per_s=gb_per_s)
             program.kernel("fill", 1_000, grid=FULL, occupancy_pct=100)
+    if without == "memory":
+        unnamed = [
+            replace(one, name=re.sub("Pinned|Pageable", "Host", one.name)) for one in program.on_device
+        ]
+        program.on_device[:] = unnamed
+    for one in program.on_device:
+        one.args.pop(without, None)
     facts = {"memory": memory, "bytes": COPIED, "copies": 1}
     gpu = {**GPU, "name": device, "pcie": LINK if pcie is None else pcie}
     return Simulated(programs=[program], facts=facts, gpu=gpu)

@@ -89,6 +89,12 @@ def copies(run: Run, size: int) -> pd.DataFrame:
     return table[up | down][[C.DEVICE, C.COPY_KIND, "memory", "gb_per_s"]]
 
 
+def are_sized(run: Run) -> bool:
+    """Whether there are no copies, or some of them with their bytes."""
+    rows = run.table("device_intervals", where=pc.field(C.KIND) == str(DeviceKind.MEMCPY))
+    return rows.empty or bool(rows[C.BYTES].notna().any())
+
+
 def occupancies(run: Run) -> pd.DataFrame:
     """Recorded occupancy by configuration, and what tracekit's resident blocks give, in percent.
 

@@ -153,7 +153,7 @@ def copy_rate(one: Recorded) -> Judgement:
     run, facts = _run(one), one.ended.facts
     copies, links = evidence.copies(run, int(facts.get("bytes", 0))), link_rates(run)
     if copies.empty:
-        return _missing("no copies of that size")
+        return _no_copies(run)
     link = links.get(int(copies[C.DEVICE].iloc[0]))
     rates = copies.groupby(C.COPY_KIND, observed=True)["gb_per_s"]
     median, fastest = rates.median(), float(copies["gb_per_s"].max())
@@ -166,14 +166,21 @@ def copy_rate(one: Recorded) -> Judgement:
     return _outcome(passes), numbers, ""
 
 
+def _no_copies(run: Run) -> Judgement:
+    if evidence.are_sized(run):
+        return _missing("no copies of that size")
+    return Outcome.NOT_APPLICABLE, {}, "the profiler records no sizes of copies"
+
+
 def copy_memory(one: Recorded) -> Judgement:
     """Copies are recorded as of the memory that they are of."""
     facts = one.ended.facts
     copies = evidence.copies(_run(one), int(facts.get("bytes", 0)))
-    known = copies[copies["memory"] != str(Memory.UNKNOWN)]
-    if known.empty:
-        return _missing("no copies of that size with a known host memory", copies=len(copies))
-    right = int((known["memory"] == facts["memory"]).sum())
+    if copies.empty:
+        return _no_copies(_run(one))
+    if (copies["memory"] == str(Memory.UNKNOWN)).all():
+        return Outcome.NOT_APPLICABLE, {"copies": len(copies)}, "the profiler records no host memory"
+    right = int((copies["memory"] == facts["memory"]).sum())
     return _outcome(right == len(copies)), {"copies": len(copies), "right": right}, ""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _PROBE = Path(__file__).parent / "programs" / "probe.py"
-_PROBE_SECONDS, _TOOL_SECONDS = 300.0, 60.0
+_PROBE_SECONDS, _TOOL_SECONDS = 300.0, 90.0
 _PACKAGES = """
 import json, re
 from importlib import metadata

@@ -147,6 +147,9 @@ UNDECIDED: list[tuple[str, str, Callable[[], Simulated], Outcome]] = [
     ("event_clock", "loop-attached", lambda: loop(host_ns=300_000), Outcome.NOT_APPLICABLE),
     ("matmul_rate", "matmul-fp32", lambda: matmul("fp32", device="Unlisted GPU"), Outcome.NOT_APPLICABLE),
     ("copy_rate", "copy-pinned", lambda: copies("pinned", pcie={}), Outcome.NOT_APPLICABLE),
+    ("copy_memory", "copy-pinned", lambda: copies("pinned", without="memory"), Outcome.NOT_APPLICABLE),
+    ("copy_memory", "copy-pinned", lambda: copies("pinned", without="bytes"), Outcome.NOT_APPLICABLE),
+    ("copy_rate", "copy-pinned", lambda: copies("pinned", without="bytes"), Outcome.NOT_APPLICABLE),
     ("nvml_memory", "size-gpu", plain, Outcome.NOT_APPLICABLE),
     ("occupancy", "size-test", lambda: plain(occupancy_pct=0), Outcome.NOT_APPLICABLE),
     (
