@@ -1,7 +1,8 @@
-"""Record the sample traces with tracekit, each with its provenance.
+"""Record the sample traces with tracekit, each with its provenance, or prove what tracekit claims on a GPU.
 
-    python -m samples.record            # every recipe, on the GPU where there is one
+    python -m samples.record            # every sample, on the GPU where there is one
     python -m samples.record mnist_cnn-train --device cpu
+    python samples/record.py --out DIR  # the proof kit: see docs/gpu.md
 
 A sample is `samples/recorded/NAME-DEVICE/trace.json.gz`, at most 2 MB, with `provenance.json`: the command,
 the commit, the machine and the versions.
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit.cli.main import one_line
+from tracekit.errors import ExitCode, TracekitError
 from tracekit.ingest import artifacts
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
@@ -31,7 +34,12 @@ from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tracekit.runs.run import Run
+
+if not __package__:  # run as a script: its own folder is no package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 RECORDED = Path(__file__).parent / "recorded"
 MAX_BYTES = 2_000_000
@@ -143,18 +151,51 @@ def provenance(run: Run, packed: bytes) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Record the samples named on the command line."""
+def main() -> int:
+    """Record the samples named, or with `--out` run the proof kit; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)}; all by default")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="recipes to run; all by default")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), help="device of the samples; default: auto"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="run the proof kit, and leave its evidence here"
+    )
+    parser.add_argument("--minutes", type=float, help="time limit of the proof kit; default: 20")
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(RECIPES))
-    if unknown:
-        parser.error(f"no recipe is named {', '.join(unknown)}")
+    if options.out is not None:
+        if options.device:
+            parser.error("--device is of the samples; the proof kit uses the GPU")
+        return _prove(parser, options)
+    if options.minutes is not None:
+        parser.error("--minutes is of the proof kit; give --out as well")
+    _refuse_unknown(parser, options.names, RECIPES)
     for name in options.names or RECIPES:
-        sys.stdout.write(f"{record(name, device=options.device).relative_to(Path.cwd())}\n")
+        folder = record(name, device=options.device or "auto")
+        sys.stdout.write(f"{folder.relative_to(Path.cwd())}\n")
+    return 0
+
+
+def _prove(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from samples.proof import kit, recipes
+
+    _refuse_unknown(parser, options.names, [one.name for one in recipes.RECIPES])
+    minutes = kit.MINUTES if options.minutes is None else options.minutes
+    try:
+        return kit.prove(options.out, minutes=minutes, names=options.names)
+    except TracekitError as error:
+        sys.stderr.write(f"{one_line(error)}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; what was recorded until then is in {options.out}\n")
+        return ExitCode.INTERRUPTED
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, names: Sequence[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        parser.error(f"no recipe is named {', '.join(unknown)}; known: {', '.join(known)}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

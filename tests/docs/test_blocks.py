@@ -28,6 +28,7 @@ UNRUN = {
     "docs/check.md": 2,
     "docs/collecting.md": 3,
     "docs/dashboard.md": 2,
+    "docs/gpu.md": 1,
     "docs/importing.md": 3,
     "docs/index.md": 1,
     "docs/recording-more.md": 2,

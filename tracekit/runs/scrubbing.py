@@ -132,6 +132,12 @@ def text(value: str) -> str:
     return _applied(_rules(), value)
 
 
+def message(value: str) -> str:
+    """Redact a message or a log: as `text`, and the name of this machine."""
+    redacted: str = _hostless(text(value))
+    return redacted
+
+
 def texts(values: Sequence[str]) -> list[str]:
     """Redact many texts like `text`, fast for texts without secrets."""
     joined = "\n".join(values)
@@ -232,7 +238,7 @@ def scrubbed(meta: RunMeta) -> RunMeta:
         git=git,
         environment=tree(meta.environment),
         fingerprint=tree(meta.fingerprint),
-        diagnostics=[replace(one, message=_hostless(text(one.message))) for one in meta.diagnostics],
+        diagnostics=[replace(one, message=message(one.message)) for one in meta.diagnostics],
     )
 
 
