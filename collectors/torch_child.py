@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
 from tracekit.recording.agent.recorder import profiler_options
 from tracekit.recording.collector import Request
 from tracekit.runs.compilation import PROFILED
@@ -54,9 +55,10 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
 
 
 def _profile(program: Program, request: Request, device: str, trace: Path, reporter: Reporter) -> None:
+    import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == CUDA else [])]
     with profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
@@ -66,6 +68,8 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
 
         def run() -> None:
             program.step()
+            if device != CPU and not profiler.step_num:
+                DeviceClock(torch, device).wait()  # work of the step before recording is not recorded
             profiler.step()
 
         reporter.steps(PROFILE, request.steps + 1, run)

@@ -1,0 +1,165 @@
+"""Fake CUDA device in place of `torch.cuda`'s functions: asynchronous, with rules that the real one enforces.
+
+Work is queued and takes time on the device while the host goes on. As with the real one, waiting while a
+graph is captured is an error that ruins the capture, an event is readable only once the device has reached
+it, an event of a capture has no time, and after a failed kernel every call fails.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+ADVICE = (
+    "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
+    "might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with "
+    "`TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+"""What torch appends to the message of each CUDA error."""
+CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+GIB = 1 << 30
+PROPERTIES = SimpleNamespace(
+    name="Fake GPU", total_memory=80 * GIB, multi_processor_count=132, major=9, minor=0, uuid="0000"
+)
+
+
+@dataclass
+class FakeCuda:
+    """One process's view of its devices.
+
+    Attributes:
+        initialized: Whether the process has a CUDA context.
+        devices: Number of devices.
+        free_bytes: Free memory of the current device.
+        unreadable: Devices whose memory statistics cannot be read.
+        broken: Message of the failed kernel after which every call fails; empty if none failed.
+        capturing: Whether the current stream is being captured.
+        ruined: Calls that ended a capture.
+        calls: Names of the calls so far.
+        launched: Kernels that the device executes, not captured ones.
+    """
+
+    initialized: bool = True
+    devices: int = 1
+    free_bytes: int = 79 * GIB
+    total_bytes: int = 80 * GIB
+    unreadable: set[int] = field(default_factory=set)
+    broken: str = ""
+    capturing: bool = False
+    ruined: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    launched: int = 0
+    _busy_until_ns: int = 0
+
+    def launch(self, duration_ns: int) -> None:
+        """Queue a kernel; returns at once."""
+        self.initialized = True
+        self._fail_if_broken()
+        if not self.capturing:
+            self.launched += 1
+            self._busy_until_ns = self.reached_ns() + duration_ns
+
+    def reached_ns(self) -> int:
+        """Return when the device will have finished what is queued."""
+        return max(self._busy_until_ns, time.perf_counter_ns())
+
+    def pending_ns(self) -> int:
+        """Return how long the device still works on what is queued."""
+        return max(0, self._busy_until_ns - time.perf_counter_ns())
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        """Capture the work of the block into a graph; fails at the end if a call has ended the capture."""
+        self.capturing, self.ruined = True, []
+        yield
+        self.capturing = False
+        if self.ruined:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture" + ADVICE)
+
+    def wait(self, call: str) -> None:
+        """Wait as a synchronizing call does."""
+        self.calls.append(call)
+        self._fail_if_broken()
+        if self.capturing:
+            self.ruined.append(call)
+            raise RuntimeError(CAPTURING + ADVICE)
+        while (left := self.pending_ns()) > 0:
+            time.sleep(left / 1e9)
+
+    def peak(self, device: int, size: int) -> int:
+        """Return a statistic of a device's allocator."""
+        self._fail_if_broken()
+        if device in self.unreadable:
+            raise RuntimeError("CUDA error: device(s) is/are busy or unavailable" + ADVICE)
+        return size
+
+    def _fail_if_broken(self) -> None:
+        if self.broken:
+            raise RuntimeError(self.broken + ADVICE)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+        """Replace the functions of `torch.cuda`."""
+        cuda = torch.cuda
+        replaced: dict[str, Any] = {
+            "is_available": lambda: self.devices > 0,
+            "is_initialized": lambda: self.initialized,
+            "is_current_stream_capturing": lambda: self.capturing,
+            "device_count": lambda: self.devices,
+            "synchronize": lambda *_: self.wait("synchronize"),
+            "max_memory_allocated": lambda device=0: self.peak(device, 3 * GIB if device == 0 else 0),
+            "max_memory_reserved": lambda device=0: self.peak(device, 4 * GIB),
+            "reset_peak_memory_stats": lambda device=0: self.calls.append(
+                f"reset_peak_memory_stats {device}"
+            ),
+            "mem_get_info": lambda *_: (self.free_bytes, self.total_bytes),
+            "get_device_properties": lambda *_: PROPERTIES,
+            "Event": lambda **options: Event(self, **options),
+        }
+        for name, value in replaced.items():
+            monkeypatch.setattr(cuda, name, value)
+        for name in ("start", "stop"):
+            monkeypatch.setattr(cuda.profiler, name, lambda name=name: self.calls.append(f"profiler.{name}"))
+        monkeypatch.setattr(cuda.nvtx, "range_push", lambda text: self.calls.append(f"push {text}"))
+        monkeypatch.setattr(cuda.nvtx, "range_pop", lambda: self.calls.append("pop"))
+
+
+class Event:
+    """Event of the current stream.
+
+    Args:
+        cuda: The device.
+        enable_timing: Whether it has a time.
+    """
+
+    def __init__(self, cuda: FakeCuda, *, enable_timing: bool = False) -> None:
+        self._cuda, self._timed = cuda, enable_timing
+        self._at_ns: int | None = None
+
+    def record(self) -> None:
+        """Take the place after all work that is queued; in a capture, become a part of the graph."""
+        self._cuda.calls.append("record")
+        self._cuda._fail_if_broken()
+        self._at_ns = None if self._cuda.capturing else self._cuda.reached_ns()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds to another event."""
+        self._cuda._fail_if_broken()
+        if self._cuda.capturing:
+            self._cuda.ruined.append("elapsed_time")
+            raise RuntimeError(CAPTURING + ADVICE)
+        if not (self._timed and end._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._at_ns is None or end._at_ns is None:
+            raise RuntimeError("CUDA error: invalid resource handle" + ADVICE)
+        if end._at_ns > time.perf_counter_ns():
+            raise RuntimeError("CUDA error: device not ready" + ADVICE)
+        return (end._at_ns - self._at_ns) / 1e6
