@@ -12,12 +12,13 @@ import subprocess
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest.write import Sample
-from tracekit.runs.meta import Timings
+from tracekit.runs.meta import Diagnostic, Level, Timings
 
 from .children import child, last_line
 from .compilation import artifact_environment
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 MEASURE, PROFILE = "measure", "profile"
 """Parts of the progress: timed steps, then profiled steps."""
+_INTERVAL_NS = 50_000_000
+"""Shortest interval of progress: sending it takes the host longer than launching a kernel."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,14 @@ class Reporter:
         self.stream.flush()
 
     def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
-        """Run a step `total` times and send the progress."""
+        """Run a step `total` times and send the progress, not after each of many short steps."""
         self.send("progress", part=part, done=0, total=total)
+        due = perf_counter_ns()
         for done in range(1, total + 1):
             run()
-            self.send("progress", part=part, done=done, total=total)
+            if (now := perf_counter_ns()) >= due or done == total:
+                due = now + _INTERVAL_NS
+                self.send("progress", part=part, done=done, total=total)
 
 
 def receive_request() -> tuple[Reporter, dict[str, Any]]:
@@ -147,9 +153,15 @@ def result_of(final: dict[str, Any] | None, *, name: str, code: int, log: str) -
     return final
 
 
-def timings(result: dict[str, Any]) -> Timings:
-    """Return the step times in a result."""
-    return Timings(result["step_ns"], result["warmup_ns"], result["clock"])
+def timings(result: dict[str, Any]) -> Timings | None:
+    """Return the step times in a result; None if no step could be timed."""
+    steps = result["step_ns"]
+    return Timings(steps, result["warmup_ns"], result["clock"]) if steps else None
+
+
+def notes(result: dict[str, Any]) -> tuple[Diagnostic, ...]:
+    """Return the warnings in a result."""
+    return tuple(Diagnostic(Level.WARN, code, message) for code, message in result.get("notes", ()))
 
 
 def samples(result: dict[str, Any]) -> tuple[Sample, ...]:

@@ -11,7 +11,7 @@ from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
 from .compilation import artifact_folder
-from .protocol import MEASURE, PROFILE, run_process, samples, timings
+from .protocol import MEASURE, PROFILE, notes, run_process, samples, timings
 from .sampling import SampledProgress
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TorchProfilerCollector:
             samples=(*samples(result), *sampled.buffer.samples()),
             environment=result["environment"],
             options=result["options"],
-            diagnostics=sampled.buffer.diagnostics(),
+            diagnostics=(*sampled.buffer.diagnostics(), *notes(result)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

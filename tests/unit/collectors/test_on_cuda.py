@@ -1,0 +1,188 @@
+"""Workloads on a CUDA device: warm-up, timing, and the step before recording."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.collectors import protocol, torch_child, workload_process
+from tracekit.collectors.compilation import Compilations
+from tracekit.collectors.protocol import Reporter, notes, timings
+from tracekit.collectors.workload_process import EventTimer, keep_busy, time_steps
+
+from tests.fake_cuda import ILLEGAL, FakeCuda
+from tracekit import registry
+from tracekit.errors import CollectionError
+from tracekit.recording.collector import Request
+from tracekit.recording.workload import decide
+from tracekit.runs.meta import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+MS = 1_000_000
+SHORTEST = 60 * MS
+"""Least duration of warm-up and timing in these tests, ns."""
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    fake = FakeCuda()
+    fake.install(monkeypatch, torch)
+    monkeypatch.setattr(workload_process, "MIN_DEVICE_NS", SHORTEST)
+    return fake
+
+
+class Kernels:
+    """A program whose steps are kernels of a fixed duration."""
+
+    def __init__(self, cuda: FakeCuda, duration_ns: int) -> None:
+        self._cuda, self.duration_ns, self.steps = cuda, duration_ns, 0
+
+    def step(self) -> None:
+        self.steps += 1
+        self._cuda.launch(self.duration_ns)
+
+
+def request(**given: Any) -> Request:
+    return decide(Request(workload="lennard_jones", size="test", device="cuda", **given))
+
+
+def reporter() -> Reporter:
+    return Reporter(io.StringIO())
+
+
+def timed(program: Kernels, **given: Any) -> dict[str, Any]:
+    return time_steps(program, request(**given), "cuda", reporter(), Compilations("eager"))
+
+
+@pytest.mark.parametrize("duration_ns", [200_000, 5 * MS, 100 * MS])
+def test_a_device_warms_up_and_is_timed_for_a_least_duration(cuda: FakeCuda, duration_ns: int) -> None:
+    program = Kernels(cuda, duration_ns)
+    found = timed(program, steps=2, warmup=1)
+    assert found["clock"] == "cuda_event"
+    assert sum(found["warmup_ns"][1:]) >= 0.9 * SHORTEST, "after the first step, which loads kernels"
+    assert sum(found["step_ns"]) >= 0.9 * SHORTEST
+    assert len(found["step_ns"]) >= 2
+    assert program.steps == len(found["warmup_ns"]) + len(found["step_ns"])
+    assert duration_ns <= min(found["step_ns"]) < duration_ns + 20 * MS
+
+
+def test_progress_is_reported_at_intervals_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, done = io.StringIO(), iter(range(0, 10**10, 20 * MS))
+    monkeypatch.setattr(protocol, "perf_counter_ns", lambda: next(done))
+    Reporter(stream).steps("measure", 10, lambda: None)
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [event["done"] for event in events] == [0, 1, 4, 7, 10]
+    assert {event["total"] for event in events} == {10}
+
+
+def test_as_many_steps_are_timed_as_are_profiled(cuda: FakeCuda) -> None:
+    assert len(timed(Kernels(cuda, 20 * MS), steps=9, warmup=1)["step_ns"]) == 9
+
+
+def test_without_warm_up_the_first_steps_are_timed(cuda: FakeCuda) -> None:
+    found = timed(Kernels(cuda, MS), steps=3, warmup=0)
+    assert (found["warmup_ns"], len(found["step_ns"])) == ([], 3)
+
+
+def test_timing_goes_on_where_steps_became_faster(cuda: FakeCuda) -> None:
+    program = Kernels(cuda, 20 * MS)
+
+    class Quicker(Reporter):
+        def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
+            program.duration_ns = MS
+            super().steps(part, total, run)
+
+    found = time_steps(
+        program, request(steps=1, warmup=1), "cuda", Quicker(io.StringIO()), Compilations("eager")
+    )
+    assert sum(found["step_ns"]) >= 0.7 * SHORTEST, "not the three steps that would have been enough"
+
+
+def test_the_host_does_not_wait_between_timed_steps(cuda: FakeCuda) -> None:
+    timer, program = EventTimer("cuda"), Kernels(cuda, 10 * MS)
+    began, waits = time.perf_counter_ns(), cuda.calls.count("synchronize")
+    for _ in range(5):
+        timer.time(program.step)
+    assert cuda.calls.count("synchronize") == waits
+    assert time.perf_counter_ns() - began < 50 * MS
+    assert [round(duration / MS) for duration in timer.durations_ns()] == [10] * 5
+
+
+def test_steps_that_cannot_be_timed_cost_a_warning(cuda: FakeCuda) -> None:
+    timer, program = EventTimer("cuda"), Kernels(cuda, MS)
+    for _ in range(3):
+        timer.time(program.step)
+    timer._pairs[0][0]._at_ns = None
+    assert len(timer.durations_ns()) == 2
+    result = {"step_ns": [], "warmup_ns": [], "clock": timer.name, "notes": timer.notes}
+    [found] = notes(result)
+    assert (found.level, found.code) == (Level.WARN, "steps_not_timed")
+    assert found.message == "1 of 3 steps could not be timed: CUDA error: invalid resource handle"
+    assert timings(result) is None
+
+
+def test_a_device_is_kept_busy_with_few_waits(cuda: FakeCuda) -> None:
+    program = Kernels(cuda, MS)
+    pace = keep_busy(program.step, "cuda", least_ns=40 * MS)
+    assert MS <= pace < 10 * MS
+    assert cuda.calls.count("synchronize") < 12
+
+
+class Work:
+    """A workload whose program is `Kernels`."""
+
+    def __init__(self, cuda: FakeCuda, *, fails: str = "") -> None:
+        self._cuda, self._fails = cuda, fails
+
+    def build(self, _options: Any) -> Kernels:
+        if self._fails:
+            raise RuntimeError(self._fails)
+        return Kernels(self._cuda, 30 * MS)
+
+
+def record(work: Work, monkeypatch: pytest.MonkeyPatch, folder: Path, **given: Any) -> dict[str, Any]:
+    asked = request(steps=2, warmup=1, **given)
+    monkeypatch.setattr(registry, "load", lambda _group, _name: work)
+    monkeypatch.setattr(torch_child, "resolve_device", lambda _: "cuda")
+    return torch_child._record(asked, folder, reporter())
+
+
+def test_no_work_is_queued_when_recording_of_a_workload_begins(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pending: list[int] = []
+    start = torch.profiler.profile.start_trace
+
+    def start_trace(profiler: Any) -> None:
+        pending.append(cuda.pending_ns())
+        start(profiler)
+
+    monkeypatch.setattr(torch.profiler.profile, "start_trace", start_trace)
+    result = record(Work(cuda), monkeypatch, tmp_path)
+    assert pending == [0]
+    assert (result["device"], result["clock"]) == ("cuda", "cuda_event")
+    assert {sample["metric"] for sample in result["samples"]} == {
+        "host_peak_bytes",
+        "device_peak_allocated_bytes",
+        "device_peak_reserved_bytes",
+    }
+    names = [one["name"] for one in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]]
+    assert [name for name in names if name.startswith("ProfilerStep#")] == [
+        "ProfilerStep#1",
+        "ProfilerStep#2",
+    ]
+
+
+def test_a_failed_kernel_stays_an_error_of_its_own(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeError, match="illegal memory access") as raised:
+        record(Work(cuda, fails=ILLEGAL), monkeypatch, tmp_path)
+    assert not isinstance(raised.value, CollectionError)
