@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import time
 from contextlib import contextmanager
@@ -13,7 +12,9 @@ from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
+from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import resident_peak
+from tracekit.recording.collector import is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from .compilation import Compilations
     from .protocol import Reporter
 
-_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
-"""torch's host allocator raises a plain RuntimeError."""
 MIN_DEVICE_NS = 1_000_000_000
 """Shortest warm-up and timing on a device: its clocks rise only after some time under load."""
 _COMPILERS = ("torch._dynamo", "torch._inductor")
@@ -60,8 +59,8 @@ def built_workload(request: Request, *, device: str) -> Iterator[Program]:
 
 def _explain(error: BaseException, request: Request) -> CollectionError | None:
     """Return an error with a hint for running out of memory and failed compilation; None for others."""
-    summary = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    if not isinstance(error, RuntimeError) or _OUT_OF_MEMORY.search(str(error)):
+    summary = error_summary(error)
+    if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
         message = f"{request.workload} ran out of memory: {summary}"
         return CollectionError(message, hint="lower --batch-size or --resolution")
     if request.level == COMPILE and any(kind.__module__.startswith(_COMPILERS) for kind in type(error).mro()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +22,27 @@ DEFAULT_COLLECTOR = "torch"
 
 Progress = Callable[[str, int, int], None]
 """Called with the part of a recording that is running, its steps done, and its steps in total."""
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"out[ _]of[ _](?:device |host )?memory|(?:can't|cannot) allocate memory|bad_alloc"
+    r"|cudaErrorMemoryAllocation|rocblas_status_memory_error"
+    r"|(?:CU|HIP|ROC|MIOPEN|MIOPENSTATUS)[A-Z_]*ALLOC(?:ATION)?_?FAILED",
+    re.IGNORECASE,
+)
+"""Messages of torch's allocators, CUDA, HIP and their libraries, Triton, the C++ library and the system."""
+
+
+def is_out_of_memory(message: str) -> bool:
+    """Return whether an error message says that memory of the device or the host ran out.
+
+    Example:
+        >>> is_out_of_memory("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        True
+        >>> is_out_of_memory("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`")
+        False
+    """
+    return bool(_OUT_OF_MEMORY.search(message))
 
 
 def silent(_part: str, _done: int, _total: int) -> None:

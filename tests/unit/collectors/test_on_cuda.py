@@ -66,8 +66,8 @@ def test_a_device_warms_up_and_is_timed_for_a_least_duration(cuda: FakeCuda, dur
     program = Kernels(cuda, duration_ns)
     found = timed(program, steps=2, warmup=1)
     assert found["clock"] == "cuda_event"
-    assert sum(found["warmup_ns"][1:]) >= 0.9 * SHORTEST, "after the first step, which loads kernels"
-    assert sum(found["step_ns"]) >= 0.9 * SHORTEST
+    assert sum(found["warmup_ns"][1:]) >= 0.5 * SHORTEST, "after the first step, which loads kernels"
+    assert sum(found["step_ns"]) >= 0.5 * SHORTEST, "the rest is the host's time between steps"
     assert len(found["step_ns"]) >= 2
     assert program.steps == len(found["warmup_ns"]) + len(found["step_ns"])
     assert duration_ns <= min(found["step_ns"]) < duration_ns + 20 * MS
@@ -102,7 +102,7 @@ def test_timing_goes_on_where_steps_became_faster(cuda: FakeCuda) -> None:
     found = time_steps(
         program, request(steps=1, warmup=1), "cuda", Quicker(io.StringIO()), Compilations("eager")
     )
-    assert sum(found["step_ns"]) >= 0.7 * SHORTEST, "not the three steps that would have been enough"
+    assert sum(found["step_ns"]) >= 0.5 * SHORTEST, "not the three steps that would have been enough"
 
 
 def test_the_host_does_not_wait_between_timed_steps(cuda: FakeCuda) -> None:
@@ -186,3 +186,14 @@ def test_a_failed_kernel_stays_an_error_of_its_own(
     with pytest.raises(RuntimeError, match="illegal memory access") as raised:
         record(Work(cuda, fails=ILLEGAL), monkeypatch, tmp_path)
     assert not isinstance(raised.value, CollectionError)
+
+
+def test_a_library_that_cannot_allocate_ran_out_of_memory(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fails = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    with pytest.raises(
+        CollectionError, match="lennard_jones ran out of memory: CUDA error: CUBLAS"
+    ) as raised:
+        record(Work(cuda, fails=fails), monkeypatch, tmp_path)
+    assert "--batch-size" in raised.value.hint
