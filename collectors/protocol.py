@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from time import perf_counter_ns
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest.write import Sample
+from tracekit.recording.failed_logs import LOG
 from tracekit.runs.meta import Diagnostic, Level, Timings
 
 from .children import child, last_line
@@ -67,10 +69,15 @@ def receive_request() -> tuple[Reporter, dict[str, Any]]:
 
 
 def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:
-    """Send the result of `record`, or the `TracekitError` it raises; returns the exit code."""
+    """Send the result of `record`, or the `TracekitError` it raises; returns the exit code.
+
+    The cause of the error goes to the log.
+    """
     try:
         reporter.send("result", **record())
     except TracekitError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         reporter.send("error", kind=type(error).__name__, message=error.message, hint=error.hint)
         return int(error.exit_code)
     return 0
@@ -99,7 +106,7 @@ def run_process(
     Raises:
         TracekitError: The error it sent, or a CollectionError if it ended without a final event.
     """
-    log, pipe = directory / "stderr.txt", subprocess.PIPE
+    log, pipe = directory / LOG, subprocess.PIPE
     with (
         log.open("wb") as errors_to,
         child(
@@ -170,13 +177,16 @@ def samples(result: dict[str, Any]) -> tuple[Sample, ...]:
 
 
 def _no_final_event(name: str, code: int, log: str) -> CollectionError:
-    if code < 0:
-        killed = code == -signal.SIGKILL
+    if code == -signal.SIGKILL:
         return CollectionError(
-            f"the process running {name} was killed by {signal.Signals(-code).name}",
-            hint="if it ran out of memory, lower --batch-size or --resolution"
-            if killed
-            else "see `tracekit doctor`",
+            f"the process running {name} was killed by SIGKILL",
+            hint="if it ran out of memory, lower --batch-size or --resolution",
+        )
+    if code < 0:
+        reason = f": {last_line(log)}" if log.strip() else ""
+        return CollectionError(
+            f"the process running {name} was killed by {signal.Signals(-code).name}{reason}",
+            hint="see `tracekit doctor`",
         )
     return CollectionError(
         f"{name} failed with exit code {code}: {last_line(log)}",

@@ -86,7 +86,7 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
     except CollectionError as error:
         no_memory = is_out_of_memory(error.message) or _KILLED in error.message
         outcome = Outcome.OUT_OF_MEMORY if no_memory else Outcome.FAILED
-        found = Record(key=key, repeat=repeat, outcome=outcome, reason=briefly(error.message))
+        found = Record(key=key, repeat=repeat, outcome=outcome, reason=_reason(error, outcome))
     except UnusableInputError as error:
         found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
     except TracekitError as error:
@@ -97,6 +97,11 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         reason = f"the collector failed: {type(error).__name__}: {error}"
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
     return replace(found, seconds=round(time.monotonic() - start, 3))
+
+
+def _reason(error: TracekitError, outcome: Outcome) -> str:
+    log = f"; log: {error.log}" if error.log and outcome is Outcome.FAILED else ""
+    return briefly(error.message) + log
 
 
 def _request(settings: Settings, plan: Plan) -> Request:

@@ -17,6 +17,7 @@ from tracekit.recording.collector import (
     load_collector,
     silent,
 )
+from tracekit.recording.failed_logs import kept_log
 from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
@@ -33,7 +34,7 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     """Record one run of a built-in workload.
 
     Args:
-        store: Store of the run; nothing is left there if the recording fails.
+        store: Store of the run; only the log of the workload's process is left there if the recording fails.
         request: Workload and options; its `repeat` is ignored.
         progress: Called with the progress.
 
@@ -45,7 +46,7 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     name, collector = load_collector(decided)
     git, now = revisions.state(), datetime.now(UTC)
     # a draft is on the disk of the store, which has space for large traces, and is deleted in any case
-    with store.draft() as draft:
+    with store.draft() as draft, kept_log(draft, request.workload):
         recording = collector.record(decided, draft.path, progress=progress)
         progress("import", 0, 1)
         meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=decided.label)
