@@ -16,7 +16,7 @@ from tracekit.runs.compilation import PROFILED
 
 from .compilation import Compilations
 from .protocol import PROFILE, receive_request, serve
-from .workload_process import built_workload, describe_process, resolve_device, time_steps
+from .workload_process import built_workload, describe_process, fitted, resolve_device, time_steps
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
@@ -38,6 +38,7 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     device = resolve_device(request.device)
     import torch
 
+    request, reduced = fitted(request, device)
     compilations = Compilations(request.level)
     with built_workload(request, device=device) as program:
         times = time_steps(program, request, device, reporter, compilations)
@@ -50,6 +51,8 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         "options": {} if request.no_profile else profiler_options(vars(request)),
         "compilation": compilations.facts(times["warmup_ns"]),
         **times,
+        "notes": [*reduced, *times["notes"]],
+        "batch_size": request.batch_size,
         **describe_process(device),
     }
 

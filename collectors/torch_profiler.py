@@ -42,6 +42,7 @@ class TorchProfilerCollector:
             version=result["version"],
             timings=timings(result),
             compilation=result["compilation"],
+            batch_size=result["batch_size"],
             compile_artifacts=artifact_folder(request, directory, os.environ),
             samples=(*samples(result), *sampled.buffer.samples()),
             environment=result["environment"],
@@ -75,6 +76,7 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
         timings=timings(result),
         samples=(*samples(result), *sampled.buffer.samples()),
         environment=prepared["environment"],
+        batch_size=prepared["batch_size"],
         options={"record_shapes": True, "profile_memory": True, "with_stack": False},
-        diagnostics=(*sampled.buffer.diagnostics(), *ignored),
+        diagnostics=(*sampled.buffer.diagnostics(), *notes(prepared), *ignored),
     )

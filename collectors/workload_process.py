@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tracekit.recording.agent.recorder import resident_peak
 from tracekit.recording.collector import is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
-from tracekit.workloads.base import COMPILE
+from tracekit.workloads.base import COMPILE, GPU
 
 from .protocol import MEASURE
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .compilation import Compilations
     from .protocol import Reporter
 
+GIB = 1 << 30
 MIN_DEVICE_NS = 1_000_000_000
 """Shortest warm-up and timing on a device: its clocks rise only after some time under load."""
 _COMPILERS = ("torch._dynamo", "torch._inductor")
@@ -67,6 +69,32 @@ def _explain(error: BaseException, request: Request) -> CollectionError | None:
         message = f"{request.backend} could not compile {request.workload}: {summary}"
         return CollectionError(message, hint="use --backend aot_eager or --backend eager")
     return None
+
+
+def fitted(request: Request, device: str) -> tuple[Request, list[tuple[str, str]]]:
+    """Reduce the batch size of size `gpu` to what the current device has free memory for.
+
+    Returns:
+        The request, and notes as pairs of code and message.
+    """
+    if device == CPU or not request.fit_batch or request.batch_size is None:
+        return request, []
+    workload: Workload = registry.load(registry.WORKLOADS, request.workload)
+    memory, batch = workload.memory.get(request.mode), request.batch_size
+    if memory is None or request.resolution != workload.sizes[GPU]["resolution"]:
+        return request, []
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    fits = memory.fitting(batch, request.dtype, free)
+    if fits == batch:
+        return request, []
+    needed = memory.needed(batch, request.dtype)
+    message = (
+        f"batch size {fits} instead of {batch}, which needs {needed / GIB:.1f} GiB of device memory: "
+        f"{free / GIB:.1f} GiB are free"
+    )
+    return replace(request, batch_size=fits), [("batch_reduced", message)]
 
 
 def resolve_device(device: str) -> str:

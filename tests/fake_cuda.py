@@ -1,13 +1,13 @@
 """Fake CUDA device in place of `torch.cuda`'s functions: asynchronous, with rules that the real one enforces.
 
-Work is queued and takes time on the device while the host goes on. As with the real one, waiting while a
+Work is queued and takes time on the device while the host goes on; both have a simulated clock, so a busy
+machine does not matter. As with the real one, waiting while a
 graph is captured is an error that ruins the capture, an event is readable only once the device has reached
 it, an event of a capture has no time, and after a failed kernel every call fails.
 """
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ ADVICE = (
 """What torch appends to the message of each CUDA error."""
 CAPTURING = "CUDA error: operation not permitted when stream is capturing"
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
+CALL_NS = 5_000
 GIB = 1 << 30
 PROPERTIES = SimpleNamespace(
     name="Fake GPU", total_memory=80 * GIB, multi_processor_count=132, major=9, minor=0, uuid="0000"
@@ -46,6 +47,7 @@ class FakeCuda:
         ruined: Calls that ended a capture.
         calls: Names of the calls so far.
         launched: Kernels that the device executes, not captured ones.
+        now_ns: Time of the host; each call takes `CALL_NS`.
     """
 
     initialized: bool = True
@@ -58,11 +60,18 @@ class FakeCuda:
     ruined: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     launched: int = 0
+    now_ns: int = 1_000_000_000
     _busy_until_ns: int = 0
+
+    def clock(self) -> int:
+        """Return the time of the host in ns, in place of `time.perf_counter_ns`."""
+        self.now_ns += 100
+        return self.now_ns
 
     def launch(self, duration_ns: int) -> None:
         """Queue a kernel; returns at once."""
         self.initialized = True
+        self.now_ns += CALL_NS
         self._fail_if_broken()
         if not self.capturing:
             self.launched += 1
@@ -70,11 +79,11 @@ class FakeCuda:
 
     def reached_ns(self) -> int:
         """Return when the device will have finished what is queued."""
-        return max(self._busy_until_ns, time.perf_counter_ns())
+        return max(self._busy_until_ns, self.now_ns)
 
     def pending_ns(self) -> int:
         """Return how long the device still works on what is queued."""
-        return max(0, self._busy_until_ns - time.perf_counter_ns())
+        return max(0, self._busy_until_ns - self.now_ns)
 
     @contextmanager
     def capture(self) -> Iterator[None]:
@@ -92,8 +101,7 @@ class FakeCuda:
         if self.capturing:
             self.ruined.append(call)
             raise RuntimeError(CAPTURING + ADVICE)
-        while (left := self.pending_ns()) > 0:
-            time.sleep(left / 1e9)
+        self.now_ns = self.reached_ns() + CALL_NS
 
     def peak(self, device: int, size: int) -> int:
         """Return a statistic of a device's allocator."""
@@ -147,6 +155,7 @@ class Event:
     def record(self) -> None:
         """Take the place after all work that is queued; in a capture, become a part of the graph."""
         self._cuda.calls.append("record")
+        self._cuda.now_ns += CALL_NS
         self._cuda._fail_if_broken()
         self._at_ns = None if self._cuda.capturing else self._cuda.reached_ns()
 
@@ -160,6 +169,6 @@ class Event:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._at_ns is None or end._at_ns is None:
             raise RuntimeError("CUDA error: invalid resource handle" + ADVICE)
-        if end._at_ns > time.perf_counter_ns():
+        if end._at_ns > self._cuda.now_ns:
             raise RuntimeError("CUDA error: device not ready" + ADVICE)
         return (end._at_ns - self._at_ns) / 1e6

@@ -51,7 +51,13 @@ def silent(_part: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Request(RecordingOptions, WorkloadOptions):
-    """A built-in workload and its options."""
+    """A built-in workload and its options.
+
+    Attributes:
+        fit_batch: Whether the batch size is that of size `gpu`, to be reduced to what the GPU has memory for.
+    """
+
+    fit_batch: bool = False
 
     def options(self, *, device: str) -> Options:
         """Return the options to build the workload with on a device.
@@ -98,6 +104,7 @@ class Recording:
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
         compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
+        batch_size: Samples per step, if the collector reduced it to what fits; else None.
     """
 
     traces: tuple[Path, ...]
@@ -112,6 +119,7 @@ class Recording:
     exit_code: int = 0
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None
+    batch_size: int | None = None
 
 
 class Collector(Protocol):

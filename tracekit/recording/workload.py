@@ -21,7 +21,7 @@ from tracekit.recording.failed_logs import kept_log
 from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
-from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
+from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH
 from tracekit.workloads.options import Scope, check, flag, values
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def decide(request: Request) -> Request:
         batch_size=defaults["batch_size"] if batch_size is None else batch_size,
         resolution=defaults["resolution"] if resolution is None else resolution,
         backend=_backend(request),
+        fit_batch=batch_size is None and request.size == GPU,
     )
     check(decided)
     if decided.compile_artifacts and decided.level != COMPILE:
@@ -113,7 +114,13 @@ def _refuse_profiler_options(request: Request) -> None:
 
 def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
     pinned = request.pin_memory and recording.device != "cpu"
-    used = replace(request, device=recording.device, threads=recording.threads, pin_memory=pinned)
+    used = replace(
+        request,
+        device=recording.device,
+        threads=recording.threads,
+        pin_memory=pinned,
+        batch_size=recording.batch_size or request.batch_size,
+    )
     work = values(used, Scope.WORK)
     workload = {"name": work.pop("workload"), **work}
     if recording.compilation is not None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,22 @@ def test_the_stored_command_has_the_values_used(store: Store, monkeypatch: pytes
     assert words[words.index("--batch-size") + 1] == "64"
     assert "--pin-memory" not in words
     assert [item.code for item in meta.diagnostics if item.code == "pin_memory_ignored"]
+
+
+def test_the_stored_batch_size_is_the_one_that_fitted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reducer(Recorder):
+        def record(self, request: Request, directory: Path, **_: Any) -> Recording:
+            assert (request.batch_size, request.fit_batch) == (1024, True)
+            return replace(super().record(request, directory), batch_size=512)
+
+    load = registry.load
+    monkeypatch.setattr(
+        registry, "load", lambda group, name: Reducer if group == registry.COLLECTORS else load(group, name)
+    )
+    meta = collect(store, Request(workload="mnist_cnn", size="gpu")).meta
+    assert meta.workload is not None
+    assert (meta.workload["batch_size"], meta.fingerprint["batch_size"]) == (512, 512)
+    assert meta.command[meta.command.index("--batch-size") + 1] == "512"
 
 
 def _recorder_or(load: Callable[..., Any]) -> Callable[..., Any]:
