@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import time
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tracekit.collectors import protocol, torch_child, workload_process
+from tracekit.collectors import protocol, torch_child, torch_profiler, workload_process
 from tracekit.collectors.compilation import Compilations
 from tracekit.collectors.protocol import Reporter, notes, timings
 from tracekit.collectors.workload_process import EventTimer, keep_busy, time_steps
@@ -17,7 +18,7 @@ from tracekit.collectors.workload_process import EventTimer, keep_busy, time_ste
 from tests.fake_cuda import GIB, ILLEGAL, FakeCuda
 from tracekit import registry
 from tracekit.errors import CollectionError
-from tracekit.recording.collector import Request
+from tracekit.recording.collector import Request, silent
 from tracekit.recording.workload import decide
 from tracekit.runs.meta import Level
 from tracekit.workloads.base import Memory
@@ -239,3 +240,45 @@ def test_size_gpu_has_the_batch_that_fits_the_device(
 def test_size_gpu_stays_on_a_cpu() -> None:
     asked = decide(Request(workload="resnet50", size="gpu", device="cpu"))
     assert workload_process.fitted(asked, "cpu") == (asked, [])
+
+
+def test_the_process_answers_a_request(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stream, work = io.StringIO(), Work(cuda)
+    asked = {"request": asdict(decide(Request(**ASKED))), "directory": str(tmp_path)}
+    monkeypatch.setattr(torch_child, "receive_request", lambda: (Reporter(stream), asked))
+    monkeypatch.setattr(torch_child, "resolve_device", lambda _: "cuda")
+    monkeypatch.setattr(registry, "load", lambda _group, _name: work)
+    assert torch_child.main() == 0
+    final = json.loads(stream.getvalue().splitlines()[-1])
+    assert (final["event"], final["device"], final["trace"]) == ("result", "cuda", "trace.json")
+
+
+PREPARED = {
+    "device": "cuda", "version": "2.13", "environment": {}, "batch_size": 32, "program": "p", "job": "j",
+    "notes": [["batch_reduced", "batch size 32 instead of 64"]],
+}  # fmt: skip
+MEASURED = {"threads": 2, "step_ns": [5], "warmup_ns": [6], "clock": "cuda_event", "samples": []}
+
+
+@pytest.mark.parametrize("level", ["eager", "libtorch"])
+def test_what_the_process_measured_is_the_recording(
+    level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = {**PREPARED, **MEASURED, "trace": "trace.json", "options": {}, "compilation": None}
+    commands: list[Any] = []
+
+    def run(command: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        commands.append(command)
+        return answers
+
+    monkeypatch.setattr(torch_profiler, "run_process", run)
+    asked = decide(Request(**{**ASKED, "size": "gpu", "level": level, "stacks": True}))
+    found = torch_profiler.TorchProfilerCollector().record(asked, tmp_path, progress=silent)
+    assert (found.device, found.batch_size, found.traces) == ("cuda", 32, (tmp_path / "trace.json",))
+    assert found.timings is not None
+    assert found.timings.clock == "cuda_event"
+    codes = ["batch_reduced", *(["stacks_ignored"] if level == "libtorch" else [])]
+    assert [one.code for one in found.diagnostics] == codes
+    assert len(commands) == (2 if level == "libtorch" else 1)

@@ -151,6 +151,9 @@ class Agent:
             work(*arguments)
         except Exception as error:  # the program comes first
             self._report.set_error(error)
+            for window in self._windows():
+                with suppress(Exception):  # a profiler would go on recording
+                    window.abandon()
             self.quit()
 
 

@@ -1,4 +1,4 @@
-"""The clock of an accelerator other than CUDA: `torch.xpu`, or an out-of-tree one by torch's generic calls."""
+"""The clock of an accelerator other than CUDA: `torch.xpu`, or one that has only torch's generic calls."""
 
 from __future__ import annotations
 

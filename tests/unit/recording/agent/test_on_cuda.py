@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.fake_cuda import ILLEGAL, FakeCuda
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
-from tracekit.recording.agent.recorder import NvtxRecorder, TorchRecorder
+from tracekit.recording.agent.recorder import OPEN_NAME, NvtxRecorder, TorchRecorder
 from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
@@ -226,7 +227,6 @@ def test_a_failed_kernel_is_reported_by_its_own_line(
 ) -> None:
     agent = attached()
     agent.optimizer_made()
-    agent.optimizer_stepped()
     cuda.broken = ILLEGAL
     agent.optimizer_stepped()  # the program's own call fails after it
     agent.finish()
@@ -234,9 +234,34 @@ def test_a_failed_kernel_is_reported_by_its_own_line(
     assert note["error"] == f"RuntimeError: {ILLEGAL}"
 
 
+def test_a_failed_recording_does_not_leave_a_profiler_running(
+    cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = attached()
+    agent.optimizer_made()
+    agent.optimizer_stepped()
+    assert agent.is_recording()
+    stopped: list[Any] = []
+    stop = torch.profiler.profile.stop
+    monkeypatch.setattr(
+        torch.profiler.profile, "stop", lambda profiler: (stopped.append(profiler), stop(profiler))
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchRecorder, "_wait_for_device", lambda _: cuda.peak(1, 0))
+        cuda.unreadable = {1}
+        agent.optimizer_stepped()
+    assert len(stopped) == 1
+    assert not agent.is_recording()
+    agent.finish()
+    [note] = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
+    assert note["error"].startswith("RuntimeError: CUDA error: device(s)")
+
+
 @pytest.fixture
 def nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NvtxRecorder, "opened", False)
+    # torch leaves it set where ranges of ops cannot be enabled
+    monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", False)
 
 
 @pytest.mark.usefixtures("nvtx")
@@ -271,3 +296,129 @@ def test_an_abandoned_window_for_nsys_stays_open_for_the_next(cuda: FakeCuda, tm
         recorder.discard() if discarded else recorder.stop(1, open_step=None)
     assert cuda.calls.count("profiler.start") == 1
     assert cuda.calls.count("profiler.stop") == 1
+
+
+@pytest.mark.usefixtures("nvtx")
+@pytest.mark.parametrize("marks_ops", [True, False])
+def test_ops_are_marked_for_nsys_if_this_torch_can(
+    marks_ops: bool, cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges: list[str] = []
+
+    class Ranges:
+        def __init__(self, **options: Any) -> None:
+            assert options == {"record_shapes": True}
+
+        def __enter__(self) -> None:
+            if not marks_ops:
+                raise RuntimeError("NVTX annotation context manager is not reentrant\nsecond line")
+            ranges.append("begin")
+
+        def __exit__(self, *_: object) -> None:
+            ranges.append("end")
+
+    def no_nvtx(_text: str) -> None:
+        raise RuntimeError("NVTX functions not installed")
+
+    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", Ranges)
+    if not marks_ops:
+        monkeypatch.setattr(torch.cuda.nvtx, "range_push", no_nvtx)
+    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    assert not recorder.needs_warmup
+    recorder.start(0, warm=False)
+    assert recorder.options == {"record_shapes": marks_ops}
+    recorder.step()
+    recorder.stop(2, open_step=None)
+    assert ranges == (["begin", "end"] if marks_ops else [])
+    assert recorder.notes == (
+        []
+        if marks_ops
+        else [
+            (
+                "no_nvtx_ops",
+                "ops were not marked for the profiler: NVTX annotation context manager is not reentrant",
+            ),
+            ("no_nvtx_steps", "steps were not marked for the profiler: NVTX functions not installed"),
+        ]
+    )
+
+
+@pytest.mark.usefixtures("nvtx")
+@pytest.mark.parametrize("kind", [TorchRecorder, NvtxRecorder])
+def test_a_rank_that_another_process_records_is_left_alone(kind: type[TorchRecorder], cuda: FakeCuda) -> None:
+    recorder = kind(torch, {"stacks": False})
+    recorder.start(0, warm=False)
+    recorder.step()
+    recorder.stop(1, open_step=None)
+    recorder.discard()
+    assert [call for call in cuda.calls if call != "record"] == []
+
+
+def test_the_programs_own_profiler_ends_the_recording(cuda: FakeCuda, tmp_path: Path) -> None:
+    written: list[int] = []
+    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    recorder.on_written = lambda _path, steps: written.append(steps)
+    window = Window(0, 5, recorder)
+    recorder.on_conflict = window.close
+    window.begin()
+    window.end_step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        cuda.launch(MS)
+        late = TorchRecorder(torch, {"stacks": False})
+        late.start(0, warm=False)
+        late.step()
+    assert written == [1]
+    assert [code for code, _ in (*recorder.notes, *late.notes)] == ["other_profiler", "other_profiler"]
+    assert OPEN_NAME in (tmp_path / "trace.json").read_text()
+
+
+def test_the_first_call_is_recorded_in_case_that_the_window_is_never_reached(
+    cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path
+) -> None:
+    agent = attached(start_step=9)
+    try:
+        torch.nn.Linear(2, 2)(torch.ones(2))
+    finally:
+        agent.finish()
+    facts = json.loads((tmp_path / "rank-0.first.facts").read_text())
+    assert (facts["source"], facts["recorded_steps"], facts["device"]) == ("call", 1, "cuda")
+    assert not agent.is_recording()
+
+
+@pytest.mark.usefixtures("nvtx")
+@pytest.mark.parametrize("options", [{"start_step": 0}, {"start_step": 2, "profiler": "outside"}])
+def test_calls_are_steps_of_a_program_without_an_optimizer(
+    options: dict[str, Any], cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path
+) -> None:
+    agent = attached(**options)
+    model = torch.nn.Linear(2, 2)
+    try:
+        for _ in range(5):
+            cuda.launch(MS)
+            model(torch.ones(2))
+    finally:
+        agent.finish()
+    facts = json.loads((tmp_path / "rank-0.facts").read_text())
+    assert (facts["source"], facts["recorded_steps"]) == ("call", 2)
+
+
+def test_a_program_recorded_from_the_first_step_begins_with_its_optimizer(
+    cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    agent = attached(start_step=0)
+    agent.optimizer_made()
+    assert agent.is_recording()
+    for _ in range(2):
+        cuda.launch(MS)
+        agent.optimizer_stepped()
+    other = attached(start_step=0)  # a second process with the same rank
+    other.optimizer_made()
+    other.optimizer_stepped()
+    other.finish()
+    facts = json.loads((tmp_path / "rank-3.facts").read_text())
+    assert (facts["rank"], facts["world_size"], facts["recorded_steps"]) == (3, 4, 2)
+    assert {path.name for path in tmp_path.glob("*.note")} == {f"process-{os.getpid()}.note"}
