@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 _NOISE = re.compile(r"USDT:|\[?[WI]\d{4} |STAGE:|\s|$")
 """Start of lines of torch's own log, and of indented lines of a traceback."""
+_ADVICE = re.compile(
+    r"(?:CUDA|HIP) kernel errors might|For debugging consider passing|Compile with `?TORCH_USE_"
+    r"|Device-side assertion|^Search for `|^Exception raised from|^frame #\d+:|^<omitting python frames>"
+    r"|^terminate called|^Aborted|^Segmentation fault"
+)
+"""Lines that torch and the C++ library add to an error."""
+_TRACEBACK, _WHAT = "Traceback (most recent call last):", "what():"
+_ASSERTION = re.compile(r"Assertion `[^`]*` failed")
+_RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")
+"""What torchrun puts before lines of a rank."""
 
 
 @contextmanager
@@ -128,9 +138,32 @@ def end(process: subprocess.Popen[str]) -> None:
 def last_line(text: str) -> str:
     r"""Return the line of a log that most likely has the error.
 
+    It is the exception of the last Python traceback, else of the last C++ exception, else the last line that
+    is not advice or noise of torch. A failed assertion of a kernel is appended.
+
     Example:
         >>> last_line("RuntimeError: no kernel\nUSDT:2026 profiler_stop\n")
         'RuntimeError: no kernel'
+        >>> last_line("CUDA error: unspecified launch failure\nCompile with `TORCH_USE_CUDA_DSA` to ...")
+        'CUDA error: unspecified launch failure'
     """
-    lines = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
-    return lines[-1] if lines else "no output"
+    lines = [_RANK.sub("", line.rstrip()) for line in text.splitlines()]
+    plain = [line.strip() for line in lines if not _NOISE.match(line) and not _ADVICE.search(line)]
+    thrown = [line.partition(_WHAT)[2].strip() for line in lines if line.lstrip().startswith(_WHAT)]
+    found = next((one[-1] for one in (_raised(lines), thrown, plain) if one), "no output")
+    failed = next((match[0] for line in lines if (match := _ASSERTION.search(line))), "")
+    return f"{found}: {failed}" if failed and failed not in found else found
+
+
+def _raised(lines: Sequence[str]) -> list[str]:
+    """Return the exceptions of Python tracebacks: the first line after each that is not indented."""
+    found, inside = [], False
+    for line in lines:
+        if line.startswith(_TRACEBACK):
+            inside = True
+        elif inside and line and not line[0].isspace() and not _NOISE.match(line):
+            inside = False
+            found.append(line)
+        elif not inside and found and found[-1].endswith(":") and line.strip():
+            found[-1] = f"{found[-1]} {line.strip()}"  # the message begins on the next line
+    return found

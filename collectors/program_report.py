@@ -91,8 +91,8 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
     if missing > 0:
         yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
-    for message in sorted({message for rank in ranks for _, message in rank.facts["notes"]}):
-        yield Diagnostic(Level.WARN, "other_profiler", message)
+    for kind, message in sorted({(kind, message) for rank in ranks for kind, message in rank.facts["notes"]}):
+        yield Diagnostic(Level.WARN, kind, message)
 
 
 def failure(program: Program, directory: Path, code: int) -> TracekitError:
@@ -108,6 +108,12 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
             hint="run a program that uses torch, without Python's options -I, -E and -S",
         )
     note = max(notes, key=lambda one: (bool(one["error"]), one["steps_done"], one["source"]))
+    if "captured_steps" in note["codes"]:
+        others = f"{note['steps_done']} others ended before profiling started"
+        return CollectionError(
+            f"nothing was recorded: {note['error']}; {others}",
+            hint="call tracekit.step() after each replay of the graph",
+        )
     if note["error"]:
         return CollectionError(
             f"nothing was recorded: {note['error']}",

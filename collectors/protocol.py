@@ -10,14 +10,17 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest.write import Sample
-from tracekit.runs.meta import Timings
+from tracekit.recording.failed_logs import LOG
+from tracekit.runs.meta import Diagnostic, Level, Timings
 
 from .children import child, last_line
 from .compilation import artifact_environment
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 MEASURE, PROFILE = "measure", "profile"
 """Parts of the progress: timed steps, then profiled steps."""
+_INTERVAL_NS = 50_000_000
+"""Shortest interval of progress: sending it takes the host longer than launching a kernel."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,14 @@ class Reporter:
         self.stream.flush()
 
     def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
-        """Run a step `total` times and send the progress."""
+        """Run a step `total` times and send the progress, not after each of many short steps."""
         self.send("progress", part=part, done=0, total=total)
+        due = perf_counter_ns()
         for done in range(1, total + 1):
             run()
-            self.send("progress", part=part, done=done, total=total)
+            if (now := perf_counter_ns()) >= due or done == total:
+                due = now + _INTERVAL_NS
+                self.send("progress", part=part, done=done, total=total)
 
 
 def receive_request() -> tuple[Reporter, dict[str, Any]]:
@@ -61,10 +69,15 @@ def receive_request() -> tuple[Reporter, dict[str, Any]]:
 
 
 def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:
-    """Send the result of `record`, or the `TracekitError` it raises; returns the exit code."""
+    """Send the result of `record`, or the `TracekitError` it raises; returns the exit code.
+
+    The cause of the error goes to the log.
+    """
     try:
         reporter.send("result", **record())
     except TracekitError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         reporter.send("error", kind=type(error).__name__, message=error.message, hint=error.hint)
         return int(error.exit_code)
     return 0
@@ -93,7 +106,7 @@ def run_process(
     Raises:
         TracekitError: The error it sent, or a CollectionError if it ended without a final event.
     """
-    log, pipe = directory / "stderr.txt", subprocess.PIPE
+    log, pipe = directory / LOG, subprocess.PIPE
     with (
         log.open("wb") as errors_to,
         child(
@@ -147,9 +160,15 @@ def result_of(final: dict[str, Any] | None, *, name: str, code: int, log: str) -
     return final
 
 
-def timings(result: dict[str, Any]) -> Timings:
-    """Return the step times in a result."""
-    return Timings(result["step_ns"], result["warmup_ns"], result["clock"])
+def timings(result: dict[str, Any]) -> Timings | None:
+    """Return the step times in a result; None if no step could be timed."""
+    steps = result["step_ns"]
+    return Timings(steps, result["warmup_ns"], result["clock"]) if steps else None
+
+
+def notes(result: dict[str, Any]) -> tuple[Diagnostic, ...]:
+    """Return the warnings in a result."""
+    return tuple(Diagnostic(Level.WARN, code, message) for code, message in result.get("notes", ()))
 
 
 def samples(result: dict[str, Any]) -> tuple[Sample, ...]:
@@ -158,13 +177,16 @@ def samples(result: dict[str, Any]) -> tuple[Sample, ...]:
 
 
 def _no_final_event(name: str, code: int, log: str) -> CollectionError:
-    if code < 0:
-        killed = code == -signal.SIGKILL
+    if code == -signal.SIGKILL:
         return CollectionError(
-            f"the process running {name} was killed by {signal.Signals(-code).name}",
-            hint="if it ran out of memory, lower --batch-size or --resolution"
-            if killed
-            else "see `tracekit doctor`",
+            f"the process running {name} was killed by SIGKILL",
+            hint="if it ran out of memory, lower --batch-size or --resolution",
+        )
+    if code < 0:
+        reason = f": {last_line(log)}" if log.strip() else ""
+        return CollectionError(
+            f"the process running {name} was killed by {signal.Signals(-code).name}{reason}",
+            hint="see `tracekit doctor`",
         )
     return CollectionError(
         f"{name} failed with exit code {code}: {last_line(log)}",

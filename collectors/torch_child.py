@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
 from tracekit.recording.agent.recorder import profiler_options
 from tracekit.recording.collector import Request
 from tracekit.runs.compilation import PROFILED
 
 from .compilation import Compilations
 from .protocol import PROFILE, receive_request, serve
-from .workload_process import built_workload, describe_process, resolve_device, time_steps
+from .workload_process import built_workload, describe_process, fitted, resolve_device, time_steps
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Program
@@ -37,6 +38,7 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
     device = resolve_device(request.device)
     import torch
 
+    request, reduced = fitted(request, device)
     compilations = Compilations(request.level)
     with built_workload(request, device=device) as program:
         times = time_steps(program, request, device, reporter, compilations)
@@ -49,14 +51,17 @@ def _record(request: Request, directory: Path, reporter: Reporter) -> dict[str, 
         "options": {} if request.no_profile else profiler_options(vars(request)),
         "compilation": compilations.facts(times["warmup_ns"]),
         **times,
+        "notes": [*reduced, *times["notes"]],
+        "batch_size": request.batch_size,
         **describe_process(device, requested=request.device),
     }
 
 
 def _profile(program: Program, request: Request, device: str, trace: Path, reporter: Reporter) -> None:
+    import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == CUDA else [])]
     with profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
@@ -66,6 +71,8 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
 
         def run() -> None:
             program.step()
+            if device != CPU and not profiler.step_num:
+                DeviceClock(torch, device).wait()  # work of the step before recording is not recorded
             profiler.step()
 
         reporter.steps(PROFILE, request.steps + 1, run)

@@ -13,7 +13,7 @@ from tracekit.workloads.base import LIBTORCH
 
 from .assignment import View, assigned
 from .compilation import artifact_folder
-from .protocol import MEASURE, PROFILE, run_process, samples, timings
+from .protocol import MEASURE, PROFILE, notes, run_process, samples, timings
 from .sampling import SampledProgress
 
 if TYPE_CHECKING:
@@ -47,11 +47,16 @@ class TorchProfilerCollector:
             version=result["version"],
             timings=timings(result),
             compilation=result["compilation"],
+            batch_size=result["batch_size"],
             compile_artifacts=artifact_folder(request, directory, os.environ),
             samples=(*own, *assigned(sampled.buffer.samples(), [_view(result["environment"], own)])),
             environment=result["environment"],
             options=result["options"],
-            diagnostics=(*sampled.buffer.diagnostics(), *cupti.diagnostics(_log(directory))),
+            diagnostics=(
+                *sampled.buffer.diagnostics(),
+                *notes(result),
+                *cupti.diagnostics(_log(directory)),
+            ),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -81,8 +86,14 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
         timings=timings(result),
         samples=(*own, *assigned(sampled.buffer.samples(), [_view(prepared["environment"], own)])),
         environment=prepared["environment"],
+        batch_size=prepared["batch_size"],
         options={"record_shapes": True, "profile_memory": True, "with_stack": False},
-        diagnostics=(*sampled.buffer.diagnostics(), *cupti.diagnostics(_log(directory)), *ignored),
+        diagnostics=(
+            *sampled.buffer.diagnostics(),
+            *notes(prepared),
+            *cupti.diagnostics(_log(directory)),
+            *ignored,
+        ),
     )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
+from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import resident_peak
+from tracekit.recording.collector import is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
-from tracekit.workloads.base import COMPILE
+from tracekit.workloads.base import COMPILE, GPU
 
 from .protocol import MEASURE
 
@@ -27,8 +31,9 @@ if TYPE_CHECKING:
     from .compilation import Compilations
     from .protocol import Reporter
 
-_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory")
-"""torch's host allocator raises a plain RuntimeError."""
+GIB = 1 << 30
+MIN_DEVICE_NS = 1_000_000_000
+"""Shortest warm-up and timing on a device: its clocks rise only after some time under load."""
 _COMPILERS = ("torch._dynamo", "torch._inductor")
 """Modules that define the errors of compilation."""
 
@@ -56,14 +61,40 @@ def built_workload(request: Request, *, device: str) -> Iterator[Program]:
 
 def _explain(error: BaseException, request: Request) -> CollectionError | None:
     """Return an error with a hint for running out of memory and failed compilation; None for others."""
-    summary = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    if not isinstance(error, RuntimeError) or _OUT_OF_MEMORY.search(str(error)):
+    summary = error_summary(error)
+    if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
         message = f"{request.workload} ran out of memory: {summary}"
         return CollectionError(message, hint="lower --batch-size or --resolution")
     if request.level == COMPILE and any(kind.__module__.startswith(_COMPILERS) for kind in type(error).mro()):
         message = f"{request.backend} could not compile {request.workload}: {summary}"
         return CollectionError(message, hint="use --backend aot_eager or --backend eager")
     return None
+
+
+def fitted(request: Request, device: str) -> tuple[Request, list[tuple[str, str]]]:
+    """Reduce the batch size of size `gpu` to what the current device has free memory for.
+
+    Returns:
+        The request, and notes as pairs of code and message.
+    """
+    if device == CPU or not request.fit_batch or request.batch_size is None:
+        return request, []
+    workload: Workload = registry.load(registry.WORKLOADS, request.workload)
+    memory, batch = workload.memory.get(request.mode), request.batch_size
+    if memory is None or request.resolution != workload.sizes[GPU]["resolution"]:
+        return request, []
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    fits = memory.fitting(batch, request.dtype, free)
+    if fits == batch:
+        return request, []
+    needed = memory.needed(batch, request.dtype)
+    message = (
+        f"batch size {fits} instead of {batch}, which needs {needed / GIB:.1f} GiB of device memory: "
+        f"{free / GIB:.1f} GiB are free"
+    )
+    return replace(request, batch_size=fits), [("batch_reduced", message)]
 
 
 def resolve_device(device: str) -> str:
@@ -92,17 +123,30 @@ def resolve_device(device: str) -> str:
 def time_steps(
     program: Program, request: Request, device: str, reporter: Reporter, compilations: Compilations
 ) -> dict[str, Any]:
-    """Run warm-up and timed steps; returns the duration of each in ns, their clock, and peak memory."""
-    warmup = _times(program, device, lambda step: _warm_up(step, request, compilations, reporter))
+    """Run warm-up and timed steps; returns the duration of each in ns, their clock, and peak memory.
+
+    On a device, warm-up goes on for `MIN_DEVICE_NS` after the requested steps, and timing lasts at least as
+    long, unless no warm-up is requested.
+    """
+    clock = HostTimer() if device == CPU else EventTimer(device)
+    pace_ns = _warm_up(lambda: clock.time(program.step), request, device, compilations, reporter)
+    warmup = clock.durations_ns()
     _reset_peaks(device)
     compilations.begin_part(TIMED)
-    steps = _times(program, device, lambda step: reporter.steps(MEASURE, request.steps, step))
-    clock = "perf_counter" if device == "cpu" else "cuda_event"
+    timer = HostTimer() if device == CPU else EventTimer(device)
+    count, began = max(request.steps, ceil(MIN_DEVICE_NS / pace_ns) if pace_ns else 0), time.perf_counter_ns()
+    reporter.steps(MEASURE, count, lambda: timer.time(program.step))
+    steps = timer.durations_ns()
+    while pace_ns and (spent := time.perf_counter_ns() - began) < MIN_DEVICE_NS:
+        for _ in range(ceil((MIN_DEVICE_NS - spent) * count / spent)):
+            timer.time(program.step)
+        steps = timer.durations_ns()
     return {
         "warmup_ns": warmup,
         "step_ns": steps,
-        "clock": clock,
+        "clock": timer.name,
         "samples": [vars(sample) for sample in _peak_memory(device)],
+        "notes": timer.notes,
     }
 
 
@@ -117,70 +161,113 @@ def describe_process(device: str, *, requested: str) -> dict[str, Any]:
 
 
 def _warm_up(
-    step: Callable[[], object], request: Request, compilations: Compilations, reporter: Reporter
-) -> None:
-    """Run the requested warm-up steps, and more until a step compiles nothing."""
+    step: Callable[[], object],
+    request: Request,
+    device: str,
+    compilations: Compilations,
+    reporter: Reporter,
+) -> int:
+    """Run the requested warm-up steps, and more until a step compiles nothing.
+
+    Returns:
+        On a device, the mean duration of the steps that kept it busy after that, ns; else 0.
+    """
     done = 0
     reporter.send("progress", part=WARM_UP, done=done, total=request.warmup)
     while not compilations.is_warm(done, request.warmup):
         step()
         done += 1
         reporter.send("progress", part=WARM_UP, done=done, total=max(done, request.warmup))
+    return keep_busy(step, device) if request.warmup and device != CPU else 0
 
 
-def _times(program: Program, device: str, run: Callable[[Callable[[], None]], None]) -> list[int]:
-    """Return the duration of each step that `run` runs, ns."""
-    if device == "cuda":
-        timer = EventTimer()
-        run(lambda: timer.time(program.step))
-        return timer.durations_ns()
-    durations: list[int] = []
+def keep_busy(step: Callable[[], object], device: str, *, least_ns: int | None = None) -> int:
+    """Run steps on a device for `least_ns`, by default `MIN_DEVICE_NS`; returns their mean duration in ns.
 
-    def step() -> None:
+    The host waits for the device only after 1, 2, 4, ... steps.
+    """
+    import torch
+
+    clock, wanted = DeviceClock(torch, device), MIN_DEVICE_NS if least_ns is None else least_ns
+    clock.wait()
+    began, done, spent, count = time.perf_counter_ns(), 0, 0, 1
+    while spent < wanted:
+        for _ in range(count):
+            step()
+        clock.wait()
+        done, spent = done + count, time.perf_counter_ns() - began
+        count = max(1, min(count * 2, ceil((wanted - spent) * done / spent)))
+    return max(1, spent // max(1, done))
+
+
+class HostTimer:
+    """Time steps by the clock of the host."""
+
+    name = "perf_counter"
+
+    def __init__(self) -> None:
+        self._durations: list[int] = []
+        self.notes: list[tuple[str, str]] = []
+
+    def time(self, step: Callable[[], object]) -> None:
+        """Run one step."""
         start = time.perf_counter_ns()
-        program.step()
-        durations.append(time.perf_counter_ns() - start)
+        step()
+        self._durations.append(time.perf_counter_ns() - start)
 
-    run(step)
-    return durations
+    def durations_ns(self) -> list[int]:
+        """Return the duration of each step, ns."""
+        return list(self._durations)
 
 
 class EventTimer:
-    """Time steps by CUDA events on the current stream, without synchronizing between steps.
+    """Time steps by events on the current stream of a device, without synchronizing between steps.
 
     The duration of a step is the time between its two events. It includes the time in which the device waits
     for the host; steps do not overlap even if the host runs ahead.
 
+    Args:
+        device: Type of the accelerator.
+
+    Attributes:
+        notes: Diagnostics as pairs of code and message.
+
     Example:
-        >>> timer = EventTimer()  # doctest: +SKIP
+        >>> timer = EventTimer("cuda")  # doctest: +SKIP
         >>> for _ in range(5):  # doctest: +SKIP
         ...     timer.time(step)
         >>> timer.durations_ns()  # doctest: +SKIP
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = CUDA) -> None:
         import torch
 
-        self._torch: Any = torch
+        self.name = f"{device}_event"
+        self.notes: list[tuple[str, str]] = []
+        self._clock = DeviceClock(torch, device)
         self._pairs: list[tuple[Any, Any]] = []
-        torch.cuda.synchronize()  # earlier work belongs to no step
+        self._clock.wait()  # earlier work belongs to no step
 
     def time(self, step: Callable[[], object]) -> None:
         """Run one step between two events."""
-        start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
+        start = self._clock.now()
         step()
-        end.record()
-        self._pairs.append((start, end))
+        self._pairs.append((start, self._clock.now()))
 
     def durations_ns(self) -> list[int]:
-        """Return the duration of each step, ns, exact to about 500 ns; waits for the device."""
-        self._torch.cuda.synchronize()
-        return [round(start.elapsed_time(end) * 1e6) for start, end in self._pairs]
+        """Return the duration of each step, ns, exact to about 500 ns; waits for the device.
+
+        A note says how many could not be read.
+        """
+        durations, reason = self._clock.elapsed_ns(self._pairs)
+        if reason:
+            unread = f"{len(self._pairs) - len(durations)} of {len(self._pairs)} steps"
+            self.notes = [("steps_not_timed", f"{unread} could not be timed: {reason}")]
+        return durations
 
 
 def _reset_peaks(device: str) -> None:
-    if device == "cuda":
+    if device == CUDA:
         import torch
 
         for index in range(torch.cuda.device_count()):
@@ -192,7 +279,7 @@ def _peak_memory(device: str) -> list[Sample]:
     now = time.time_ns()
     resident = resident_peak() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     samples = [Sample(now, "process", None, "host_peak_bytes", "bytes", float(resident))]
-    if device == "cuda":
+    if device == CUDA:
         import torch
 
         for index in range(torch.cuda.device_count()):

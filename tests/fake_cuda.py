@@ -1,127 +1,174 @@
-"""Run a program on the CPU as if it had a GPU: `python -m tests.fake_cuda PROGRAM ARGUMENTS...`.
+"""Fake CUDA device in place of `torch.cuda`'s functions: asynchronous, with rules that the real one enforces.
 
-Tensors for `cuda` are made on the CPU, streams and graphs run at once, events are times of the host, and
-`torch.cuda._sleep` sleeps. What needs a real device, such as the kernels of a profile, is not there.
+Work is queued and takes time on the device while the host goes on; both have a simulated clock, so a busy
+machine does not matter. As with the real one, waiting while a
+graph is captured is an error that ruins the capture, an event is readable only once the device has reached
+it, an event of a capture has no time, and after a failed kernel every call fails.
 """
 
 from __future__ import annotations
 
-import functools
-import runpy
-import sys
-import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CLOCK_HZ = 1_000_000_000
-MEMORY_BYTES = 80 << 30
+    import pytest
+
+ADVICE = (
+    "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
+    "might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with "
+    "`TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+"""What torch appends to the message of each CUDA error."""
+CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+CALL_NS = 5_000
+GIB = 1 << 30
 PROPERTIES = SimpleNamespace(
-    name="Simulated GPU",
-    uuid="0" * 8,
-    total_memory=MEMORY_BYTES,
-    is_integrated=0,
-    multi_processor_count=132,
-    major=9,
-    minor=0,
+    name="Fake GPU", total_memory=80 * GIB, multi_processor_count=132, major=9, minor=0, uuid="0000"
 )
 
 
-class OnHost(TorchFunctionMode):
-    """Keeps on the CPU what a program puts on its GPU."""
+@dataclass
+class FakeCuda:
+    """One process's view of its devices.
 
-    def __torch_function__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
-            return args[0]
-        args, kwargs = tree_map(_host, (args, kwargs or {}))
-        return func(*args, **kwargs)
+    Attributes:
+        initialized: Whether the process has a CUDA context.
+        devices: Number of devices.
+        free_bytes: Free memory of the current device.
+        unreadable: Devices whose memory statistics cannot be read.
+        broken: Message of the failed kernel after which every call fails; empty if none failed.
+        capturing: Whether the current stream is being captured.
+        ruined: Calls that ended a capture.
+        calls: Names of the calls so far.
+        launched: Kernels that the device executes, not captured ones.
+        now_ns: Time of the host; each call takes `CALL_NS`.
+    """
 
+    initialized: bool = True
+    devices: int = 1
+    free_bytes: int = 79 * GIB
+    total_bytes: int = 80 * GIB
+    unreadable: set[int] = field(default_factory=set)
+    broken: str = ""
+    capturing: bool = False
+    ruined: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    launched: int = 0
+    now_ns: int = 1_000_000_000
+    _busy_until_ns: int = 0
 
-def _host(value: Any) -> Any:
-    named = isinstance(value, str) and value.startswith("cuda")
-    return "cpu" if named or (isinstance(value, torch.device) and value.type == "cuda") else value
+    def clock(self) -> int:
+        """Return the time of the host in ns, in place of `time.perf_counter_ns`."""
+        self.now_ns += 100
+        return self.now_ns
+
+    def launch(self, duration_ns: int) -> None:
+        """Queue a kernel; returns at once."""
+        self.initialized = True
+        self.now_ns += CALL_NS
+        self._fail_if_broken()
+        if not self.capturing:
+            self.launched += 1
+            self._busy_until_ns = self.reached_ns() + duration_ns
+
+    def reached_ns(self) -> int:
+        """Return when the device will have finished what is queued."""
+        return max(self._busy_until_ns, self.now_ns)
+
+    def pending_ns(self) -> int:
+        """Return how long the device still works on what is queued."""
+        return max(0, self._busy_until_ns - self.now_ns)
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        """Capture the work of the block into a graph; fails at the end if a call has ended the capture."""
+        self.capturing, self.ruined = True, []
+        yield
+        self.capturing = False
+        if self.ruined:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture" + ADVICE)
+
+    def wait(self, call: str) -> None:
+        """Wait as a synchronizing call does."""
+        self.calls.append(call)
+        self._fail_if_broken()
+        if self.capturing:
+            self.ruined.append(call)
+            raise RuntimeError(CAPTURING + ADVICE)
+        self.now_ns = self.reached_ns() + CALL_NS
+
+    def peak(self, device: int, size: int) -> int:
+        """Return a statistic of a device's allocator."""
+        self._fail_if_broken()
+        if device in self.unreadable:
+            raise RuntimeError("CUDA error: device(s) is/are busy or unavailable" + ADVICE)
+        return size
+
+    def _fail_if_broken(self) -> None:
+        if self.broken:
+            raise RuntimeError(self.broken + ADVICE)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+        """Replace the functions of `torch.cuda`."""
+        cuda = torch.cuda
+        replaced: dict[str, Any] = {
+            "is_available": lambda: self.devices > 0,
+            "is_initialized": lambda: self.initialized,
+            "is_current_stream_capturing": lambda: self.capturing,
+            "device_count": lambda: self.devices,
+            "synchronize": lambda *_: self.wait("synchronize"),
+            "max_memory_allocated": lambda device=0: self.peak(device, 3 * GIB if device == 0 else 0),
+            "max_memory_reserved": lambda device=0: self.peak(device, 4 * GIB),
+            "reset_peak_memory_stats": lambda device=0: self.calls.append(
+                f"reset_peak_memory_stats {device}"
+            ),
+            "mem_get_info": lambda *_: (self.free_bytes, self.total_bytes),
+            "get_device_properties": lambda *_: PROPERTIES,
+            "Event": lambda **options: Event(self, **options),
+        }
+        for name, value in replaced.items():
+            monkeypatch.setattr(cuda, name, value)
+        for name in ("start", "stop"):
+            monkeypatch.setattr(cuda.profiler, name, lambda name=name: self.calls.append(f"profiler.{name}"))
+        monkeypatch.setattr(cuda.nvtx, "range_push", lambda text: self.calls.append(f"push {text}"))
+        monkeypatch.setattr(cuda.nvtx, "range_pop", lambda: self.calls.append("pop"))
 
 
 class Event:
-    """An event that is recorded when the host comes to it."""
+    """Event of the current stream.
 
-    def __init__(self, *, enable_timing: bool = False) -> None:
-        self._timed, self._ns = enable_timing, 0
+    Args:
+        cuda: The device.
+        enable_timing: Whether it has a time.
+    """
 
-    def record(self, _stream: Any = None) -> None:
-        self._ns = time.perf_counter_ns()
+    def __init__(self, cuda: FakeCuda, *, enable_timing: bool = False) -> None:
+        self._cuda, self._timed = cuda, enable_timing
+        self._at_ns: int | None = None
+
+    def record(self) -> None:
+        """Take the place after all work that is queued; in a capture, become a part of the graph."""
+        self._cuda.calls.append("record")
+        self._cuda.now_ns += CALL_NS
+        self._cuda._fail_if_broken()
+        self._at_ns = None if self._cuda.capturing else self._cuda.reached_ns()
 
     def elapsed_time(self, end: Event) -> float:
-        assert self._timed
-        return (end._ns - self._ns) / 1e6
-
-
-class Stream:
-    """A stream whose work is done at once."""
-
-    def wait_stream(self, _other: Stream) -> None:
-        """Do nothing."""
-
-
-class Graph:
-    """A graph that counts its replays; they are allowed once it was captured."""
-
-    captured, replays = False, 0
-
-    def replay(self) -> None:
-        assert self.captured
-        self.replays += 1
-
-
-@contextmanager
-def capture(graph: Graph) -> Iterator[None]:
-    yield
-    graph.captured = True
-
-
-def adam(*arguments: Any, capturable: bool, **options: Any) -> Any:
-    """Adam for the CPU, which refuses `capturable`."""
-    assert capturable
-    return original_adam(*arguments, **options)
-
-
-original_adam = torch.optim.Adam
-
-
-def install() -> None:
-    """Replace the parts of torch."""
-    OnHost().__enter__()
-    one = Stream()
-    replaced = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "set_device": lambda _index: None,
-        "synchronize": lambda: None,
-        "get_device_capability": lambda: (9, 0),
-        "get_device_properties": lambda _index: PROPERTIES,
-        "current_stream": lambda: one,
-        "stream": lambda _stream: nullcontext(),
-        "_sleep": lambda cycles: time.sleep(cycles / CLOCK_HZ),
-        "Event": Event,
-        "Stream": Stream,
-        "CUDAGraph": Graph,
-        "graph": capture,
-    }
-    for name, value in replaced.items():
-        setattr(torch.cuda, name, value)
-    torch.optim.Adam = functools.wraps(original_adam)(adam)  # type: ignore[misc, assignment]
-
-
-if __name__ == "__main__":
-    install()
-    sys.argv = sys.argv[1:]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+        """Return the milliseconds to another event."""
+        self._cuda._fail_if_broken()
+        if self._cuda.capturing:
+            self._cuda.ruined.append("elapsed_time")
+            raise RuntimeError(CAPTURING + ADVICE)
+        if not (self._timed and end._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._at_ns is None or end._at_ns is None:
+            raise RuntimeError("CUDA error: invalid resource handle" + ADVICE)
+        if end._at_ns > self._cuda.now_ns:
+            raise RuntimeError("CUDA error: device not ready" + ADVICE)
+        return (end._at_ns - self._at_ns) / 1e6

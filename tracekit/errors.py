@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import re
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
@@ -76,9 +80,13 @@ class TracekitError(Exception):
         message: The problem and where it is, in one line. Control characters are escaped, as a message may
             quote names from a file.
         hint: The next step for the user, in one line; printed after the message.
+
+    Attributes:
+        log: Output of the process that failed; None if there is none.
     """
 
     exit_code: ExitCode = ExitCode.UNUSABLE
+    log: Path | None = None
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = exception_message(message), exception_message(hint)

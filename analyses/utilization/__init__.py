@@ -24,13 +24,13 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Result
 from tracekit.runs import intervals
-from tracekit.runs.nvml import QUESTIONS, SOURCE, M
+from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.rank_view import END_NS
 from tracekit.schema import C
 
 from ..shared.common import NO_STEPS
 from . import advice
-from .series import CPU, PROCESS, PROCESSES, RSS, THREADS, WHOLE, Scene, scene_of
+from .series import CONSTANT, CPU, PROCESS, PROCESSES, RSS, THREADS, WHOLE, Scene, scene_of
 from .specs import (
     DEVICES,
     HOST,
@@ -81,7 +81,7 @@ def compute(run: Run) -> Result:
     }
     nonempty = {name: frame for name, frame in tables.items() if len(frame) or name == "metrics"}
     notes = (*apart, *_notes(scene))
-    return Result(nonempty, (*advice.device_findings(scene), *advice.host_findings(scene)), notes)
+    return Result(nonempty, (*advice.device_findings(scene.inside), *advice.host_findings(scene)), notes)
 
 
 def _notes(scene: Scene) -> tuple[str, ...]:
@@ -97,8 +97,7 @@ def _notes(scene: Scene) -> tuple[str, ...]:
 
 LEAST_COVERED = 0.5
 """Minimum share of a window that samples must cover."""
-_CONSTANT = {name for one in QUESTIONS if one.once for name in one.names}
-_NOT_LISTED = {*_CONSTANT, M.THROTTLE, M.ENERGY, *(f"{kind}_peak_bytes" for kind in ("host", "device"))}
+_NOT_LISTED = {*CONSTANT, M.THROTTLE, M.ENERGY, *(f"{kind}_peak_bytes" for kind in ("host", "device"))}
 _TOTAL = "peak_"
 Row = dict[str, Any]
 
@@ -385,7 +384,8 @@ ANALYSIS = Analysis(
         "NVML's utilization = share of its sample period in which any kernel of any process ran; active = "
         "|K| over the window, of this program's trace. Energy = mean power of the board × window. Throttled "
         "= time of samples with a throttle reason over sampled time. Link = PCIe generation × lanes under "
-        "load. Cores = CPU time of the process and its children over wall time."
+        "load. Cores = CPU time of the process and its children over wall time. Findings use only samples "
+        "taken inside the steps, not those around them that stand for a part of a step."
     ),
     tables=SPECS,
     sources=(

@@ -95,7 +95,7 @@ _POWER = (
 
 
 def device_findings(scene: Scene) -> Iterator[Finding]:
-    """Findings on the limits of each busy device."""
+    """Findings on the limits of each busy device, of samples in the steps; see `Scene.inside`."""
     for device in sorted(scene.worked):
         throttling = _throttled(scene, device)
         yield from (one for one in (throttling or _below(scene, device),) if one)
@@ -223,7 +223,7 @@ def _shared(scene: Scene, device: int) -> Finding | None:
 
 def host_findings(scene: Scene) -> Iterator[Finding]:
     """Findings on the samples of the process."""
-    yield from (one for one in (_growth(scene), _cpu_bound(scene)) if one)
+    yield from (one for one in (_growth(scene), _cpu_bound(scene.inside)) if one)
 
 
 def _growth(scene: Scene) -> Finding | None:

@@ -7,7 +7,7 @@ than three times the median distance of its metric's samples; longer gaps are no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
-from tracekit.runs.nvml import SOURCE, M
+from tracekit.runs.nvml import QUESTIONS, SOURCE, M
 from tracekit.runs.rank_view import END_NS, step_windows, view
 from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
 LOOK_BACK = {M.GPU_UTILIZATION, M.MEMORY_UTILIZATION, CPU}
+CONSTANT = {name for one in QUESTIONS if one.once for name in one.names}
 MOST_GAPS = 3
 
 
@@ -52,7 +53,10 @@ class Stats:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples of one metric of one device (None: the host) sorted by time."""
+    """Samples of one metric of one device (None: the host) sorted by time.
+
+    `known_extents` is the time covered by each sample if others have been left out; None computes it.
+    """
 
     source: str
     device: int | None
@@ -60,9 +64,21 @@ class Series:
     unit: str
     times: Ints
     values: Floats
+    known_extents: Union | None = None
+
+    def taken_in(self, windows: Union) -> Series:
+        """Only samples taken inside windows; of averaged samples, those with half of their period inside."""
+        start, end = self.extents()
+        inside = (_at(windows, self.times) > 0) | (_at(windows, self.times - 1) > 0)
+        if self.metric in LOOK_BACK:
+            inside = np.where(end > start, 2 * covered(windows, start, end) >= end - start, inside)
+        extents = start[inside], end[inside]
+        return replace(self, times=self.times[inside], values=self.values[inside], known_extents=extents)
 
     def extents(self) -> Union:
         """Start and end of the time covered by each sample; disjoint, sorted, empty for a single sample."""
+        if self.known_extents is not None:
+            return self.known_extents
         gaps = np.diff(self.times)
         typical = int(np.median(gaps)) if len(gaps) else 0
         before = np.minimum(np.concatenate(([typical], gaps)), MOST_GAPS * typical).astype(np.int64)
@@ -141,14 +157,28 @@ STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"
 
 @dataclass(frozen=True)
 class Scene:
-    """Samples and device work of a run."""
+    """Samples and device work of a run.
+
+    With `only_window`, samples taken outside of the window are left out, such as those while the profiler
+    starts, which stand for part of a short step. Constants are kept.
+    """
 
     run: Run
+    only_window: bool = False
 
     @cached_property
     def series(self) -> list[Series]:
         """Every sampled metric."""
-        return read(self.run)
+        found = read(self.run)
+        if not self.only_window:
+            return found
+        taken = [one if one.metric in CONSTANT else one.taken_in(self.window) for one in found]
+        return [one for one in taken if len(one.times)]
+
+    @cached_property
+    def inside(self) -> Scene:
+        """The same with `only_window`."""
+        return Scene(self.run, only_window=True)
 
     @cached_property
     def steps(self) -> pd.DataFrame:

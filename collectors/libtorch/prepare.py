@@ -27,7 +27,7 @@ from tracekit.runs.toolchain import HOW_TO_INSTALL, find_toolchain
 
 from ..compilation import MIN_WARMUP
 from ..protocol import receive_request, serve
-from ..workload_process import built_workload, describe_process, resolve_device
+from ..workload_process import built_workload, describe_process, fitted, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +59,7 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
 
     from .export import export
 
+    request, reduced = fitted(request, device)
     warm = replace(request, warmup=max(request.warmup, MIN_WARMUP))
     with built_workload(request, device=device) as workload:
         job = export(workload, warm, device=device, folder=directory)
@@ -66,6 +67,8 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
         "program": str(program),
         "job": str(job),
         "version": str(torch.__version__),
+        "notes": reduced,
+        "batch_size": request.batch_size,
         **describe_process(device, requested=request.device),
     }
 

@@ -19,6 +19,7 @@ from .. import program_report, torch_program
 from ..assignment import assigned
 from ..compilation import artifact_folder
 from ..protocol import follow, result_of, run_process, samples, timings
+from ..protocol import notes as protocol_notes
 from . import tool
 from .export import (
     REPORT,
@@ -87,7 +88,7 @@ class NsysCollector:
             raise UnusableInputError(message, hint="use --collector torch")
         nsys = tool.find()
         timed = run_process(_MEASURED, request, directory, progress)
-        decided = replace(request, device=timed["device"])
+        decided = replace(request, device=timed["device"], batch_size=timed["batch_size"])
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
         done, result = _run_under_nsys(command, decided, directory, progress)
         if done.report is None:
@@ -106,10 +107,11 @@ class NsysCollector:
             version=nsys.version,
             timings=timings(timed),
             compilation=timed["compilation"],
+            batch_size=timed["batch_size"],
             samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
             options={"arguments": recorded_options(command)},
-            diagnostics=(*sampled, *diagnostics(nsys, done.code, notes)),
+            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, done.code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

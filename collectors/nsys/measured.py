@@ -14,12 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.recording.agent.device import CPU
 from tracekit.recording.collector import Request
 
 from ..compilation import Compilations
 from ..protocol import PROFILE, Reporter, receive_request, serve
 from ..sampling import sampling
-from ..workload_process import built_workload, describe_process, resolve_device, time_steps
+from ..workload_process import built_workload, describe_process, fitted, keep_busy, resolve_device, time_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,11 +46,17 @@ def main() -> int:
 def _time(request: Request, reporter: Reporter) -> dict[str, Any]:
     reporter.send("progress", part="start", done=0, total=1)
     device = resolve_device(request.device)
+    request, reduced = fitted(request, device)
     compilations = Compilations(request.level)
     with built_workload(request, device=device) as program:
         times = time_steps(program, request, device, reporter, compilations)
-    described = describe_process(device, requested=request.device)
-    return {"compilation": compilations.facts(times["warmup_ns"]), **times, **described}
+    return {
+        "compilation": compilations.facts(times["warmup_ns"]),
+        **times,
+        "notes": [*reduced, *times["notes"]],
+        "batch_size": request.batch_size,
+        **describe_process(device, requested=request.device),
+    }
 
 
 def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
@@ -61,6 +68,8 @@ def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
         while not compilations.is_warm(done, max(1, request.warmup)):  # the first step is never recorded
             program.step()
             done += 1
+        if device != CPU:
+            keep_busy(program.step, device)
         step = _marker(notes)  # before the recording, which would have its mark
         with sampling() as buffer, _window(device), _marked_ops(notes):
             for number in range(1, request.steps + 1):

@@ -17,7 +17,7 @@ MAIN = "from tracekit.cli.main import main; main()"
 TRAIN = """
 import argparse, os, sys
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=9)
+parser.add_argument("--steps", type=int, default=11)
 parser.add_argument("--fail-after", type=int)
 parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--start-method", default=None)

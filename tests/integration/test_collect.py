@@ -219,7 +219,10 @@ def test_too_much_memory_says_what_to_lower(store: Store) -> None:
     with pytest.raises(CollectionError, match="ran out of memory") as caught:
         collect(store, Request(**{**SMALL, "batch_size": 10**12}))
     assert "--batch-size" in caught.value.hint
-    assert left_in(store) == []
+    assert left_in(store) == [".logs"]
+    assert caught.value.log is not None
+    assert str(caught.value.log) in caught.value.hint
+    assert "allocate" in caught.value.log.read_text()
 
 
 def test_a_gpu_that_is_not_there_is_one_line(store: Store) -> None:

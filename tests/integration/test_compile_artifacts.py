@@ -60,7 +60,8 @@ def recorded(folder: Path, *arguments: str) -> Run:
     script = folder / "train.py"
     script.write_text(TRAIN)
     command = (sys.executable, str(script), *arguments)
-    return collect_program(Store(folder / "store"), Program(command=command, steps=2, compile_artifacts=True))
+    program = Program(command=command, start_step=3, steps=2, compile_artifacts=True)
+    return collect_program(Store(folder / "store"), program)
 
 
 @pytest.mark.slow

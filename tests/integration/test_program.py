@@ -51,9 +51,9 @@ def same(with_it: Ended, without: Ended) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("train.py", "--steps", "9"), id="plain", marks=pytest.mark.slow),
+        pytest.param(("train.py", "--steps", "11"), id="plain", marks=pytest.mark.slow),
         pytest.param(
-            ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "8"),
+            ("train.py", "--workers", "2", "--start-method", "fork", "--fail-after", "10"),
             id="fails-with-forked-workers",
             marks=pytest.mark.slow,
         ),
@@ -76,14 +76,14 @@ def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: 
     if "Traceback" in without.err:
         assert without.err[without.err.index("Traceback") :] in with_it.err, "it is the program's own"
     assert ("Traceback" in without.err) == ("--fail-after" in words)
-    if without.code == 0 or "8" in words:
+    if without.code == 0 or "10" in words:
         run = only_run(store)
-        assert steps(run) == [f"ProfilerStep#{number}" for number in range(3, 8)]
+        assert steps(run) == [f"ProfilerStep#{number}" for number in range(5, 10)]
         assert run.meta.workload is not None
         assert run.meta.workload["exit_code"] == without.code
         assert run.meta.command == command
         assert run.meta.timings is not None
-        assert len(run.meta.timings.step_ns) == 2
+        assert len(run.meta.timings.step_ns) == 4
         assert run.id in with_it.err
         assert "host_peak_bytes" in run.arrow("counters")[C.METRIC].to_pylist()
     else:
@@ -139,7 +139,7 @@ def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, s
 def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, store: Store) -> None:
     ended = collected(store.path, [PYTHON, "train.py", "--steps", "2"], folder)
     assert ended.code == 5
-    assert "ended after 2 steps; recording would have started after step 3; use --start-step 1" in ended.err
+    assert "ended after 2 steps; recording would have started after step 5; use --start-step 1" in ended.err
 
 
 def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:

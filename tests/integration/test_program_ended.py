@@ -45,7 +45,7 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-WINDOW = 8
+WINDOW = 10
 
 
 def start(store: Store, folder: Path, steps: int, **streams: int) -> subprocess.Popen[bytes]:

@@ -96,7 +96,7 @@ if __name__ == "__main__":
 
 def ran(code: str, folder: Path, store: Store, *options: str) -> tuple[Run, str]:
     (folder / "script.py").write_text(code)
-    ended = collected(store.path, [PYTHON, "script.py"], folder, *options)
+    ended = collected(store.path, [PYTHON, "script.py"], folder, "--start-step", "3", *options)
     assert ended.code == 0, ended.err
     [run] = store.runs()
     return run, ended.out.decode()

@@ -27,7 +27,7 @@ PROGRAMS = Path(samples.proof.__file__).parent / "programs"
 
 def start(name: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.fake_cuda", str(PROGRAMS / f"{name}.py"), *arguments],
+        [sys.executable, "-m", "tests.cuda_on_cpu", str(PROGRAMS / f"{name}.py"), *arguments],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
         stdout=subprocess.PIPE,
@@ -121,7 +121,7 @@ SMALL = {
 def test_a_recipe_records_all_steps_of_its_window(name: str, tmp_path: Path) -> None:
     (recipe,) = (one for one in RECIPES if one.name == name)
     at = recipe.command.index("--") + 2
-    words = (*recipe.command[:at], "-m", "tests.fake_cuda", *recipe.command[at:], *SMALL[name])
+    words = (*recipe.command[:at], "-m", "tests.cuda_on_cpu", *recipe.command[at:], *SMALL[name])
     small = replace(recipe, command=words)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     ended = processes.run(

@@ -20,6 +20,7 @@ _COLUMNS = {
     "dtypes": ("", "values of `--dtype`"),
     "defaults": ("", "default options"),
     "sizes": ("", "options set by `--size`"),
+    "gpu_memory": ("", "device memory that `--size gpu` needs in float32, in bytes, by mode"),
     "resolution_means": ("prose", "meaning of `--resolution`"),
     "smallest_resolution": ("count", "minimum of `--resolution`"),
     "dataset_shapes": ("", "values of `--dataset-shape`"),

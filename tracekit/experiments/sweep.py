@@ -25,7 +25,7 @@ from tracekit.experiments.sweep_model import Record as Record
 from tracekit.experiments.sweep_table import Row as Row
 from tracekit.experiments.sweep_table import rows as rows
 from tracekit.experiments.sweep_table import write
-from tracekit.recording.collector import Request, silent
+from tracekit.recording.collector import Request, is_out_of_memory, silent
 from tracekit.recording.workload import collect, decide
 from tracekit.runs import compilation
 from tracekit.schema import C
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 
-_OUT_OF_MEMORY = re.compile(r"ran out of memory|killed by SIGKILL")
+_KILLED = "killed by SIGKILL"
 """The kernel's out-of-memory killer sends SIGKILL."""
 _PEAKS = {
     "host_peak_bytes": "host_peak_bytes",
@@ -84,8 +84,9 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         values = of_run(collected())
         found = Record(key=key, repeat=repeat, outcome=Outcome.OK, values=values)
     except CollectionError as error:
-        outcome = Outcome.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(error.message) else Outcome.FAILED
-        found = Record(key=key, repeat=repeat, outcome=outcome, reason=briefly(error.message))
+        no_memory = is_out_of_memory(error.message) or _KILLED in error.message
+        outcome = Outcome.OUT_OF_MEMORY if no_memory else Outcome.FAILED
+        found = Record(key=key, repeat=repeat, outcome=outcome, reason=_reason(error, outcome))
     except UnusableInputError as error:
         found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
     except TracekitError as error:
@@ -96,6 +97,11 @@ def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
         reason = f"the collector failed: {type(error).__name__}: {error}"
         found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
     return replace(found, seconds=round(time.monotonic() - start, 3))
+
+
+def _reason(error: TracekitError, outcome: Outcome) -> str:
+    log = f"; log: {error.log}" if error.log and outcome is Outcome.FAILED else ""
+    return briefly(error.message) + log
 
 
 def _request(settings: Settings, plan: Plan) -> Request:

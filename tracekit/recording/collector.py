@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,13 +24,40 @@ Progress = Callable[[str, int, int], None]
 """Called with the part of a recording that is running, its steps done, and its steps in total."""
 
 
+_OUT_OF_MEMORY = re.compile(
+    r"out[ _]of[ _](?:device |host )?memory|(?:can't|cannot) allocate memory|bad_alloc"
+    r"|cudaErrorMemoryAllocation|rocblas_status_memory_error"
+    r"|(?:CU|HIP|ROC|MIOPEN|MIOPENSTATUS)[A-Z_]*ALLOC(?:ATION)?_?FAILED",
+    re.IGNORECASE,
+)
+"""Messages of torch's allocators, CUDA, HIP and their libraries, Triton, the C++ library and the system."""
+
+
+def is_out_of_memory(message: str) -> bool:
+    """Return whether an error message says that memory of the device or the host ran out.
+
+    Example:
+        >>> is_out_of_memory("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        True
+        >>> is_out_of_memory("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`")
+        False
+    """
+    return bool(_OUT_OF_MEMORY.search(message))
+
+
 def silent(_part: str, _done: int, _total: int) -> None:
     """Ignore progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request(RecordingOptions, WorkloadOptions):
-    """A built-in workload and its options."""
+    """A built-in workload and its options.
+
+    Attributes:
+        fit_batch: Whether the batch size is that of size `gpu`, to be reduced to what the GPU has memory for.
+    """
+
+    fit_batch: bool = False
 
     def options(self, *, device: str) -> Options:
         """Return the options to build the workload with on a device.
@@ -76,6 +104,7 @@ class Recording:
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
         compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
+        batch_size: Samples per step, if the collector reduced it to what fits; else None.
     """
 
     traces: tuple[Path, ...]
@@ -90,6 +119,7 @@ class Recording:
     exit_code: int = 0
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None
+    batch_size: int | None = None
 
 
 class Collector(Protocol):

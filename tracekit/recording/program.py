@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
 from tracekit.recording.collector import load_collector, silent
+from tracekit.recording.failed_logs import kept_log
 from tracekit.recording.store_run import program_meta, store_run
 from tracekit.runs import revisions
 from tracekit.workloads.options import Scope, check, values
@@ -30,7 +31,7 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
     run's metadata.
 
     Args:
-        store: Store of the run; nothing is left there if the recording fails.
+        store: Store of the run; only the log of the profiler, if any, is left there if the recording fails.
         program: Program and options; its `repeat` is ignored.
         progress: Called with the progress once the program has ended.
 
@@ -44,7 +45,7 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
     check(program)
     name, collector = load_collector(program)
     git, now = revisions.state(), datetime.now(UTC)
-    with store.draft() as draft:
+    with store.draft() as draft, kept_log(draft, title(program.command)):
         recording = collector.record_program(program, draft.path, progress=progress)
         progress("import", 0, 1)
         window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}

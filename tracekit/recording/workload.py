@@ -17,11 +17,12 @@ from tracekit.recording.collector import (
     load_collector,
     silent,
 )
+from tracekit.recording.failed_logs import kept_log
 from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
-from tracekit.workloads.base import COMPILE, INDUCTOR, LIBTORCH
+from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH
 from tracekit.workloads.options import Scope, check, flag, values
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     """Record one run of a built-in workload.
 
     Args:
-        store: Store of the run; nothing is left there if the recording fails.
+        store: Store of the run; only the log of the workload's process is left there if the recording fails.
         request: Workload and options; its `repeat` is ignored.
         progress: Called with the progress.
 
@@ -46,7 +47,7 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     name, collector = load_collector(decided)
     git, now = revisions.state(), datetime.now(UTC)
     # a draft is on the disk of the store, which has space for large traces, and is deleted in any case
-    with store.draft() as draft:
+    with store.draft() as draft, kept_log(draft, request.workload):
         recording = collector.record(decided, draft.path, progress=progress)
         progress("import", 0, 1)
         meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=decided.label)
@@ -72,6 +73,7 @@ def decide(request: Request) -> Request:
         batch_size=defaults["batch_size"] if batch_size is None else batch_size,
         resolution=defaults["resolution"] if resolution is None else resolution,
         backend=_backend(request),
+        fit_batch=batch_size is None and request.size == GPU,
     )
     check(decided)
     if decided.compile_artifacts and decided.level != COMPILE:
@@ -113,7 +115,13 @@ def _refuse_profiler_options(request: Request) -> None:
 
 def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
     pinned = request.pin_memory and recording.device != "cpu"
-    used = replace(request, device=recording.device, threads=recording.threads, pin_memory=pinned)
+    used = replace(
+        request,
+        device=recording.device,
+        threads=recording.threads,
+        pin_memory=pinned,
+        batch_size=recording.batch_size or request.batch_size,
+    )
     work = values(used, Scope.WORK)
     workload = {"name": work.pop("workload"), **work}
     if recording.compilation is not None:

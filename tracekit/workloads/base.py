@@ -45,6 +45,43 @@ class Options(WorkloadOptions):
     backend: str = INDUCTOR
 
 
+GPU = "gpu"
+"""Size that keeps a GPU busy."""
+CONTEXT_BYTES = 1 << 30
+"""Device memory of the CUDA context, its libraries and their workspaces."""
+MARGIN = 1.25
+"""Memory that the allocator takes over that of the tensors: workspaces of convolutions, and fragmentation."""
+_ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory of the tensors of a step in float32, in bytes.
+
+    Attributes:
+        fixed: Parameters, gradients, and state of the optimizer.
+        sample: Each sample of a batch at the resolution of the size.
+    """
+
+    fixed: int
+    sample: int
+
+    def needed(self, batch_size: int, dtype: str) -> int:
+        """Return the device memory that a step needs, in bytes, with context and margin.
+
+        Example:
+            >>> round(Memory(fixed=200 << 20, sample=80 << 20).needed(64, "float32") / (1 << 30), 1)
+            7.5
+        """
+        tensors = (self.fixed + batch_size * self.sample) * _ITEM_BYTES[dtype] / _ITEM_BYTES["float32"]
+        return CONTEXT_BYTES + round(MARGIN * tensors)
+
+    def fitting(self, batch_size: int, dtype: str, free: int) -> int:
+        """Return the largest batch up to `batch_size` that fits: a multiple of 8 if possible, at least 1."""
+        fits = next((one for one in range(batch_size, 1, -1) if self.needed(one, dtype) <= free), 1)
+        return fits if fits == batch_size or fits < 8 else fits // 8 * 8
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetShape:
     """Shape of the data sets of published studies; the data itself is always random.
@@ -106,6 +143,7 @@ class Workload:
         dataset_shapes: Data sets whose shape it can take.
         offloads: Supported values of `--offload`.
         source: Package of the model, with its version if it is another library.
+        memory: Memory of a step of size `gpu` by mode; empty if it is unknown.
     """
 
     name: str
@@ -124,6 +162,13 @@ class Workload:
     dataset_shapes: tuple[str, ...] = ()
     offloads: tuple[str, ...] = OFFLOADS
     source: str = BUILT_IN
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def gpu_memory(self) -> dict[str, int]:
+        """Device memory that size `gpu` needs in float32, in bytes, by mode; empty if it is unknown."""
+        batch = self.sizes[GPU]["batch_size"] if GPU in self.sizes else 0
+        return {mode: memory.needed(batch, "float32") for mode, memory in self.memory.items()}
 
     def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str = OWN_SHAPE) -> dict[str, int]:
         """Return default batch size and resolution: of the data set, else of the size, else `defaults`.

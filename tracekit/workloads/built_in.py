@@ -14,6 +14,7 @@ from tracekit.workloads.base import (
     DATASET_SHAPES,
     EAGER,
     TORCHSCRIPT,
+    Memory,
     Workload,
     batch_norm_check,
     positions_check,
@@ -43,8 +44,21 @@ def _sizes(**sizes: tuple[int, int]) -> dict[str, Any]:
     return {"defaults": named.pop("default"), "sizes": named}
 
 
+def _memory(*, train: tuple[float, float], infer: tuple[float, float]) -> dict[str, Memory]:
+    """Return the memory of a step of size `gpu` from pairs of MB: fixed, and of a sample."""
+    pairs = {"train": train, "infer": infer}
+    return {mode: Memory(fixed=round(a * 1e6), sample=round(b * 1e6)) for mode, (a, b) in pairs.items()}
+
+
 def _image_classifier(
-    name: str, model: str, *, parameters: int, batch: int, gpu_batch: int, build: Callable[[Options], Program]
+    name: str,
+    model: str,
+    *,
+    parameters: int,
+    batch: int,
+    gpu_batch: int,
+    memory: dict[str, Memory],
+    build: Callable[[Options], Program],
 ) -> Workload:
     """Declare a classifier whose deepest layers normalize a batch of images of a 32nd of the side."""
     return Workload(
@@ -54,6 +68,7 @@ def _image_classifier(
         parameters=parameters,
         **_sizes(default=(batch, 224), test=(2, 64), gpu=(gpu_batch, 224)),
         dataset_shapes=tuple(DATASET_SHAPES),
+        memory=memory,
         smallest_resolution=8,
         build=build,
         check=batch_norm_check(name, side=32),
@@ -67,6 +82,7 @@ def _reformer(name: str, summary: str, *, copies: bool) -> Workload:
         summary=summary,
         parameters=5_975_872,
         **_sizes(default=(2, 512), test=(1, 128), gpu=(8, 4096)),
+        memory=_memory(train=(72, 1024), infer=(24, 183)),
         smallest_resolution=2 * _CHUNK,
         resolution_means=f"Bytes in a sequence, a multiple of {_CHUNK}",
         build=_built_by("reformer", copies=copies),
@@ -80,6 +96,7 @@ BERT = Workload(
     summary="BERT-base recovering masked words of random sentences; two layers in size test",
     parameters=109_482_240,
     **_sizes(default=(1, 128), test=(1, 8), gpu=(32, 512)),
+    memory=_memory(train=(1314, 533), infer=(438, 64.2)),
     resolution_means="Tokens in a sequence",
     build=_built_by("bert"),
     check=positions_check("bert", 512),
@@ -90,6 +107,7 @@ DLRM = Workload(
     summary="DLRM with 26 embedding tables judging random clicks",
     parameters=13_924_673,
     **_sizes(default=(128, 1), test=(128, 1), gpu=(16_384, 1)),
+    memory=_memory(train=(57, 0.014), infer=(56, 0.010)),
     resolution_means="Categories in a bag",
     build=_built_by("dlrm"),
 )
@@ -99,6 +117,7 @@ GPT = Workload(
     summary="GPT-2 (124M) predicting the next of random tokens; two layers in size test",
     parameters=124_439_808,
     **_sizes(default=(1, 128), test=(1, 8), gpu=(8, 1024)),
+    memory=_memory(train=(1493, 1229), infer=(498, 213)),
     resolution_means="Tokens in a sequence",
     build=_built_by("gpt"),
     check=positions_check("gpt", 1024),
@@ -112,6 +131,7 @@ LENNARD_JONES = Workload(
     levels=(EAGER, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
     **_sizes(default=(1000, 1), test=(100, 1), gpu=(1000, 64)),
+    memory=_memory(train=(0.1, 0.071), infer=(0.1, 0.029)),
     resolution_means="Pairs of points in a sample",
     build=_built_by("lennard_jones"),
 )
@@ -121,6 +141,7 @@ MNIST_CNN = Workload(
     summary="Two convolutions and two linear layers classifying random 1-channel images into 10 classes",
     parameters=1_199_882,
     **_sizes(default=(64, 28), test=(16, 28), gpu=(1024, 28)),
+    memory=_memory(train=(14, 0.54), infer=(5, 0.31)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=6,
     build=_built_by("mnist_cnn"),
@@ -131,6 +152,7 @@ MOBILENET_V2 = _image_classifier(
     parameters=3_504_872,
     batch=16,
     gpu_batch=96,
+    memory=_memory(train=(34, 79.4), infer=(14, 11.7)),
     build=_built_by("mobilenet_v2"),
 )
 REFORMER = _reformer(
@@ -145,10 +167,17 @@ RESNET18 = _image_classifier(
     parameters=11_689_512,
     batch=16,
     gpu_batch=128,
+    memory=_memory(train=(102, 23.0), infer=(47, 7.7)),
     build=_built_by("resnet", depth=18),
 )
 RESNET50 = _image_classifier(
-    "resnet50", "ResNet-50", parameters=25_557_032, batch=8, gpu_batch=64, build=_built_by("resnet", depth=50)
+    "resnet50",
+    "ResNet-50",
+    parameters=25_557_032,
+    batch=8,
+    gpu_batch=64,
+    memory=_memory(train=(213, 87.4), infer=(102, 12.5)),
+    build=_built_by("resnet", depth=50),
 )
 SAC = Workload(
     name="sac",
@@ -158,6 +187,7 @@ SAC = Workload(
     levels=(EAGER, TORCHSCRIPT, COMPILE),
     dtypes=("float32", "float64", "bfloat16"),
     **_sizes(default=(256, 1), test=(64, 1), gpu=(256, 1)),
+    memory=_memory(train=(4, 0.006), infer=(1, 0.002)),
     resolution_means="Environment steps between updates",
     offloads=("none",),
     build=_built_by("sac"),
@@ -168,6 +198,7 @@ SPEECH_TRANSFORMER = Workload(
     summary="Transformer encoder aligning word pieces with random mel frames by CTC",
     parameters=18_904_456,
     **_sizes(default=(4, 400), test=(1, 64), gpu=(32, 1600)),
+    memory=_memory(train=(227, 342), infer=(76, 64.9)),
     smallest_resolution=7,
     resolution_means="Frames of 10 ms",
     build=_built_by("speech_transformer"),
@@ -178,6 +209,7 @@ TTS = Workload(
     summary="Tacotron 2 speaking random text into mel frames, one after another",
     parameters=28_193_153,
     **_sizes(default=(4, 40), test=(1, 4), gpu=(64, 400)),
+    memory=_memory(train=(452, 60), infer=(113, 20)),  # bounds from shorter sequences
     smallest_resolution=2,
     resolution_means="Frames of 11.6 ms",
     build=_built_by("tts"),
@@ -188,6 +220,7 @@ UNET = Workload(
     summary="U-Net giving each pixel of random 3-channel images one of 2 classes; narrower in size test",
     parameters=31_037_698,  # 31,037,633 are published for one class, the second has 65
     **_sizes(default=(1, 256), test=(1, 64), gpu=(8, 512)),
+    memory=_memory(train=(248, 1515), infer=(124, 506)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=16,
     build=_built_by("unet"),
@@ -199,6 +232,7 @@ VGG16 = Workload(
     summary="VGG-16 classifying random 3-channel images into 1000 classes; narrow linear layers in size test",
     parameters=138_357_544,
     **_sizes(default=(4, 224), test=(1, 32), gpu=(64, 224)),
+    memory=_memory(train=(1630, 74.3), infer=(553, 26.9)),
     dataset_shapes=("cifar10", "stl10", "pascal"),
     smallest_resolution=32,
     build=_built_by("vgg16"),

@@ -92,7 +92,7 @@ def declared(options: type) -> tuple[Option, ...]:
 
     Example:
         >>> [(one.flag, one.kind, one.default) for one in declared(ProgramOptions)]
-        [('--start-step', <class 'int'>, 3)]
+        [('--start-step', <class 'int'>, 5)]
     """
     hints = get_type_hints(options, include_extras=True)
     found = []
@@ -131,7 +131,7 @@ class RecordingOptions:
     """Options of every recording."""
 
     collector: Annotated[str, Option("torch, nsys or auto.", metavar="NAME", scope=Scope.RUN)] = "auto"
-    steps: Annotated[int, Option("Steps to profile; a workload also times as many.", least=1)] = 5
+    steps: Annotated[int, Option("Steps to profile; a workload also times at least as many.", least=1)] = 5
     repeat: Annotated[int, Option("Number of runs.", least=1, scope=Scope.RUN)] = 1
     label: Annotated[str | None, Option("Name for the run.", scope=Scope.RUN)] = None
     stacks: Annotated[bool, Option("Record Python call stacks; slows the profile.", scope=Scope.PROFILER)] = (
@@ -153,7 +153,7 @@ class RecordingOptions:
 class ProgramOptions:
     """Options of the user's own program."""
 
-    start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 3
+    start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,9 @@ class WorkloadOptions:
         Option("Image height and width, or tokens or points per sample; default: the workload's."),
     ] = None
     dtype: Annotated[str, Option("float32, float64, bfloat16 or float16.")] = "float32"
-    warmup: Annotated[int, Option("Warm-up steps.", least=0, compared=False)] = 2
+    warmup: Annotated[
+        int, Option("Warm-up steps; on a GPU more follow, for 1 s, unless 0.", least=0, compared=False)
+    ] = 2
     threads: Annotated[int | None, Option("Intra-op CPU threads; default: torch's.", least=1)] = None
     zero_grad: Annotated[
         str,

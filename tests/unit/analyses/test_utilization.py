@@ -350,3 +350,30 @@ def test_host_memory_that_grows(tmp_path: Path, sizes: list[float], expected: li
 
 def test_what_the_profiler_takes_is_not_the_programs_growth(tmp_path: Path) -> None:
     assert codes(result(tmp_path, process("rss_bytes", ramp(1_000, 2_000, 20), gap=50 * MS))) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "outside", "inside", "code", "more"),
+    [
+        (M.SM_CLOCK, 210.0, 1_980.0, advice.BELOW_MAX, constant(M.SM_CLOCK_MAX, 2_000.0)),
+        (M.THROTTLE, 4.0, 0.0, advice.THROTTLED, []),
+        (M.OTHERS, 1.0, 0.0, advice.SHARED, []),
+    ],
+)
+def test_samples_around_short_steps_enter_no_warning(
+    metric: str, outside: float, inside: float, code: str, more: list[Row], tmp_path: Path
+) -> None:
+    # the device idles while the profiler starts, and after the last step
+    steps = [step(0, 5 * MS, 130 * MS), step(1, 130 * MS, 295 * MS)]
+    work = [kernel(5 * MS, 295 * MS, **{C.STEP: 0})]
+    values = [outside, inside, inside, outside, outside]
+    assert result(tmp_path / "around", samples(metric, values) + more, work, steps=steps).findings == ()
+    values = [inside, outside, outside, inside, inside]
+    assert codes(result(tmp_path / "in", samples(metric, values) + more, work, steps=steps)) == [code]
+
+
+def test_averages_of_mostly_other_time_enter_no_warning(tmp_path: Path) -> None:
+    steps = [step(0, 560 * MS, 600 * MS)]
+    work = [kernel(560 * MS, 570 * MS, **{C.STEP: 0})]
+    busy_before = process("cpu_percent", [100.0] * 9, unit="%")
+    assert result(tmp_path, busy_before, work, steps=steps).findings == ()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -123,6 +124,22 @@ def test_a_gpu_that_auto_could_not_use_is_reported(
     found = [one.message for one in meta.diagnostics if one.code == "gpu_not_used"]
     assert len(found) == said
     assert all(message.endswith("because torch cannot use it: the driver is too old") for message in found)
+
+
+def test_the_stored_batch_size_is_the_one_that_fitted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reducer(Recorder):
+        def record(self, request: Request, directory: Path, **_: Any) -> Recording:
+            assert (request.batch_size, request.fit_batch) == (1024, True)
+            return replace(super().record(request, directory), batch_size=512)
+
+    load = registry.load
+    monkeypatch.setattr(
+        registry, "load", lambda group, name: Reducer if group == registry.COLLECTORS else load(group, name)
+    )
+    meta = collect(store, Request(workload="mnist_cnn", size="gpu")).meta
+    assert meta.workload is not None
+    assert (meta.workload["batch_size"], meta.fingerprint["batch_size"]) == (512, 512)
+    assert meta.command[meta.command.index("--batch-size") + 1] == "512"
 
 
 def _recorder_or(load: Callable[..., Any]) -> Callable[..., Any]:

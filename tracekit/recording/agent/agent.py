@@ -12,6 +12,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .device import is_capturing, summary
 from .recorder import NvtxRecorder, TorchRecorder
 from .step_hooks import ModuleCalls
 from .window import Window
@@ -91,6 +92,8 @@ class Agent:
 
     def step_marked(self) -> None:
         """End a step that the program marks, and follow only its marks from now on."""
+        if is_capturing(self._torch):  # a recording cannot be stopped now
+            return
         if self.source not in {MARKED, NONE}:
             self._guarded(self._follow, MARKED)
         self._end_step(MARKED)
@@ -120,9 +123,10 @@ class Agent:
         self._calls.stop()
         for window in self._windows():
             self._guarded(window.close)
-        notes = [message for _, message in self._notes]
         steps = self._window.steps_done
-        self._guarded(lambda: self._report.write_note(source=self.source, steps_done=steps, notes=notes))
+        self._guarded(
+            lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
+        )
 
     def _follow(self, source: str) -> None:
         self._calls.stop()
@@ -147,6 +151,9 @@ class Agent:
             work(*arguments)
         except Exception as error:  # the program comes first
             self._report.set_error(error)
+            for window in self._windows():
+                with suppress(Exception):  # a profiler would go on recording
+                    window.abandon()
             self.quit()
 
 
@@ -227,16 +234,17 @@ class Report:
         }
         self._write(trace.with_suffix(".facts"), facts)
 
-    def write_note(self, *, source: str, steps_done: int, notes: list[str]) -> None:
+    def write_note(self, *, source: str, steps_done: int, notes: list[tuple[str, str]]) -> None:
         """Describe a process that recorded nothing, and the reason if it is known."""
         if not self._written:
-            error = "; ".join(filter(None, [self._error, *notes]))
-            note = {"source": source, "steps_done": steps_done, "error": error}
+            error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
+            codes = [code for code, _ in notes]
+            note = {"source": source, "steps_done": steps_done, "error": error, "codes": codes}
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
     def set_error(self, error: Exception) -> None:
         """Keep the first error that stopped recording."""
-        self._error = self._error or f"{type(error).__name__}: {error}".splitlines()[0]
+        self._error = self._error or f"{type(error).__name__}: {summary(error)}"
 
     def _rank(self) -> tuple[int, int]:
         distributed = self._torch.distributed

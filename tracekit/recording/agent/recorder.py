@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .device import CPU, CUDA, DeviceClock, is_capturing, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,9 +47,10 @@ class TorchRecorder:
     def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
         self._torch, self._options = torch, options
         self._marks: list[Any] = []
-        self._device_clock = False
+        self._clock: DeviceClock | None = None
         self._profiler: Any = None
         self._path: Path | None = None
+        self._first = 0
         self._restore: Callable[[], None] = lambda: None
         self.trace_path: Callable[[], Path | None] = lambda: None
         self.on_written: Callable[[Path, int], None] = lambda _trace, _steps: None
@@ -63,33 +67,45 @@ class TorchRecorder:
     @property
     def device(self) -> str:
         """Device that the program has used so far."""
-        return "cuda" if self._torch.cuda.is_initialized() else "cpu"
+        return CUDA if self._torch.cuda.is_initialized() else CPU
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of the profiler."""
         return profiler_options(self._options)
 
+    def is_captured(self) -> bool:
+        """See `window.Recorder`; a note says so, and the interval around the step is not timed."""
+        if not is_capturing(self._torch):
+            return False
+        self._note("captured_steps", "steps captured into a CUDA graph were not counted")
+        self._marks.append(None)
+        return True
+
     def mark(self) -> None:
         """See `window.Recorder`; on a GPU, CUDA events take the time without synchronizing."""
-        if self._torch.cuda.is_initialized():
-            if not self._device_clock:
-                self._marks.clear()  # times of the host clock
-            self._device_clock = True
-            event = self._torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-        else:
-            self._marks.append(time.perf_counter_ns())
+        if self._clock is None and self._torch.cuda.is_initialized():
+            self._marks.clear()  # times of the host clock
+            self._clock = DeviceClock(self._torch, CUDA)
+        self._marks.append(time.perf_counter_ns() if self._clock is None else self._clock.now())
 
     def timings(self) -> tuple[list[int], str]:
-        """Return durations of the steps before the window, ns, and their clock."""
-        marks = self._marks
-        pairs = [(marks[number], marks[number + 1]) for number in range(len(marks) - 1)]
-        if self._device_clock:
-            self._torch.cuda.synchronize()
-            return [round(start.elapsed_time(end) * 1e6) for start, end in pairs], "cuda_event"
-        return [end - start for start, end in pairs], "perf_counter"
+        """Return durations of the steps before the window, ns, and their clock.
+
+        A note says how many could not be read.
+        """
+        pairs = [(start, end) for start, end in pairwise(self._marks) if start is not None is not end]
+        if self._clock is None:
+            return [end - start for start, end in pairs], "perf_counter"
+        durations, reason = self._clock.elapsed_ns(pairs)
+        if reason:
+            unread = f"{len(pairs) - len(durations)} of {len(pairs)} steps before profiling"
+            self._note("steps_not_timed", f"{unread} could not be timed: {reason}")
+        return durations, "cuda_event"
+
+    def _note(self, code: str, message: str) -> None:
+        if (code, message) not in self.notes:
+            self.notes.append((code, message))
 
     def start(self, first: int, *, warm: bool) -> None:
         """See `window.Recorder`."""
@@ -99,7 +115,10 @@ class TorchRecorder:
         self._path = self.trace_path()
         if self._path is None:
             return
-        self.peaks, self.began_unix_ns = peaks(self._torch), time.time_ns()
+        self.peaks, self.began_unix_ns = self._peaks(), time.time_ns()
+        self._first = first
+        if not warm:
+            self._wait_for_device()
         self._profiler = self._profile(first)
         self._profiler.step_num = first - warm
         self._profiler.current_action = self._profiler.schedule(first - warm)
@@ -138,8 +157,22 @@ class TorchRecorder:
     def step(self) -> None:
         """See `window.Recorder`."""
         if self._profiler is not None:
+            if self._profiler.step_num + 1 == self._first:  # recording begins
+                self._wait_for_device()
             with _quiet():
                 self._profiler.step()
+
+    def _wait_for_device(self) -> None:
+        """Let the device finish the work of earlier steps, which must not be recorded in the first one."""
+        if self._torch.cuda.is_initialized():
+            DeviceClock(self._torch, CUDA).wait()
+
+    def _peaks(self) -> list[tuple[str, int | None, str, float]]:
+        """Return peak memory so far; a note says which devices cannot be read."""
+        found, reason = peaks(self._torch)
+        if reason:
+            self._note("peaks_not_read", f"peak memory of a device could not be read: {reason}")
+        return found
 
     def stop(self, steps: int, *, open_step: int | None) -> None:
         """See `window.Recorder`."""
@@ -168,20 +201,29 @@ class TorchRecorder:
         return profiler, self._path
 
 
-def peaks(torch: Any) -> list[tuple[str, int | None, str, float]]:
-    """Return peak memory so far: source, device, metric and bytes."""
+def peaks(torch: Any) -> tuple[list[tuple[str, int | None, str, float]], str]:
+    """Return peak memory so far: source, device, metric and bytes.
+
+    Returns:
+        The peaks, and why the first omitted device could not be read; empty if all were.
+    """
     found: list[tuple[str, int | None, str, float]] = []
-    resident = resident_peak()
+    resident, reason = resident_peak(), ""
     if resident is not None:
         found.append(("process", None, "host_peak_bytes", float(resident)))
-    if torch.cuda.is_initialized():
-        for index in range(torch.cuda.device_count()):
-            allocated = torch.cuda.max_memory_allocated(index)
-            if allocated:
-                reserved = torch.cuda.max_memory_reserved(index)
-                found.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
-                found.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
-    return found
+    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
+        try:
+            allocated, reserved = (
+                torch.cuda.max_memory_allocated(index),
+                torch.cuda.max_memory_reserved(index),
+            )
+        except RuntimeError as error:
+            reason = reason or summary(error)
+            continue
+        if allocated:
+            found.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
+            found.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
+    return found, reason
 
 
 def resident_peak() -> int | None:
@@ -268,9 +310,9 @@ class NvtxRecorder(TorchRecorder):
         self._path = self.trace_path()
         if self._path is None:
             return
-        self.peaks, self.began_unix_ns = peaks(self._torch), time.time_ns()
-        if self.device == "cuda" and not NvtxRecorder.opened:
-            self._torch.cuda.synchronize()
+        self.peaks, self.began_unix_ns = self._peaks(), time.time_ns()
+        self._wait_for_device()
+        if self.device == CUDA and not NvtxRecorder.opened:
             self._torch.cuda.profiler.start()
         NvtxRecorder.opened = True
         self._ops = self._mark_ops()
@@ -288,8 +330,8 @@ class NvtxRecorder(TorchRecorder):
         path = self._quit()
         if path is None:
             return
-        if self.device == "cuda":
-            self._torch.cuda.synchronize()  # wait for the kernels of the last step
+        self._wait_for_device()  # kernels of the last step are recorded
+        if self.device == CUDA:
             self._torch.cuda.profiler.stop()
         self.on_written(path, steps)
 
@@ -311,8 +353,7 @@ class NvtxRecorder(TorchRecorder):
         try:
             ops.__enter__()
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            self.notes.append(("no_nvtx_ops", f"ops were not marked for the profiler: {reason}"))
+            self._note("no_nvtx_ops", f"ops were not marked for the profiler: {summary(error)}")
             return None
         return ops
 
@@ -321,9 +362,7 @@ class NvtxRecorder(TorchRecorder):
         try:
             self._torch.cuda.nvtx.range_push(f"{STEP_NAME}{number}")
         except RuntimeError as error:  # a torch without NVTX
-            note = ("no_nvtx_steps", f"steps were not marked for the profiler: {str(error).splitlines()[0]}")
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note("no_nvtx_steps", f"steps were not marked for the profiler: {summary(error)}")
 
     def _end_step(self) -> None:
         if self._number is not None:

@@ -6,6 +6,8 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .device import is_capturing
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,7 +82,8 @@ class ModuleCalls:
 
     torch's own hooks cannot be used: global hooks break a first call that is being compiled, and a hook on
     the module would be saved with it. So `__call__` is replaced: on the base class until the first call
-    begins, then on the class of that module, until `stop`. Compiled code uses the original.
+    begins, then on the class of that module, until `stop`. Compiled code uses the original. Calls that are
+    captured into a CUDA graph are not executed, and are not reported.
 
     Args:
         torch: The program's torch.
@@ -89,7 +92,9 @@ class ModuleCalls:
     """
 
     def __init__(self, torch: Any, *, begun: Callable[[], bool], ended: Callable[[], None]) -> None:
-        self._begun, self._ended, self._compiling = begun, ended, torch.compiler.is_compiling
+        self._begun, self._ended, compiling = begun, ended, torch.compiler.is_compiling
+        # in this order: Dynamo evaluates only the first while it compiles
+        self._unseen: Callable[[], bool] = lambda: compiling() or is_capturing(torch)
         self._replaced: tuple[Any, Any, Any] | None = None
         self._replace(torch.nn.Module, self._first_call)
 
@@ -111,11 +116,11 @@ class ModuleCalls:
         self._replaced = owner, original, replacement
 
     def _first_call(self, original: Any) -> Any:
-        compiling, state = self._compiling, {"first": True}
+        unseen, state = self._unseen, {"first": True}
 
         @functools.wraps(original)
         def wrapped(module: Any, *arguments: Any, **options: Any) -> Any:
-            if compiling() or not state["first"]:
+            if unseen() or not state["first"]:
                 return original(module, *arguments, **options)
             state["first"] = False
             self.stop()
@@ -129,12 +134,12 @@ class ModuleCalls:
         return wrapped
 
     def _later_calls(self, original: Any, first: Any) -> Any:
-        compiling = self._compiling
+        unseen = self._unseen
 
         @functools.wraps(original)
         def wrapped(module: Any, *arguments: Any, **options: Any) -> Any:
             result = original(module, *arguments, **options)
-            if module is first and not compiling():
+            if module is first and not unseen():
                 self._ended()
             return result
 

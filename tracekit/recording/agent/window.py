@@ -13,6 +13,13 @@ class Recorder(Protocol):
         """Whether to discard the first step under the profiler."""
         ...
 
+    def is_captured(self) -> bool:
+        """Return whether the current step is captured into a CUDA graph and not executed.
+
+        Such a step does not count, and nothing of it is marked or recorded.
+        """
+        ...
+
     def mark(self) -> None:
         """Mark the begin of a step that is timed without a profiler, or the end of the last of them."""
         ...
@@ -69,11 +76,13 @@ class Window:
 
     def begin(self) -> None:
         """Mark the begin of the first step, which is not timed without this call."""
-        if self.state == "waiting" and self.steps_done == 0:
+        if self.state == "waiting" and self.steps_done == 0 and not self._recorder.is_captured():
             self._mark_or_start()
 
     def end_step(self) -> None:
         """End a step and begin the next."""
+        if self.state != "done" and self._recorder.is_captured():
+            return
         self.steps_done += 1
         if self.state == "waiting":
             self._mark_or_start()

@@ -144,6 +144,31 @@ def test_sweeps_are_found_by_a_part_of_their_id(store: Store) -> None:
         find(store, "latest", kind="suite")
 
 
+OUT_OF_MEMORY = (
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "RuntimeError: CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`",
+    "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED",
+    "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED",
+    "RuntimeError: CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`",
+    "RuntimeError: miopenStatusAllocFailed",
+    "torch.AcceleratorError: CUDA error: out of memory",
+    "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 GiB.",
+    "RuntimeError: CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY",
+    "RuntimeError: Triton Error [CUDA]: out of memory",
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:128] DefaultCPUAllocator: can't allocate memory",
+    "OSError: [Errno 12] Cannot allocate memory",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+)
+OTHER_FAILURES = (
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "OutOfResources: out of resource: shared memory, Required: 135168, Hardware limit: 101376.",
+)
+
+
 def test_failures_are_told_apart() -> None:
     def fails(message: str) -> Record:
         def collected() -> Run:
@@ -153,7 +178,10 @@ def test_failures_are_told_apart() -> None:
 
     assert fails("w ran out of memory: CUDA out of memory.").outcome is Outcome.OUT_OF_MEMORY
     assert fails("the process running w was killed by SIGKILL").outcome is Outcome.OUT_OF_MEMORY
-    assert fails("w failed with exit code 1: ValueError").outcome is Outcome.FAILED
+    for reason in OUT_OF_MEMORY:
+        assert fails(f"w failed with exit code 1: {reason}").outcome is Outcome.OUT_OF_MEMORY, reason
+    for reason in ("ValueError", *OTHER_FAILURES):
+        assert fails(f"w failed with exit code 1: {reason}").outcome is Outcome.FAILED, reason
 
 
 def test_a_fault_of_a_collector_is_a_row_and_a_full_disk_is_not() -> None:

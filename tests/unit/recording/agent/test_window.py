@@ -12,6 +12,9 @@ class FakeRecorder:
         self.needs_warmup = needs_warmup
         self.calls: list[str] = []
 
+    def is_captured(self) -> bool:
+        return False
+
     def mark(self) -> None:
         self.calls.append("mark")
 

@@ -1,0 +1,118 @@
+"""What is reported of the processes of a program: warnings of recordings, and why nothing was recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tracekit.collectors.program_report import diagnostics, failure, recorded_ranks, samples, timings
+
+from tracekit.errors import ProgramFailedError
+from tracekit.recording.collector import Program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = Program(command=("python", "train.py"))
+FACTS: dict[str, Any] = {
+    "rank": 0,
+    "world_size": 1,
+    "source": "optimizer",
+    "requested_steps": 5,
+    "recorded_steps": 5,
+    "step_ns": [5, 6],
+    "clock": "cuda_event",
+    "peaks": [["torch", 0, "device_peak_allocated_bytes", 4.0]],
+    "began_unix_ns": 7,
+    "notes": [],
+}
+UNREAD = ("steps_not_timed", "1 of 3 steps before profiling could not be timed: CUDA error: x")
+
+
+def write(folder: Path, name: str, **given: Any) -> None:
+    (folder / f"{name}.facts").write_text(json.dumps({**FACTS, **given}))
+
+
+def codes(folder: Path, code: int = 0) -> list[str]:
+    return [one.code for one in diagnostics(recorded_ranks(folder), code)]
+
+
+def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0", notes=[UNREAD])
+    write(tmp_path, "rank-1", notes=[UNREAD, ("captured_steps", "steps were captured")], world_size=3)
+    ranks = recorded_ranks(tmp_path)
+    assert [rank.number for rank in ranks] == [0, 1]
+    assert codes(tmp_path) == ["ranks_missing", "captured_steps", "steps_not_timed"]
+    times = timings(ranks)
+    assert times is not None
+    assert (times.step_ns, times.clock) == ([5, 6], "cuda_event")
+    assert [(one.metric, one.t_unix_ns, one.device) for one in samples(ranks)] == [
+        ("device_peak_allocated_bytes", 7, 0)
+    ]
+
+
+def test_steps_that_could_not_be_timed_leave_no_timings(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0", step_ns=[], notes=[UNREAD])
+    assert timings(recorded_ranks(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "code", "expected"),
+    [
+        ("rank-0", {"recorded_steps": 3}, 0, ["window_cut_short"]),
+        ("rank-0.first", {}, 0, ["first_call_only"]),
+        ("rank-0", {"source": "call"}, 3, ["program_failed", "steps_are_calls"]),
+        ("rank-0", {}, 0, []),
+    ],
+)
+def test_incomplete_recordings(
+    name: str, given: dict[str, Any], code: int, expected: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, name, **given)
+    assert codes(tmp_path, code) == expected
+
+
+def test_a_recorded_window_is_used_instead_of_a_first_call(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0.first")
+    write(tmp_path, "rank-0")
+    assert [rank.first_call for rank in recorded_ranks(tmp_path)] == [False]
+
+
+NOTE: dict[str, Any] = {"source": "optimizer", "steps_done": 3, "error": "", "codes": []}
+
+
+@pytest.mark.parametrize(
+    ("note", "said", "hint"),
+    [
+        (None, "no Python process that imported torch", "-I, -E and -S"),
+        ({}, "ended after 3 steps; recording would have started after step 5", "--start-step 2 or less"),
+        ({"steps_done": 1}, "ended after 1 step;", "--start-step 0"),
+        ({"source": "none"}, "used no optimizer", "tracekit.step()"),
+        (
+            {"error": "RuntimeError: CUDA error: x"},
+            "nothing was recorded: RuntimeError: CUDA error: x",
+            "import",
+        ),
+        (
+            {"error": "steps captured into a CUDA graph were not counted", "codes": ["captured_steps"]},
+            "into a CUDA graph were not counted; 3 others ended before profiling started",
+            "after each replay of the graph",
+        ),
+    ],
+)
+def test_why_nothing_was_recorded(note: Any, said: str, hint: str, tmp_path: Path) -> None:
+    if note is not None:
+        (tmp_path / "process-1.note").write_text(json.dumps({**NOTE, **note}))
+        (tmp_path / "process-2.note").write_text(json.dumps({**NOTE, "source": "", "steps_done": 0}))
+    error = failure(PROGRAM, tmp_path, 0)
+    assert said in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(("code", "said"), [(3, "failed with exit code 3"), (139, "was ended by signal 11")])
+def test_a_program_that_failed_before_anything_was_recorded(code: int, said: str, tmp_path: Path) -> None:
+    error = failure(PROGRAM, tmp_path, code)
+    assert isinstance(error, ProgramFailedError)
+    assert said in error.message
+    assert error.program_code == code

@@ -1,0 +1,86 @@
+"""Device of this process: waiting for it, its clock, and CUDA graphs that are being captured.
+
+Works for any accelerator whose module has the interface of `torch.cuda`, out-of-tree ones included. Imports
+nothing of tracekit, as the other modules of the agent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CUDA, CPU = "cuda", "cpu"
+
+
+def is_capturing(torch: Any) -> bool:
+    """Return whether the calls on the current stream are being captured into a CUDA graph.
+
+    They are not executed then, and waiting for the device or reading an event would end the capture.
+    """
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+class DeviceClock:
+    """Clock of an accelerator: events on its current stream, which do not make the host wait.
+
+    Args:
+        torch: The program's torch.
+        device: Type of the accelerator, as in `torch.accelerator.current_accelerator().type`.
+
+    Example:
+        >>> clock = DeviceClock(torch, "cuda")  # doctest: +SKIP
+        >>> start, _, end = clock.now(), step(), clock.now()  # doctest: +SKIP
+        >>> clock.elapsed_ns([(start, end)])  # doctest: +SKIP
+        ([1234567], '')
+    """
+
+    def __init__(self, torch: Any, device: str = CUDA) -> None:
+        self._torch, self._device = torch, device
+        self._module = getattr(torch, device)
+
+    def now(self) -> Any:
+        """Return an event that the current stream reaches after all earlier work."""
+        if hasattr(self._module, "Event"):
+            event = self._module.Event(enable_timing=True)
+        else:
+            event = self._torch.Event(device=self._device, enable_timing=True)
+        event.record()
+        return event
+
+    def wait(self) -> None:
+        """Wait until the device has finished all work of this process.
+
+        Raises:
+            RuntimeError: The work failed, or a CUDA graph is being captured.
+        """
+        if hasattr(self._module, "synchronize"):
+            self._module.synchronize()
+        else:
+            self._torch.accelerator.synchronize()
+
+    def elapsed_ns(self, pairs: Iterable[tuple[Any, Any]]) -> tuple[list[int], str]:
+        """Return the time from the first to the second event of each pair, ns, exact to about 500 ns.
+
+        Waits for the device. Pairs that cannot be read are omitted.
+
+        Returns:
+            The durations, and why the first omitted pair could not be read; empty if all were.
+        """
+        try:
+            self.wait()
+        except RuntimeError as error:
+            return [], summary(error)
+        durations, reason = [], ""
+        for start, end in pairs:
+            try:
+                durations.append(round(start.elapsed_time(end) * 1e6))
+            except (RuntimeError, ValueError) as error:  # such as events of two devices
+                reason = reason or summary(error)
+        return durations, reason
+
+
+def summary(error: BaseException) -> str:
+    """Return the first line of the message of an error, or its type if it has none."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
