@@ -33,7 +33,7 @@ PIECE_ROWS = 300_000
 _RANKED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankView(Run):
     """A run restricted to some ranks. Row ids and times are those of the run.
 
@@ -49,8 +49,16 @@ class RankView(Run):
     holders: Holders = field(default_factory=dict, repr=False)
     strange: frozenset[str] = field(default=frozenset(), repr=False)
 
+    def __repr__(self) -> str:
+        """Describe the run and the ranks in one line, without reading tables."""
+        return f"{super().__repr__().removesuffix('>')}, of which {listed(self.ranks) or 'no ranks'}>"
+
     def rows(self, name: str) -> int:
-        """Return the number of rows of a table."""
+        """Return the number of rows of a table.
+
+        Raises:
+            UnknownNameError: There is no such table in the schema.
+        """
         if name not in self._counts:
             with self.reading(name):
                 self._counts[name] = self._counted(name)
