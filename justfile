@@ -27,6 +27,10 @@ test-fast *arguments:
 test-times *arguments:
     {{python}} -m pytest -n 2 -p tests.times {{arguments}}
 
+# Install the oldest and the newest allowed packages on every Python from 3.11, and try them.
+installs:
+    TRACEKIT_TEST_INSTALLS=1 {{python}} -m pytest -m slow tests/integration/test_installs.py
+
 # Which planted defects the default tier notices: one after the other, in a copy. See `just mutants --help`.
 mutants *arguments:
     {{python}} -m tests.mutants {{arguments}}

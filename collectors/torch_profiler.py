@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.recording import cupti
 from tracekit.recording.collector import Recording, Request
+from tracekit.recording.failed_logs import LOG
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
@@ -99,7 +100,7 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
 
 def _log(directory: Path) -> str:
     """Return what the recorded process and its libraries wrote to standard error."""
-    return (directory / "stderr.txt").read_text(errors="replace")
+    return (directory / LOG).read_text(errors="replace")
 
 
 def _view(environment: Mapping[str, Any], own: Iterable[Sample]) -> View:

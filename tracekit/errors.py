@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _UNSAFE = re.compile(
@@ -104,6 +105,10 @@ class RunNotFoundError(TracekitError):
     """A run reference matches no run, or more than one."""
 
 
+class UnknownNameError(UnusableInputError, KeyError):
+    """No table, column or the like has the given name; the hint names the nearest, or all of them."""
+
+
 class PluginError(TracekitError):
     """A plug-in is missing, broken or registered twice."""
 
@@ -128,3 +133,54 @@ class ProgramFailedError(CollectionError):
     def __init__(self, message: str, *, hint: str = "", program_code: int = 1) -> None:
         super().__init__(message, hint=hint)
         self.program_code = program_code
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """Return the error of a name that does not exist.
+
+    Args:
+        what: What was named, and of what.
+        name: The name that was given.
+        known: The names that exist.
+
+    Example:
+        >>> print(unknown_name("column of table steps", "dur_n", ["step", "dur_ns"]))
+        unknown column of table steps: 'dur_n' (did you mean 'dur_ns'?)
+        >>> print(unknown_name("table", "tracks", ["steps", "counters"]))
+        unknown table: 'tracks' (known: steps, counters)
+    """
+    import difflib  # only errors need it
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    return UnknownNameError(f"unknown {what}: {name!r}", hint=hint)
+
+
+def check_type(value: object, types: type | tuple[type, ...], name: str, wanted: str) -> None:
+    """Check the type of an argument of a public function.
+
+    Args:
+        value: The argument.
+        types: Types that are accepted.
+        name: Name of the argument.
+        wanted: What is accepted, in words.
+
+    Raises:
+        TypeError: It has another type.
+
+    Example:
+        >>> check_type(3, str, "name", "the name of a table (str)")
+        Traceback (most recent call last):
+        TypeError: name must be the name of a table (str), not 3 (int)
+    """
+    if not isinstance(value, types):
+        raise TypeError(f"{name} must be {wanted}, not {_short_repr(value)} ({type(value).__name__})")
+
+
+def _short_repr(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
+
+
+_MOST_QUOTED = 60

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
-from tracekit.errors import PluginError, TracekitError, UnusableInputError
+from tracekit.errors import PluginError, TracekitError, UnusableInputError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -127,6 +127,19 @@ class Finding:
     confidence: float = 1.0
     evidence: dict[str, list[int]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Describe the finding in one line.
+
+        Example:
+            >>> Finding("tiny", Severity.WARN, "Half of the kernels are short", "Fuse them", 2_500_000)
+            <Finding warn tiny: Half of the kernels are short; saves 2.50 ms per step>
+        """
+        from tracekit.runs.text import human
+
+        saving = self.saving_ns_per_step
+        saves = "" if saving is None else f"; saves {human(saving, 'ns')} per step"
+        return f"<Finding {self.severity} {self.code}: {self.title}{saves}>"
+
 
 class Remark(str):
     """A note for information: no rule was skipped because of it.
@@ -137,6 +150,19 @@ class Remark(str):
     """
 
     __slots__ = ()
+
+
+class Tables(dict[str, "pd.DataFrame"]):
+    """Tables of a result by name; the error of a name that it lacks lists those that it has.
+
+    Example:
+        >>> Tables(whole=None)["hole"]
+        Traceback (most recent call last):
+        tracekit.errors.UnknownNameError: unknown table of the result: 'hole' (did you mean 'whole'?)
+    """
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        raise unknown_name("table of the result", str(name), self)
 
 
 @dataclass(frozen=True)
@@ -157,6 +183,26 @@ class Result:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     passing: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", Tables(self.tables))
+
+    def __repr__(self) -> str:
+        """List the tables with their rows, the findings and the notes, a line each.
+
+        Example:
+            >>> Result(notes=("nothing was copied",))
+            <Result: no tables, 0 findings
+              note: nothing was copied>
+        """
+        sizes = [f"{name} ({_many(len(frame), 'row')})" for name, frame in self.tables.items()]
+        head = f"<Result: {', '.join(sizes) or 'no tables'}, {_many(len(self.findings), 'finding')}"
+        lines = [*map(repr, self.findings), *(f"note: {note}" for note in self.notes)]
+        return "\n  ".join([head, *lines]) + ">"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 @dataclass(frozen=True)

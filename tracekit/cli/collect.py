@@ -39,11 +39,13 @@ def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
 
 
 def summary(run: Run, *, err: bool = False) -> None:
-    """Print the step time of a run and a summary of where the time went."""
+    """Print the integrity verdict of a run, its step time, and a summary of where the time went."""
     import statistics
 
     from tracekit import analysis, render
+    from tracekit.render.results import INTEGRITY, verdict_line
 
+    click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.timings:
         steps = run.meta.timings.step_ns
         median = render.human(statistics.median_low(steps), "ns")
@@ -144,7 +146,7 @@ def command(
     tracekit collect --workload resnet50 --level compile --backend aot_eager
 
     A new process times the steps without a profiler, then profiles as many again (unless --no-profile).
-    Prints the id of the new run and a summary of where the time went.
+    Prints the id of the new run, whether its numbers can be trusted, and a summary of where the time went.
 
     \b
     tracekit collect -- python train.py --lr 0.1

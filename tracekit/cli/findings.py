@@ -21,7 +21,9 @@ from tracekit.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from tracekit.analysis import Analyze
     from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.runs.run import Run
 
 _SEVERITIES = ("info", "warn", "high")
 
@@ -82,21 +84,27 @@ def command(
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)
+        verdict = _verdict(opened, advice, by) if output_format != "csv" else ""
     shown = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
-    click.echo(_rendered(opened.id, shown[: limit or None], advice, output_format), nl=False)
+    click.echo(_rendered(opened.id, shown[: limit or None], advice, output_format, verdict), nl=False)
 
 
 def _at_least(severity: str) -> tuple[str, ...]:
     return _SEVERITIES[_SEVERITIES.index(severity) :]
 
 
-def _rendered(run_id: str, findings: list[Ranked], advice: Advice, output_format: str) -> str:
-    from tracekit.render import results as render
+def _verdict(run: Run, advice: Advice, by: Analyze) -> str:
+    """Return the integrity verdict, also if only other analyses were asked."""
     from tracekit.render.results import INTEGRITY, verdict_line
+
+    found = {analysis.name: result for analysis, result in advice.results}
+    return verdict_line(found.get(INTEGRITY) or by(run, INTEGRITY)).strip()
+
+
+def _rendered(run_id: str, findings: list[Ranked], advice: Advice, output_format: str, verdict: str) -> str:
+    from tracekit.render import results as render
 
     if output_format == "csv":
         return render.findings_csv(findings)
-    found = {analysis.name: result for analysis, result in advice.results}
-    verdict = verdict_line(found[INTEGRITY]).strip() if INTEGRITY in found else ""
     writers = {"json": render.findings_json, "markdown": render.findings_markdown, "table": render.as_text}
     return writers[output_format](run_id, findings, advice, verdict)

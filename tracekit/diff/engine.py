@@ -8,6 +8,7 @@ one side has: the fingerprint of an imported trace is incomplete, and unknown is
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from tracekit.diff.ledgers import OneSided
 from tracekit.diff.matching import GROUP, SIDE
 from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
 from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
-from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.schema import SERVING, C
 
@@ -351,6 +352,7 @@ def _explained(
     walls, why = _wall(pair, (a, b), explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
+    misleading = _misleading(pair) if options.explain else ()
     warnings = (*_doubts(pair, (a, b), options.by), *judge.doubts(how), *why, *failed)
     return Diff(
         *sides,
@@ -370,6 +372,7 @@ def _explained(
         only_head=only_head,
         analyses=analyses,
         warnings=warnings,
+        misleading=misleading,
     )
 
 
@@ -396,6 +399,17 @@ def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[W
         for run, span, cause in zip(runs, pair.spans, causes, strict=True)
     ]
     return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
+
+
+def _misleading(pair: _Pair) -> tuple[str, ...]:
+    """Return the reason for each side whose trace `integrity` calls misleading."""
+    found = []
+    for name, run in (("base", pair.base), ("head", pair.head)):
+        with suppress(PluginError):  # without its verdict there is nothing to say
+            verdict = analysis.analyze(run, "integrity").tables["verdict"].iloc[0]
+            if verdict["verdict"] == "misleading":
+                found.append(f"{name}: {verdict['reason']}")
+    return tuple(found)
 
 
 def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:

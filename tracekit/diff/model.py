@@ -183,6 +183,7 @@ class Diff:
         only_head: The same of the head.
         analyses: What the analyses that compare runs say.
         warnings: What to keep in mind when reading it.
+        misleading: Why the numbers of a side are misleading, according to `integrity`; empty if they are not.
     """
 
     base: Side
@@ -203,6 +204,7 @@ class Diff:
     only_head: tuple[OneSided, ...] = ()
     analyses: tuple[tuple[Analysis, Result], ...] = ()
     warnings: tuple[str, ...] = ()
+    misleading: tuple[str, ...] = ()
 
 
 RANGE = ".."

@@ -58,6 +58,19 @@ class Record:
         self._stacks, self._keep_trace, self._store = stacks, keep_trace, store
         self._trace: Path | None = None
         self.run: Run | None = None
+        self._state = "not started"
+
+    def __repr__(self) -> str:
+        """Describe the recording and its state in one line.
+
+        Example:
+            >>> import tracekit
+            >>> tracekit.record("mine", steps=5)
+            <Record 'mine': not started>
+        """
+        label = f" {self._label!r}" if self._label else ""
+        state = repr(self.run) if self.run else self._state
+        return f"<Record{label}: {state}>"
 
     def __enter__(self) -> Self:
         global _active
@@ -76,6 +89,7 @@ class Record:
             self._window.begin()
             self._open = stack.pop_all()
         _active = self
+        self._state = "recording"
         return self
 
     def step(self) -> None:
@@ -87,6 +101,7 @@ class Record:
     ) -> None:
         global _active
         _active = None
+        self._state = "ended without a run"
         with self._open:
             try:
                 self._window.close(keep_open=error is None and self._window.steps_done == 0)

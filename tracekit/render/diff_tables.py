@@ -43,7 +43,12 @@ def title(side: Side) -> str:
 
 
 def headline(diff: Diff) -> str:
-    """Return the verdict in one sentence."""
+    """Return the verdict in one sentence, after what makes the numbers misleading."""
+    doubt = f"misleading numbers: {'; '.join(diff.misleading)}. Verdict: " if diff.misleading else ""
+    return f"{doubt}{_verdict(diff)}"
+
+
+def _verdict(diff: Diff) -> str:
     if diff.verdict is Verdict.NOT_COMPARABLE:
         names = ", ".join(one.field for one in diff.comparability.refused)
         return f"not comparable: the runs differ in {names}, so nothing was compared"

@@ -140,6 +140,7 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
             match=_match(diff),
             analyses=_analyses_json(diff),
             warnings=list(diff.warnings),
+            misleading=list(diff.misleading),
         )
         + "\n"
     )

@@ -38,7 +38,7 @@ _RANKED = [
 _OF_ANY_RANK = pc.field(C.RANK).is_null()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RankView(Run):
     """A run restricted to some ranks. Row ids and times are those of the run.
 
@@ -54,8 +54,16 @@ class RankView(Run):
     holders: Holders = field(default_factory=dict, repr=False)
     strange: frozenset[str] = field(default=frozenset(), repr=False)
 
+    def __repr__(self) -> str:
+        """Describe the run and the ranks in one line, without reading tables."""
+        return f"{super().__repr__().removesuffix('>')}, of which {listed(self.ranks) or 'no ranks'}>"
+
     def rows(self, name: str) -> int:
-        """Return the number of rows of a table."""
+        """Return the number of rows of a table.
+
+        Raises:
+            UnknownNameError: There is no such table in the schema.
+        """
         if name not in self._counts:
             with self.reading(name):
                 self._counts[name] = self._counted(name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from tracekit import storage
+from tracekit.errors import TracekitError, UnusableInputError, check_type, unknown_name
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
 from tracekit.schema import BUSY_KINDS, TABLES, C
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.runs.devices import Device
     from tracekit.runs.meta import RunMeta
     from tracekit.runs.rank_view import Holders
-    from tracekit.schema import Column
+    from tracekit.schema import Column, Table
     from tracekit.storage import Place
 
 
@@ -82,6 +85,8 @@ def _may_overlap(statistics: dict[str, Any], window: Window) -> bool:
 
 
 ENDING = ".parquet"
+_COUNTED = ("steps", "device_intervals", "host_intervals")
+"""Tables whose rows stand for the size of a run."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,22 @@ class Run:
 
     path: Place
     peaks: Device | None = None
+
+    def __repr__(self) -> str:
+        """Describe the run in one line.
+
+        Example:
+            >>> from pathlib import Path
+            >>> Run(Path("/nothing/here"))
+            <Run at /nothing/here: not readable>
+        """
+        try:
+            meta = self.meta
+        except TracekitError:
+            return f"<Run at {self.path}: not readable>"
+        label = [f"label {meta.label!r}"] if meta.label else []
+        sizes = [f"{meta.tables[name].rows:,} {_words(name)}" for name in _COUNTED if name in meta.tables]
+        return f"<Run {meta.run_id}: {', '.join([*label, *sizes]) or 'no tables'}>"
 
     @classmethod
     def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
@@ -128,8 +149,12 @@ class Run:
         return self.meta.run_id
 
     def rows(self, name: str) -> int:
-        """Return the number of rows of a table, 0 if the run does not have it."""
-        stored = self.meta.tables.get(name)
+        """Return the number of rows of a table, 0 if the run does not have it.
+
+        Raises:
+            UnknownNameError: There is no such table in the schema.
+        """
+        stored = self.meta.tables.get(_spec(name).name)
         return stored.rows if stored else 0
 
     def arrow(
@@ -140,32 +165,48 @@ class Run:
         where: pc.Expression | None = None,
         window: Window | None = None,
     ) -> pa.Table:
-        """Return a table as Arrow, sorted by start.
+        """Return a table as Arrow, sorted by start. Times are integer nanoseconds since the run's t0.
 
         Args:
-            name: A table of `tracekit.schema.TABLES`.
+            name: A table of `tracekit.schema.TABLES`, such as `steps` or `device_intervals`.
             columns: Columns, in this order; all of them by default.
-            where: Filter expression; row groups that cannot match are not read.
-            window: Only rows that overlap this window or start in it; row groups without such rows are not
-                read.
+            where: Filter expression of `pyarrow.compute`; row groups that cannot match are not read.
+            window: Only rows that overlap this window or start in it, (start, end) in ns; row groups without
+                such rows are not read.
 
         Returns:
             The rows; an empty table with the columns if the run has none.
 
         Raises:
-            UnusableInputError: The file is missing or unreadable, or its columns are not those of the schema.
+            UnknownNameError: The schema has no such table, or the table no such column.
+            TypeError: An argument has another type than is documented.
+            UnusableInputError: The file is missing or unreadable, or its columns are not those of the schema;
+                or the filter does not suit the columns.
+
+        Example:
+            >>> import pyarrow.compute as pc
+            >>> run = tracekit.open("latest")  # doctest: +SKIP
+            >>> run.arrow("steps", columns=["step", "dur_ns"], where=pc.field("rank") == 0)  # doctest: +SKIP
         """
-        schema = TABLES[name].arrow
-        wanted = list(columns) if columns is not None else schema.names
+        spec = _spec(name)
+        schema = spec.arrow
+        wanted = _columns(spec, columns)
+        _check_filters(where, window)
         if not self.rows(name):
             return schema.empty_table().select(wanted)
         with self.reading(name):
             dataset = self._dataset(name)
+            condition = where
             if window is not None:
                 inside = rows_in(schema, window)
                 dataset = row_groups_in(dataset, window)
-                where = inside if where is None else inside & where
-            table = tables.sound(TABLES[name], dataset.to_table(columns=wanted, filter=where))
+                condition = inside if where is None else inside & where
+            try:
+                table = dataset.to_table(columns=wanted, filter=condition)
+            except Exception:
+                _check_expression(spec, where)
+                raise
+            table = tables.sound(spec, table)
         return _by_start(table) if self.in_parts(name) else table
 
     def table(
@@ -178,7 +219,11 @@ class Run:
     ) -> pd.DataFrame:
         """Return a table as a DataFrame: integers (`Int64` in nullable columns), texts as categories.
 
-        Arguments and errors are those of `arrow`.
+        Arguments, units and errors are those of `arrow`.
+
+        Example:
+            >>> run = tracekit.open("latest")  # doctest: +SKIP
+            >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
         """
         import pandas as pd
         import pyarrow as pa
@@ -201,8 +246,10 @@ class Run:
         """Return the files of a table with rows, to be read in batches; parts are in order.
 
         Raises:
+            UnknownNameError: There is no such table in the schema.
             UnusableInputError: A file is missing or unreadable, or its columns are not those of the schema.
         """
+        _spec(name)
         with self.reading(name):
             return self._dataset(name)
 
@@ -226,6 +273,7 @@ class Run:
         """Return a view of some ranks, which does not read the files of others.
 
         Raises:
+            TypeError: A rank is not an integer.
             UnusableInputError: The run has no such rank.
 
         Example:
@@ -234,6 +282,8 @@ class Run:
         """
         from tracekit.runs import rank_view
 
+        for rank in ranks:
+            check_type(rank, int, "a rank", "an integer, as in of_ranks(0, 1)")
         return rank_view.view(self, ranks)
 
     def with_peaks(self, peaks: Device | None) -> Self:
@@ -298,6 +348,82 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
     kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
     return run.table("device_intervals", columns=columns, where=kinds)
+
+
+def _words(table: str) -> str:
+    return table.replace("_", " ")
+
+
+def _spec(name: str) -> Table:
+    """Return the table of the schema.
+
+    Example:
+        >>> _spec("device_interval")
+        Traceback (most recent call last):
+        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean 'device_intervals'?)
+    """
+    check_type(name, str, "name", "the name of a table (str), such as 'steps'")
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    return TABLES[name]
+
+
+def _columns(spec: Table, columns: Sequence[str] | None) -> list[str]:
+    known = [column.name for column in spec.columns]
+    if columns is None:
+        return known
+    wanted = "a list of names of columns, such as ['name', 'dur_ns']"
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        check_type(columns, (), "columns", wanted)
+    chosen = list(columns)
+    for name in chosen:
+        check_type(name, str, "columns", wanted)
+        if name not in known:
+            raise unknown_name(f"column of table {spec.name}", name, known)
+    return chosen
+
+
+def _check_filters(where: pc.Expression | None, window: Window | None) -> None:
+    """Check the types of a filter and of a window.
+
+    Raises:
+        TypeError: The one is no expression, or the other no pair of integers.
+    """
+    if where is not None:
+        import pyarrow.compute as pc  # loaded already by who made the expression
+
+        check_type(where, pc.Expression, "where", "an expression such as pyarrow.compute.field('step') == 3")
+    if window is not None:
+        wanted = "(start, end) in integer nanoseconds"
+        check_type(window, (tuple, list), "window", wanted)
+        if len(window) != 2 or not all(hasattr(end, "__index__") for end in window):
+            check_type(window, (), "window", wanted)
+
+
+_NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
+
+
+def _check_expression(spec: Table, where: pc.Expression | None) -> None:
+    """Raise what is wrong with a filter that failed; nothing if it suits the table, so the file does not.
+
+    Raises:
+        UnknownNameError: The table has no such column.
+        UnusableInputError: The filter does not suit the types of the columns.
+    """
+    import pyarrow as pa
+
+    if where is None:
+        return
+    try:
+        spec.arrow.empty_table().filter(where)
+    except pa.ArrowException as error:
+        known = [column.name for column in spec.columns]
+        if field := _NO_FIELD.search(str(error)):
+            raise unknown_name(f"column of table {spec.name}", field[1], known) from error
+        raise UnusableInputError(
+            f"the filter {where} does not suit table {spec.name}: {storage.reason(error)}",
+            hint="compare a column with a value of its type",
+        ) from error
 
 
 def _by_start(table: pa.Table) -> pa.Table:

@@ -5,7 +5,9 @@ import io
 import json
 from typing import TYPE_CHECKING
 
-from tests.builders import host, make_run
+import pytest
+
+from tests.builders import host, make_run, step
 from tracekit.cli.collect import summary
 from tracekit.cli.main import run
 from tracekit.runs.meta import Timings
@@ -14,7 +16,7 @@ from tracekit.workloads.base import DOMAINS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+    from tracekit.runs.run import Run
 
 
 def test_a_level_that_is_not_offered_names_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +37,42 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     assert f"32 more rows; `tracekit analyze {made.id} gpu_breakdown --limit 0` shows all" in shown
     assert run(["analyze", made.id, "gpu_breakdown", "--limit", "0", "--store", str(tmp_path)]) == 0
     assert "op39" in capsys.readouterr().out
+
+
+def misleading(folder: Path) -> Run:
+    """A run whose profiled step takes far longer than its timed ones."""
+    timings = Timings([2_310_000, 2_310_000], [], "perf_counter")
+    end = 1_300_000_000
+    return make_run(
+        folder, meta={"timings": timings}, host_intervals=[host("aten::mm", 0, end)], steps=[step(0, 0, end)]
+    )
+
+
+def test_the_summary_begins_with_the_verdict_on_its_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary(misleading(tmp_path))
+    first, _, times, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("integrity: misleading: a profiled step takes 56177.")
+    assert times == "Step time without the profiler: 2.31 ms (median of 2 steps)"
+
+
+@pytest.mark.parametrize("names", [[], ["kernels"]], ids=["all", "one"])
+def test_advice_begins_with_the_verdict_whichever_analyses_give_it(
+    names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = misleading(tmp_path)
+    assert run(["findings", made.id, *names, "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("integrity: misleading: a profiled step takes")
+
+
+def test_a_comparison_begins_with_what_makes_it_misleading(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = misleading(tmp_path)
+    assert run(["diff", made.id, made.id, "--store", str(tmp_path)]) == 0
+    headline = capsys.readouterr().out.splitlines()[2]
+    assert headline.startswith("misleading numbers: base: a profiled step takes 56177.")
 
 
 def test_workloads_say_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:

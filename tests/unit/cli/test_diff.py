@@ -77,6 +77,7 @@ def test_json_is_the_documented_object(tracekit: Tracekit, traces: tuple[str, st
         "match",
         "analyses",
         "warnings",
+        "misleading",
     ]
     assert (found["schema"], found["verdict"], found["exit_code"]) == ("tracekit.diff/1", "no verdict", 0)
     assert found["base"]["commit"] is None

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.collectors.fake_nvml import ANSWERS, Gpu, Library, installed, instance
 from tests.unit.runs.test_gpus import Cuda, device, torch_of
 from tracekit.cli.main import run
-from tracekit.errors import TracekitError
+from tracekit.errors import MissingDependencyError
 from tracekit.ingest.kineto.scan import native
 from tracekit.recording import doctor
 from tracekit.recording.doctor import Check, Status
@@ -158,8 +158,17 @@ def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(native, "load", native.load.__wrapped__)  # as in a process that has not loaded it
-    with pytest.raises(TracekitError, match=r"imports are slower without the fast trace decoder: .*numba"):
+    with pytest.raises(MissingDependencyError, match=r"Numba is not installed.*tracekit-torch\[fast\]"):
         doctor.compile_scanner()
+
+
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    monkeypatch.delitem(sys.modules, "tracekit.ingest.kineto.scan.native")
+    monkeypatch.delattr("tracekit.ingest.kineto.scan.native")
+    check = scanner_check(tmp_path)
+    assert (check.status, check.next_step) == ("missing", "pip install 'tracekit-torch[fast]'")
+    assert "Numba is not installed" in check.detail
 
 
 def scanner_check(store: Path) -> Check:
