@@ -130,7 +130,7 @@ class _Sides:
     @property
     def half(self) -> float:
         """Half of the 95% interval of the effect."""
-        return float(quantile(0.975, self.spread.df)) * self.spread.sigma * self.variance**0.5
+        return float(quantile(0.975, self.spread.df)) * self.spread.sigma * math.sqrt(self.variance)
 
 
 def _between(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides:
@@ -276,8 +276,8 @@ def _unexplained(session: Session, jumps: Sequence[_Sides | None]) -> bool:
         return False
     rest = sign * (ends.effect - sum(one.effect for one in known))
     variance = ends.variance + sum(one.variance for one in known)
-    half = float(quantile(0.975, ends.spread.df)) * ends.spread.sigma * variance**0.5
-    return rest - half > Options().share * abs(ends.effect)
+    half = float(quantile(0.975, ends.spread.df)) * ends.spread.sigma * math.sqrt(variance)
+    return bool(rest - half > Options().share * abs(ends.effect))
 
 
 def _name() -> str:
