@@ -150,6 +150,10 @@ def _blank(text: str) -> str:
 
 def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
     """Return the single statement of a text without its semicolon, and its syntax tree."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise UnusableInputError("the query is not valid UTF-8") from None
     with duckdb.connect(":memory:") as database:
         try:
             statements = database.extract_statements(sql)

@@ -193,6 +193,12 @@ def test_deep_statements_are_refused_in_one_line(sql: str) -> None:
         read(sql, KNOWN)
 
 
+@pytest.mark.parametrize("code", [0xD800, 0xDCFF])
+def test_what_is_no_utf_8_is_refused_in_one_line(code: int) -> None:
+    with pytest.raises(UnusableInputError, match="not valid UTF-8"):
+        read(f"SELECT '{chr(code)}'", KNOWN)
+
+
 def test_a_long_chain_of_unions_is_read() -> None:
     assert read(" UNION ALL ".join(["SELECT row_id FROM host_intervals"] * 1_500), KNOWN).tables == {
         "host_intervals"
