@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -89,6 +90,19 @@ def test_the_slow_commit_of_twelve_is_named_with_its_effect(
     assert culprit["ci95"][0] < 1.15 < culprit["ci95"][1]
     assert any(shas[planted][:12] in line for line in culprit["commands"])
     assert found["measured"] == len(counter.read_text()) < 3 * (COMMITS + 1)
+
+
+def test_each_measurement_is_a_line_with_value_number_and_what_is_left(
+    git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shas = history(git, {2: 11.5}, commits=2)
+    assert run(words(shas, counter)) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(counter.read_text())
+    form = r"[0-2]/2 [0-9a-f]{12} change [0-2]: step_time [0-9.]+ ms \(n=[0-9]\), [0-9]+ s elapsed"
+    assert all(re.fullmatch(form + "(, about [0-9]+ more in [0-9]+ s)?", line) for line in lines)
+    assert "about 14 more" in lines[0]  # of both ends, a halving and the confirmation, three of each
+    assert "more" not in lines[-1]
 
 
 @pytest.mark.slow

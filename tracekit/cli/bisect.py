@@ -22,8 +22,8 @@ from tracekit.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tracekit.experiments.bisect import Bisection, Question, Search
-    from tracekit.experiments.bisect_model import Subject
+    from tracekit.experiments.bisect_model import Bisection, Moment, Search
+    from tracekit.experiments.bisect_question import Question
 
 
 @click.command("bisect")
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--metric",
     type=click.Choice(METRICS),
-    help="Metric to search. Default: step_time for `tracekit collect` or --value, else wall.",
+    help="Metric to search. Default: for `tracekit collect` a count that differs between the ends, else "
+    "step_time; step_time for --value, else wall.",
 )
 @value_option("Read the value from the first group of this match in CMD's output.")
 @unit_option("Unit of --value.")
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
     "--signature",
     metavar="COUNT",
     help="Search for a change of a count per step, with one run per commit: kernels, copies, memsets, "
-    "launches, ops, the name of an op, or part of a kernel's name. CMD must be `tracekit collect`.",
+    "launches, ops, bytes (copied or set), the name of an op, or part of a kernel's name. CMD must be "
+    "`tracekit collect`.",
 )
 @setup_option("Shell command to build each worktree, run once.")
 @click.option("--dep", metavar="PACKAGE", help="Search versions of this package instead of commits.")
@@ -82,6 +84,10 @@ def command(
     are measured again, alternating, to confirm it. A commit at which CMD fails is skipped and reported; exit
     with 125 to skip a commit on purpose.
 
+    For `tracekit collect`, a number of ops, kernels or copied bytes per step that differs between the ends is
+    searched first (--signature), with one run per commit; the step times at its commit are then measured and
+    printed. If the step time changes elsewhere, or with --metric, it is searched itself.
+
     Measurements are stored by commit, command and machine: to resume after an interruption, run the same
     command again.
 
@@ -103,7 +109,8 @@ def command(
 
 
 def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
-    from tracekit.experiments.bisect import asked, bisect
+    from tracekit.experiments.bisect import bisect
+    from tracekit.experiments.bisect_question import asked
 
     store, question = open_store(place), asked(words, place=place, **options)
     cache = question.cache(store, fresh=fresh)
@@ -150,15 +157,14 @@ def _resumable() -> Iterator[None]:
         raise
 
 
-def _progress(search: Search) -> Callable[[Subject, str], None]:
+def _progress(search: Search) -> Callable[[Moment], None]:
     """Return a function that prints a line on stderr for each measurement."""
     places = {one.key: at for at, one in enumerate(search.subjects)}
 
-    def line(subject: Subject, problem: str) -> None:
+    def line(moment: Moment) -> None:
         from tracekit.render import clean
+        from tracekit.render.bisect import moment_text
 
-        what = f"skipped: {problem}" if problem else "measured"
-        where = f"{places[subject.key]}/{search.last} {subject.short}"
-        click.echo(clean(f"{where} {subject.title[:60]}: {what}"), err=True)
+        click.echo(clean(moment_text(moment, f"{places[moment.subject.key]}/{search.last}")), err=True)
 
     return line

@@ -13,7 +13,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.runs.metrics import OF_RUNS, of_run
+from tracekit.runs.metrics import OF_RUNS, of_run, timing_settings
 from tracekit.stats.noise import Noise, estimate_noise
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def clock(run: Run) -> str | None:
 
 
 def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
-    """Return the noise of one run, from repeated runs of the same configurations.
+    """Return the noise of one run, from repeated runs of the same configurations, timed in the same way.
 
     Args:
         metric: One of `tracekit.runs.metrics.OF_RUNS`.
@@ -123,15 +123,19 @@ def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | Non
             must be known, and the largest is returned.
         runs: Runs among which repeats are searched.
     """
-    sides = {(fingerprint_id(like), clock(like)) for like in likes}
+    sides = {_series_of(like) for like in likes}
     found = [_of_configuration(metric, side, runs) for side in sides]
     estimates = [noise for noise in found if noise is not None and noise.runs]
     complete = estimates and len(estimates) == len(sides)
     return max(estimates, key=lambda noise: noise.sigma) if complete else None
 
 
-def _of_configuration(metric: str, side: tuple[str, str | None], runs: Iterable[Run]) -> Noise | None:
-    found = history(run for run in runs if (fingerprint_id(run), clock(run)) == side)
+def _series_of(run: Run) -> Hashable:
+    return fingerprint_id(run), clock(run), repr(timing_settings(run))
+
+
+def _of_configuration(metric: str, side: Hashable, runs: Iterable[Run]) -> Noise | None:
+    found = history(run for run in runs if _series_of(run) == side)
     return next((series.noise for series in found.series if series.metric == metric), None)
 
 

@@ -1,35 +1,34 @@
 """Find the commit or package version that changed a metric (`tracekit bisect`).
 
-Reads the arguments, and runs the search: `bisect_model` defines its states, `bisect_runner` measures.
+`bisect_question` reads the arguments, `bisect_model` defines the search and its result, and `bisect_runner`
+measures. A count that differs between the ends is searched first: it repeats exactly, so that one run per
+commit is enough. Its commits are the answer unless measurements of the metric there contradict.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import secrets
-import shlex
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.experiments import bisect_model
-from tracekit.experiments.bisect_model import TOTALS, Bisection, Changed, Culprit, Measured, Search
-from tracekit.experiments.bisect_runner import (
-    VERSION,
-    Cache,
-    Runner,
-    Session,
-    open_cache,
-    open_runner,
+from tracekit.experiments.bisect_model import (
+    TOTALS,
+    WORK,
+    Bisection,
+    Changed,
+    Culprit,
+    Estimate,
+    Measured,
+    Moment,
+    Search,
+    count_metric,
 )
-from tracekit.experiments.checkouts import changes, repository_root
-from tracekit.experiments.measure import UNITS, Program, Reading, program
-from tracekit.runs import metrics, revisions
+from tracekit.experiments.bisect_runner import Cache, Runner, Session
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.decide import quantile
@@ -39,215 +38,15 @@ from tracekit.stats.tests import compare_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from tracekit.experiments.bisect_model import Subject
-    from tracekit.runs.store import Store
     from tracekit.stats.comparison import Comparison
+    from tracekit.stats.decide import Floats
+    from tracekit.stats.search import Spread
+
+    Explain = Callable[[Subject, Subject], tuple[str, ...]]
 
 __all__ = ["Bisection", "Search", "bisect"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A search with all that it needs.
-
-    Attributes:
-        program: What is measured.
-        setup: Shell command that builds a worktree, or that prepares a version.
-        signature: Name of the count that is searched, if one is.
-        warmup: Measurements that do not count, of each subject.
-        package: Whose versions are searched; None for commits.
-        words: What changes the measurements, beside the subject: they find the cache.
-        place: The store, where it is not the usual one.
-    """
-
-    search: Search
-    program: Program
-    setup: str = ""
-    signature: str = ""
-    warmup: int = 0
-    package: str | None = None
-    words: tuple[Any, ...] = ()
-    place: str | None = None
-
-    def runner(self, store: Store) -> AbstractContextManager[Runner]:
-        """Open what measures the subjects."""
-        return open_runner(
-            self.program,
-            store,
-            setup=self.setup,
-            signature=self.signature,
-            warmup=self.warmup,
-            versions=bool(self.package),
-        )
-
-    def cache(self, store: Store, *, fresh: bool = False) -> Cache:
-        """Open the cache of measurements; `fresh` empties it."""
-        cache = open_cache(store, self.words)
-        if fresh:
-            cache.path.unlink(missing_ok=True)
-        return cache
-
-    def explain(self, before: Subject, after: Subject) -> tuple[str, ...]:
-        """Return the commands that compare one subject with another."""
-        if self.package:
-            return ()
-        store = ["--store", self.place] if self.place else []
-        words = ["tracekit", "ab", before.short, after.short, *store, *self._judged()]
-        again = shlex.join([*words, "--", *self.program.command])
-        if not self.program.collects:
-            return (again,)
-        return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}", *store]), again)
-
-    def _judged(self) -> list[str]:
-        """Return the options of `ab` for the searched metric."""
-        reading, name = self.program.reading, self.search.metric.name
-        judged = ["--setup", self.setup] if self.setup else []
-        judged += ["--value", reading.pattern, "--unit", reading.unit] if reading else []
-        return judged + (
-            ["--metric", name] if name != self.program.metrics[0] and not self.search.exact else []
-        )
-
-
-def asked(
-    words: tuple[str, ...],
-    *,
-    metric: str | None,
-    value: str | None,
-    unit: str,
-    reps: int,
-    warmup: int,
-    threshold: float,
-    skip: tuple[str, ...],
-    paths: tuple[str, ...],
-    all_parents: bool,
-    signature: str | None,
-    setup: str,
-    dep: str | None,
-    versions: str | None,
-    prepare: str,
-    place: str | None = None,
-) -> Question:
-    """Create the search for options and arguments.
-
-    Raises:
-        RunNotFoundError: A revision is unknown.
-        UnusableInputError: They contradict each other, or name nothing to search.
-    """
-    _require(dep, versions, prepare, setup, words)
-    reading = _reading(value, unit)
-    if dep:
-        subjects, command = bisect_model.versions(dep, versions or ""), words
-        root = revisions.root() or Path.cwd()
-    else:
-        root = repository_root()
-        subjects = bisect_model.commits(words[0], paths=paths, first_parent=not all_parents)
-        command = words[1:]
-    measured = program(command, root, reading=reading)
-    name, kept_in = _metric(measured, metric, signature)
-    search = Search(
-        subjects=subjects,
-        metric=metrics.metric(name, unit=kept_in),
-        exact=bool(signature),
-        repeats=reps,
-        threshold=threshold,
-        skipped=bisect_model.skipped(subjects, skip, git=not dep),
-        notes=_limits(paths, all_parents=all_parents, prepare=prepare),
-    )
-    inputs = (
-        warmup,
-        measured.command,
-        str(measured.place),
-        value,
-        unit,
-        setup,
-        prepare,
-        dep,
-        signature or "",
-    )
-    state = (revisions.state(), changes(root).sha256) if dep and revisions.root() else ()
-    return Question(
-        search=search,
-        program=measured,
-        setup=prepare if dep else setup,
-        signature=signature or "",
-        warmup=0 if signature else warmup,
-        package=dep,
-        words=(*inputs, *map(str, state)),
-        place=place,
-    )
-
-
-def _limits(paths: tuple[str, ...], *, all_parents: bool, prepare: str) -> tuple[str, ...]:
-    """Return notes on the limits of the search."""
-    notes: list[str] = []
-    if paths:
-        notes.append(
-            f"only commits that change {', '.join(paths)} were searched; another commit between the culprit "
-            "and the commit before it may be the cause"
-        )
-    if all_parents:
-        notes.append(
-            "commits of merged branches were searched as a linear history: if a culprit is a merge or the "
-            "first commit of a branch, compare it with each parent"
-        )
-    if prepare:
-        notes.append("--prepare installed the version measured last; reinstall the version you use")
-    return tuple(notes)
-
-
-def _reading(pattern: str | None, unit: str) -> Reading | None:
-    if pattern is None:
-        return None
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise UnusableInputError(
-            f"--value {pattern!r}: {error}", hint="use a valid regular expression"
-        ) from error
-    if not groups:
-        raise UnusableInputError(
-            f"--value {pattern!r} has no group", hint="put parentheses around the number: 'step: ([0-9.]+)'"
-        )
-    return Reading(pattern, unit)
-
-
-def _require(dep: str | None, versions: str | None, prepare: str, setup: str, words: tuple[str, ...]) -> None:
-    if not words:
-        raise UnusableInputError("nothing to search", hint="give a range and a command: GOOD..BAD -- CMD")
-    if bool(dep) != bool(versions) or bool(prepare) > bool(dep) or bool(dep and setup):
-        raise UnusableInputError(
-            "--dep PACKAGE needs --versions LIST and --prepare CMD, and excludes --setup",
-            hint="see `tracekit bisect --help`",
-        )
-    if dep and VERSION not in f"{prepare} {shlex.join(words)}":
-        raise UnusableInputError(
-            "neither --prepare nor the command contains {version}",
-            hint=f'use --prepare "venv/bin/pip install {dep}=={VERSION}"',
-        )
-
-
-def _metric(measured: Program, metric: str | None, signature: str | None) -> tuple[str, str]:
-    """Return the name and unit of the searched metric."""
-    if signature:
-        if not measured.collects:
-            raise UnusableInputError(
-                "--signature needs a profile", hint="use `-- tracekit collect ...` as the command"
-            )
-        return signature, "count"
-    read = measured.reading
-    if metric == metrics.VALUE and read is None:
-        raise UnusableInputError("--metric value needs a pattern", hint="add --value REGEX")
-    if read and metric in {None, metrics.VALUE, read.metric}:
-        return read.metric, UNITS[read.unit][0]
-    chosen = metric or measured.metrics[0]
-    if not measured.collects and chosen not in {metrics.WALL, metrics.HOST_PEAK}:
-        raise UnusableInputError(
-            f"{shlex.join(measured.command)[:80]} does not measure {chosen}",
-            hint="read a number that it prints with --value, or use `tracekit collect`",
-        )
-    return chosen, "ns"
 
 
 UNSURE = "alternating measurements do not confirm the change: the machine may have drifted"
@@ -263,43 +62,98 @@ def confirmed(session: Session, found: Found) -> Found:
     sure: list[Jump] = []
     doubtful = list(found.undecided)
     for jump in found.jumps:
-        full = (jump.after, jump.at) == (0, session.search.last)
-        again = jump if full else _in_turn(session, jump)
+        again = jump if _whole(session, jump) else _in_turn(session, jump)
         (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), found.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
+def _whole(session: Session, jump: Jump) -> bool:
+    """Tell whether a jump lies between the ends themselves, which are measured in turn."""
+    return (jump.after, jump.at) == (0, session.search.last)
+
+
 def _in_turn(session: Session, jump: Jump) -> Jump | None:
     """Estimate the change from alternating measurements alone; None if one side fails."""
-    sides = [session.search.subjects[at] for at in (jump.after, jump.at)]
-    starts = [len(session.own[one.key]) for one in sides]
     most, repeats = Options().most, session.search.repeats
+    starts = _made(session, jump)
     taken, again = 0, jump
     while taken < most:
         count = min(repeats, most - taken)
-        for side in samples.order(count):
-            session.measure(sides[side == "B"])
-            if session.problems.keys() & {one.key for one in sides}:
-                return None
+        if not _alternate(session, jump, count):
+            return None
         taken += count
-        own = [session.own[one.key][start:] for one, start in zip(sides, starts, strict=True)]
-        again = _judged(session, jump, own)
+        again = _judged(session, jump, starts)
         if again.posterior >= Options().confidence:
             break
     return again
 
 
-def _judged(session: Session, jump: Jump, own: list[list[float]]) -> Jump:
-    numbers = [np.log(np.array(values)) for values in own]
-    a, b = map(level, numbers)
-    sides = {session.search.subjects[at].key for at in (jump.after, jump.at)}
-    others = [np.log(np.array(values)) for key, values in session.own.items() if values and key not in sides]
-    spread = pooled([*numbers, *others])
+def _sides(session: Session, jump: Jump) -> tuple[Subject, Subject]:
+    return session.search.subjects[jump.after], session.search.subjects[jump.at]
+
+
+def _made(session: Session, jump: Jump) -> tuple[int, int]:
+    """Return how often each side of a jump was measured so far."""
+    a, b = (len(session.own(one)) for one in _sides(session, jump))
+    return a, b
+
+
+def _alternate(session: Session, jump: Jump, count: int) -> bool:
+    """Measure both sides of a jump in turn; False if one fails."""
+    sides = _sides(session, jump)
+    session.planned = max(session.planned, 2 * count)
+    for side in samples.order(count):
+        session.measure(sides[side == "B"])
+        if session.problems.keys() & {one.key for one in sides}:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Logarithms of a metric on both sides of a jump, and the spread of one measurement."""
+
+    before: Floats
+    after: Floats
+    spread: Spread
+
+    @property
+    def effect(self) -> float:
+        """Difference of the levels."""
+        return float(self.after.mean() - self.before.mean())
+
+    @property
+    def variance(self) -> float:
+        """Variance of the effect, in variances of one measurement."""
+        return 1 / self.before.size + 1 / self.after.size
+
+    @property
+    def half(self) -> float:
+        """Half of the 95% interval of the effect."""
+        return float(quantile(0.975, self.spread.df)) * self.spread.sigma * math.sqrt(self.variance)
+
+
+def _between(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides:
+    """Return what was measured of a jump's sides, from the given number of measurements on."""
+    sides = _sides(session, jump)
+    a, b = (np.log(np.array(session.own(one)[start:])) for one, start in zip(sides, starts, strict=True))
+    keys = {one.key for one in sides}
+    others = [session.own(one) for one in session.search.subjects if one.key not in keys]
+    return _Sides(a, b, pooled([a, b, *(np.log(np.array(values)) for values in others if values)]))
+
+
+def _judged(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
+    sides = _between(session, jump, starts)
     least, sign = LEAST * abs(jump.effect), math.copysign(1, jump.effect)
-    half = float(quantile(0.975, spread.df)) * spread.sigma * (1 / a.count + 1 / b.count) ** 0.5
-    effect = b.mean - a.mean
-    posterior = posterior_jump(a, b, spread, sign=sign) if sign * effect >= least else 0.0
-    return replace(jump, effect=effect, low=effect - half, high=effect + half, posterior=posterior)
+    effect, half = sides.effect, sides.half
+    posterior = posterior_jump(level(sides.before), level(sides.after), sides.spread, sign=sign)
+    return replace(
+        jump,
+        effect=effect,
+        low=effect - half,
+        high=effect + half,
+        posterior=posterior if sign * effect >= least else 0.0,
+    )
 
 
 def bisect(
@@ -307,9 +161,9 @@ def bisect(
     runner: Runner,
     cache: Cache,
     *,
-    report: Callable[[Subject, str], None] = lambda _subject, _problem: None,
+    report: Callable[[Moment], None] = lambda _moment: None,
     command: Sequence[str] = (),
-    explain: Callable[[Subject, Subject], tuple[str, ...]] = lambda _before, _after: (),
+    explain: Explain = lambda _before, _after: (),
 ) -> Bisection:
     """Find the subjects at which a metric changes.
 
@@ -317,7 +171,7 @@ def bisect(
         search: What to search.
         runner: Where subjects are measured.
         cache: Cache of measurements.
-        report: Called after each measurement with the problem, if there was one.
+        report: Called after each measurement, with its value or the problem.
         command: The words that search the same again.
         explain: The commands that show how one subject differs from another.
 
@@ -328,47 +182,120 @@ def bisect(
     if search.skipped & {one.key for one in (search.subjects[0], search.subjects[-1])}:
         raise UnusableInputError("an end of the range is skipped", hint="choose another end, or skip others")
     session = Session(_name(), search, runner, cache, report)
-    left_out = _start(session, cache)
+    session.planned = _planned(search)
+    counted = _by_count(session) if search.counts_first else None
+    found = counted if isinstance(counted, Bisection) else _by_metric(session)
+    contradicted = (counted,) if isinstance(counted, str) and counted else ()
+    return replace(
+        found,
+        culprits=_with_commands(found.culprits, explain),
+        undecided=_with_commands(found.undecided, explain),
+        notes=(*search.notes, *contradicted, *found.notes),
+        command=tuple(command),
+    )
+
+
+def _with_commands(culprits: Sequence[Culprit], explain: Explain) -> tuple[Culprit, ...]:
+    return tuple(replace(one, commands=explain(one.before, one.suspects[-1])) for one in culprits)
+
+
+def _by_metric(session: Session) -> Bisection:
+    """Search the metric itself."""
+    search = session.search
+    left_out = _start(session)
     ends = _compared(session)
     small = "" if search.exact else _too_small(ends)
     found = Found((), reason=small) if small else _search(session)
     found = found if search.exact else confirmed(session, found)
-    ends = _compared(session)
-    culprits, undecided = (
-        tuple(_culprit(session, jump, explain) for jump in jumps) for jumps in (found.jumps, found.undecided)
+    return replace(
+        _result(session, found),
+        changed=() if search.exact else _changed(session, TOTALS),
+        notes=_notes(left_out),
     )
-    return Bisection(
-        metric=search.metric,
-        exact=search.exact,
-        good=session.ends[0],
-        bad=session.ends[1],
-        subjects=search.last,
-        ends=ends,
-        culprits=culprits,
-        undecided=undecided,
-        log=_log(session),
-        reason=found.reason,
-        changed=() if search.exact else _changed(session),
-        notes=(*search.notes, *_notes(left_out)),
-        command=tuple(command),
+
+
+ENDS_FIRST = 2
+"""Measurements of each end before counts are compared: a count must repeat at each."""
+
+
+def _by_count(session: Session) -> Bisection | str:
+    """Search a count that differs between the ends.
+
+    Returns:
+        The result, unless no count differs, the metric of the ends does not, or the metric contradicts: the
+        ends surely differ by more than it changes where the count does. Then the reason, which may be empty.
+    """
+    search = session.search
+    for side in samples.order(ENDS_FIRST):
+        session.measure(session.ends[side == "B"])
+    differing = _changed(session, WORK)
+    if not differing or _too_small(_compared(session)):
+        return ""
+    chosen = max(differing, key=lambda one: one.size)
+    counting = session.searching(replace(search, metric=count_metric(chosen.name), exact=True))
+    counting.confirming = 2 * search.repeats
+    counting.recall(session.cache.records())
+    found = _search(counting)
+    if not found.jumps:
+        return ""
+    session.planned = 2 * search.repeats * len(found.jumps)
+    starts = [(0, 0) if _whole(session, one) else _made(session, one) for one in found.jumps]
+    measured = [_alternate(session, one, search.repeats) for one in found.jumps]
+    sides = [
+        _between(session, one, start) if done else None
+        for one, start, done in zip(found.jumps, starts, measured, strict=True)
+    ]
+    result = _result(counting, found)
+    culprits = tuple(
+        replace(one, asked=_estimate(own)) for one, own in zip(result.culprits, sides, strict=True)
     )
+    if _unexplained(session, sides):
+        where = " and ".join(one.suspects[-1].short for one in culprits)
+        return (
+            f"{chosen.name} per step changed at {where}, but {search.metric.name} changes elsewhere, so "
+            f"{search.metric.name} was searched"
+        )
+    return replace(result, culprits=culprits, asked=_compared(session))
+
+
+def _estimate(sides: _Sides | None) -> Estimate | None:
+    if sides is None:
+        return None
+    effect, half = sides.effect, sides.half
+    low, high = effect - half, effect + half
+    return Estimate(math.exp(effect), math.exp(low), math.exp(high), min(sides.before.size, sides.after.size))
+
+
+def _unexplained(session: Session, jumps: Sequence[_Sides | None]) -> bool:
+    """Tell whether the ends surely differ by a part worth finding beyond the changes at the jumps."""
+    known = [one for one in jumps if one is not None]
+    whole = Jump(0, session.search.last, 0.0, 0.0, 0.0, 0.0, ())
+    ends = _between(session, whole, (0, 0))
+    sign = math.copysign(1, ends.effect)
+    if len(known) < len(jumps) or abs(ends.effect) < ends.half:
+        return False
+    rest = sign * (ends.effect - sum(one.effect for one in known))
+    variance = ends.variance + sum(one.variance for one in known)
+    half = float(quantile(0.975, ends.spread.df)) * ends.spread.sigma * math.sqrt(variance)
+    return bool(rest - half > Options().share * abs(ends.effect))
 
 
 def _name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def _start(session: Session, cache: Cache) -> int:
+def _start(session: Session) -> int:
     """Measure the ends, alternating; counts are taken from earlier calls."""
     search = session.search
-    records = cache.records()
+    records = session.cache.records()
     if search.exact:
         left_out = session.recall(records)
         for one in session.ends:
             if not session.of(one):
                 session.measure(one)
         return left_out
-    for side in samples.order(search.repeats):
+    made = min(len(session.own(one)) for one in session.ends)
+    for side in samples.order(max(0, search.repeats - made), start=made):
         session.measure(session.ends[side == "B"])
     return session.recall(records)
 
@@ -405,20 +332,59 @@ def _search(session: Session) -> Found:
         )
         if isinstance(step, Found):
             return step
+        session.planned = step.repeats + _ahead(session, step.commit)
         for _ in range(step.repeats):
             subject = search.subjects[step.commit]
             if subject.key not in session.problems:
                 session.measure(subject)
 
 
-def _culprit(session: Session, jump: Jump, explain: Callable[[Subject, Subject], tuple[str, ...]]) -> Culprit:
-    subjects = session.search.subjects
-    before, after = subjects[jump.after], subjects[jump.at]
+def _planned(search: Search) -> int:
+    """Return the expected measurements of a search: the ends, a commit of each halving, the confirmation."""
+    each = 1 if search.exact else search.repeats
+    confirming = 0 if search.exact or search.last == 1 else 2 * each
+    return each * (2 + _halvings(search.last)) + confirming
+
+
+def _halvings(width: int) -> int:
+    return math.ceil(math.log2(width)) if width > 1 else 0
+
+
+def _ahead(session: Session, at: int) -> int:
+    """Return the expected measurements after those of a commit, if one side of it holds the change."""
+    known = session.values().keys() - {at}
+    below = max((one for one in known if one < at), default=at)
+    above = min((one for one in known if one > at), default=at)
+    each = 1 if session.search.exact else session.search.repeats
+    confirming = 0 if session.search.exact else 2 * each
+    return each * _halvings(max(at - below, above - at)) + (session.confirming or confirming)
+
+
+def _result(session: Session, found: Found) -> Bisection:
+    search = session.search
+    culprits, undecided = (
+        tuple(_culprit(session, jump) for jump in jumps) for jumps in (found.jumps, found.undecided)
+    )
+    return Bisection(
+        metric=search.metric,
+        exact=search.exact,
+        good=session.ends[0],
+        bad=session.ends[1],
+        subjects=search.last,
+        ends=_compared(session),
+        culprits=culprits,
+        undecided=undecided,
+        log=_log(session),
+        reason=found.reason,
+    )
+
+
+def _culprit(session: Session, jump: Jump) -> Culprit:
     effect, low, high = (
         one if session.search.exact else math.exp(one) for one in (jump.effect, jump.low, jump.high)
     )
-    suspects = tuple(subjects[at] for at in jump.suspects)
-    return Culprit(suspects, before, effect, low, high, jump.posterior, explain(before, after))
+    suspects = tuple(session.search.subjects[at] for at in jump.suspects)
+    return Culprit(suspects, session.search.subjects[jump.after], effect, low, high, jump.posterior)
 
 
 def _log(session: Session) -> tuple[Measured, ...]:
@@ -432,11 +398,11 @@ def _log(session: Session) -> tuple[Measured, ...]:
     return tuple(found)
 
 
-def _changed(session: Session) -> tuple[Changed, ...]:
+def _changed(session: Session, names: Sequence[str]) -> tuple[Changed, ...]:
     """Return counts that are constant within each end and differ between the ends."""
-    good, bad = (session.others[one.key] for one in session.ends)
+    good, bad = (session.made[one.key] for one in session.ends)
     found = []
-    for name in TOTALS:
+    for name in names:
         a, b = ({values.get(name) for values in own} for own in (good, bad))
         if len(a) == len(b) == 1 and a != b and None not in a | b:
             found.append(Changed(name, float(a.pop() or 0), float(b.pop() or 0)))

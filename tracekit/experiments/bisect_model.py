@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.errors import ExitCode, UnusableInputError
 from tracekit.runs import revisions
+from tracekit.runs.metrics import metric
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import pandas as pd
 
     from tracekit.runs.run import Run
 
@@ -51,6 +52,7 @@ class Search:
         subjects: From the good one to the bad one, in order.
         metric: Searched for its jump.
         exact: Whether it is a count, which one measurement tells.
+        counts_first: Whether a count that differs between the ends is searched before the metric.
         repeats: Measurements of every subject.
         threshold: Relative change between the ends below which there is nothing to search.
         skipped: Keys of subjects not to measure.
@@ -60,6 +62,7 @@ class Search:
     subjects: tuple[Subject, ...]
     metric: Metric
     exact: bool = False
+    counts_first: bool = False
     repeats: int = 3
     threshold: float = THRESHOLD
     skipped: frozenset[str] = frozenset()
@@ -69,6 +72,39 @@ class Search:
     def last(self) -> int:
         """Position of the bad end."""
         return len(self.subjects) - 1
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A measurement that was made.
+
+    Attributes:
+        value: Of the searched metric, in its unit; None if the subject could not be measured.
+        problem: Why it could not.
+        number: Measurements of the subject so far, those of earlier calls included.
+        left: Expected number of further measurements.
+        seconds: Time since the search began.
+        left_seconds: Expected time until its end.
+    """
+
+    subject: Subject
+    metric: Metric
+    value: float | None
+    problem: str
+    number: int
+    left: int
+    seconds: float
+    left_seconds: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Ratio of the asked metric after to before, with its 95% interval, from `runs` measurements of each."""
+
+    ratio: float
+    low: float
+    high: float
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +119,7 @@ class Culprit:
         high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
         commands: What shows the difference.
+        asked: How the asked metric changed, where a count was searched in its place.
     """
 
     suspects: tuple[Subject, ...]
@@ -92,6 +129,7 @@ class Culprit:
     high: float
     posterior: float
     commands: tuple[str, ...] = ()
+    asked: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +158,11 @@ class Changed:
     good: float
     bad: float
 
+    @property
+    def size(self) -> float:
+        """Absolute logarithm of the ratio; infinite where one of them is 0."""
+        return abs(math.log(self.bad / self.good)) if self.good > 0 < self.bad else math.inf
+
 
 @dataclass(frozen=True)
 class Bisection:
@@ -128,11 +171,12 @@ class Bisection:
     Attributes:
         ends: The bad end against the good one.
         culprits: Sure ones, in order.
-        undecided: Steps that repeats did not make sure.
+        undecided: Steps that repeats did not make sure; not worth a look where a culprit was found.
         log: What was measured, in order of the subjects.
         reason: Why there is no culprit, where there is none.
         changed: Counts that would find their commit in one run each.
         notes: What else to know.
+        asked: The ends by the asked metric, where a count was searched in its place.
     """
 
     metric: Metric
@@ -148,6 +192,7 @@ class Bisection:
     changed: tuple[Changed, ...] = ()
     notes: tuple[str, ...] = ()
     command: tuple[str, ...] = field(default=())
+    asked: Comparison | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -162,10 +207,23 @@ class Bisection:
 
 
 KERNELS, COPIES, MEMSETS, LAUNCHES, OPS = "kernels", "copies", "memsets", "launches", "ops"
-TOTALS = (KERNELS, COPIES, MEMSETS, LAUNCHES, OPS)
+BYTES = "bytes"
+TOTALS = (KERNELS, COPIES, MEMSETS, LAUNCHES, OPS, BYTES)
+WORK = (OPS, KERNELS, BYTES)
+"""Counts that are searched in place of a time, if they differ between the ends."""
 _DEVICE = {KERNELS: DeviceKind.KERNEL, COPIES: DeviceKind.MEMCPY, MEMSETS: DeviceKind.MEMSET}
 _LAUNCH = r"Launch(?:Cooperative)?Kernel|GraphLaunch"
 _COLUMNS = [C.KIND, C.NAME, C.RANK, C.STEP]
+
+
+def count_metric(name: str) -> Metric:
+    """Return the metric of a count per step.
+
+    Example:
+        >>> count_metric("ops").unit, count_metric("bytes").unit
+        ('count', 'bytes')
+    """
+    return metric(name, unit=BYTES if name == BYTES else "count")
 
 
 def counts(run: Run, name: str = "") -> dict[str, float]:
@@ -176,8 +234,8 @@ def counts(run: Run, name: str = "") -> dict[str, float]:
         name: Of an op, or a part of the name of a kernel, copy or memset.
 
     Returns:
-        The median over the steps of each rank, by `TOTALS` and the name; of a run without marked steps the
-        count in all of it.
+        The median over the steps of each rank, by `TOTALS` and the name; `bytes` are those that were copied
+        or set on devices. Of a run without marked steps the count in all of it.
     """
     host = run.table(
         "host_intervals",
@@ -186,7 +244,7 @@ def counts(run: Run, name: str = "") -> dict[str, float]:
     )
     device = run.table(
         "device_intervals",
-        columns=_COLUMNS,
+        columns=[*_COLUMNS, C.BYTES],
         where=pc.field(C.KIND).isin([str(kind) for kind in _DEVICE.values()]),
     )
     steps = run.table("steps", columns=[C.RANK, C.STEP]).drop_duplicates()
@@ -194,21 +252,23 @@ def counts(run: Run, name: str = "") -> dict[str, float]:
     found = {total: _each(device[device[C.KIND] == str(kind)], steps) for total, kind in _DEVICE.items()}
     found[LAUNCHES] = _each(host[launches & (host[C.KIND] == str(HostKind.RUNTIME))], steps)
     found[OPS] = _each(host[host[C.KIND] == str(HostKind.OP)], steps)
+    found[BYTES] = _each(device[device[C.KIND] != str(DeviceKind.KERNEL)], steps, of=C.BYTES)
     if name and name not in found:
         own = device[device[C.NAME].astype(str).str.contains(name, regex=False)]
         found[name] = _each(host[host[C.NAME].astype(str) == name], steps) + _each(own, steps)
     return found
 
 
-def _each(rows: pd.DataFrame, steps: pd.DataFrame) -> float:
-    """Return the median number of rows per step, with 0 for steps without rows."""
+def _each(rows: pd.DataFrame, steps: pd.DataFrame, *, of: str = "") -> float:
+    """Return the median over the steps of the rows, or of the sum of a column; 0 for steps without rows."""
+    amounts = rows[of].fillna(0).astype("int64") if of else pd.Series(1, index=rows.index, dtype="int64")
     if steps.empty:
-        return float(len(rows))
+        return float(amounts.sum())
     keys = [C.RANK, C.STEP]
-    there = rows[keys].dropna().astype("int64")
-    counted = there.groupby(keys, as_index=False).size()
-    sizes = steps[keys].astype("int64").merge(counted, how="left", on=keys)["size"]
-    return float(sizes.fillna(0).median())
+    there = rows[keys].assign(amount=amounts).dropna().astype("int64")
+    counted = there.groupby(keys, as_index=False)["amount"].sum()
+    amount = steps[keys].astype("int64").merge(counted, how="left", on=keys)["amount"]
+    return float(amount.fillna(0).median())
 
 
 RANGE = ".."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments.ab_model import keep
-from tracekit.experiments.bisect_model import counts
+from tracekit.experiments.bisect_model import Moment, counts
 from tracekit.experiments.checkouts import worktrees
 from tracekit.experiments.measure import Program, measure, prepare
 from tracekit.runs import environment
@@ -172,27 +173,42 @@ class Session:
     """Measures, and keeps the measurements.
 
     Attributes:
-        report: Called with the subject and what came of each measurement.
-        own: What was measured in this session, by key.
-        earlier: What holds of earlier sessions, by key.
+        report: Called after each measurement.
+        made: Every metric of what was measured in this session, by key.
+        earlier: Values of the searched metric that hold of earlier sessions, by key.
         problems: Why subjects cannot be measured, by key.
-        others: Every metric of the ends, by key, for what else changed between them.
+        planned: Expected number of further measurements.
+        failed: Number of measurements that failed.
+        confirming: How many of them a culprit will need, where that depends on another session.
+        began: When it began, seconds of the monotonic clock.
     """
 
     name: str
     search: Search
     runner: Runner
     cache: Cache
-    report: Callable[[Subject, str], None]
-    own: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    report: Callable[[Moment], None]
+    made: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
     earlier: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
-    others: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
+    planned: int = 0
+    failed: int = 0
+    confirming: int = 0
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def ends(self) -> tuple[Subject, Subject]:
         """The good and the bad end."""
         return self.search.subjects[0], self.search.subjects[-1]
+
+    def searching(self, search: Search) -> Session:
+        """Return a session of another search over the same measurements."""
+        return replace(self, search=search, earlier=defaultdict(list))
+
+    def own(self, subject: Subject) -> list[float]:
+        """Return what was measured of a subject in this session."""
+        name = self.search.metric.name
+        return [values[name] for values in self.made.get(subject.key, ()) if name in values]
 
     def values(self) -> dict[int, list[float]]:
         """Return all valid values by position."""
@@ -203,7 +219,7 @@ class Session:
         """Return the values of a subject, those of earlier calls first."""
         if subject.key in self.problems:
             return []
-        return [*self.earlier.get(subject.key, ()), *self.own.get(subject.key, ())]
+        return [*self.earlier.get(subject.key, ()), *self.own(subject)]
 
     def broken(self) -> frozenset[int]:
         """Return positions that failed or are skipped."""
@@ -225,14 +241,31 @@ class Session:
             self._failed(subject, error)
             return
         self.cache.add(Record(self.name, subject.key, values))
-        self.own[subject.key].append(values[metric])
-        self.others[subject.key].append(values)
-        self.report(subject, "")
+        self.made[subject.key].append(values)
+        self._report(subject, value=values[metric])
+
+    def _report(self, subject: Subject, *, value: float | None = None, problem: str = "") -> None:
+        self.planned = max(0, self.planned - 1)
+        self.failed += value is None
+        spent = time.monotonic() - self.began
+        each = spent / (self.failed + sum(map(len, self.made.values())))
+        self.report(
+            Moment(
+                subject=subject,
+                metric=self.search.metric,
+                value=value,
+                problem=problem,
+                number=len(self.of(subject)),
+                left=self.planned,
+                seconds=spent,
+                left_seconds=each * self.planned,
+            )
+        )
 
     def _failed(self, subject: Subject, error: CollectionError | UnusableInputError) -> None:
         tail = str(getattr(error, "tail", "")).strip().splitlines()
         problem = f"{error.message}: {tail[-1]}" if tail else error.message
-        self.report(subject, problem)
+        self._report(subject, problem=problem)
         if subject in self.ends:
             which = "good" if subject == self.ends[0] else "bad"
             hint = error.hint or f"choose another {which} end that builds and runs"
@@ -273,7 +306,7 @@ class Session:
     def _as_now(self, records: Sequence[Record]) -> bool:
         """Tell whether the ends measured the same in an earlier session."""
         metric = self.search.metric.name
-        now = [_level(self.own[one.key]) for one in self.ends]
+        now = [_level(self.own(one)) for one in self.ends]
         moved = [
             abs(_level([record.values[metric] for record in own]) - level)
             for one, level in zip(self.ends, now, strict=True)

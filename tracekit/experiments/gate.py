@@ -6,6 +6,7 @@ Slower configurations get causes from the profiles of both sides.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,17 @@ from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.experiments import gate_baseline
 from tracekit.experiments.gate_model import Configuration, Gate, Options, Outcome, Side
 from tracekit.runs import conditions, revisions
-from tracekit.runs.metrics import DEVICE_PEAK, EXACT, METRICS, STEP_TIME, of_run
+from tracekit.runs.metrics import (
+    DEVICE_PEAK,
+    EXACT,
+    METRICS,
+    SETTINGS,
+    STEP_TIME,
+    of_run,
+    timed_steps,
+    timing_settings,
+)
+from tracekit.runs.text import shorten
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Verdict
@@ -125,10 +136,45 @@ def compared(base: Sequence[Run], head: Sequence[Run], stored: Sequence[Run], op
         (
             *notes,
             *conditions.warnings(*found),
+            *(() if lacking.get(STEP_TIME, NEITHER) else _timing(base, head)),
             *(f"{name}: {why}" for name, why in reasons.items() if why != NEITHER),
         ),
         tuple(name for name, why in reasons.items() if why != NEITHER),
     )
+
+
+FEW_STEPS = 3
+"""Timed steps below which the median of a run says little."""
+NAME = 40
+"""Characters of a setting's value, which may be anything in a stored run."""
+
+
+def _timing(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
+    """Say which runs were timed with other settings than others, and whether few steps were timed."""
+    sides = [[run for run in own if timed_steps(run)] for own in (base, head)]
+    runs = [run for own in sides for run in own]
+    found = []
+    for name in SETTINGS:
+        counts = [Counter(shorten(str(timing_settings(run)[name]), NAME) for run in own) for own in sides]
+        if len({value for own in counts for value in own}) > 1:
+            found.append(
+                f"step_time: {name} was {_spread(*counts)}, so that part of a difference may come of it"
+            )
+    fewest = min((timed_steps(run) for run in runs), default=FEW_STEPS)
+    if fewest < FEW_STEPS:
+        only = f"{fewest} step{'s' * (fewest != 1)}"
+        found.append(f"step_time: in some runs the median of only {only}; record more steps")
+    return tuple(found)
+
+
+def _spread(base: Counter[str], head: Counter[str]) -> str:
+    """List the values of a setting with the number of runs of each side."""
+    texts = []
+    for value in sorted(base.keys() | head.keys()):
+        sides = (("base", base[value]), ("head", head[value]))
+        where = " and ".join(f"{count} {side} run{'s' * (count != 1)}" for side, count in sides if count)
+        texts.append(f"{'unknown' if value == 'None' else value} in {where}")
+    return ", ".join(texts)
 
 
 NEITHER = "not measured on either side"
@@ -292,12 +338,14 @@ def _notes(chosen: Baseline, asked: _Asked) -> tuple[str, ...]:
 
 def _side(runs: Sequence[Run], distance: int | None = None) -> Side:
     meta = runs[-1].meta
+    steps = [count for run in runs if (count := timed_steps(run))]
     return Side(
         runs=tuple(run.id for run in runs),
         commit=meta.git.sha if meta.git else None,
         dirty=bool(meta.git and meta.git.dirty),
         distance=distance,
         command=tuple(meta.command),
+        timed_steps=(min(steps), max(steps)) if steps else None,
     )
 
 

@@ -57,6 +57,7 @@ class Side:
         dirty: Whether there were uncommitted changes.
         distance: Commits between it and the merge-base; None for a head or a label.
         command: Command that recorded the newest run; empty if unknown.
+        timed_steps: Fewest and most steps whose median is the step time of a run; None without step times.
     """
 
     runs: tuple[str, ...]
@@ -64,6 +65,7 @@ class Side:
     dirty: bool
     distance: int | None = None
     command: tuple[str, ...] = ()
+    timed_steps: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

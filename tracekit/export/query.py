@@ -18,10 +18,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
-import psutil
 
 from tracekit.errors import TracekitError, UnusableInputError, clean
 from tracekit.export import views
+from tracekit.export.bounded import TOO_MUCH, took_too_long, usual_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -38,7 +38,6 @@ _MISSING = re.compile(r'column "?([^"]+?)"? not found|not have a column named "(
 _DOTS = "..."
 _NEAREST = 3
 _EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
-_MEMORY = "ask for less, or give more with --memory"
 
 
 def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
@@ -56,11 +55,18 @@ def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int
         'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
     """
     text = str(error)
+    if "Max expression depth" in text:
+        return too_deep()
     text = text.replace("Values list", "Table")  # what it calls a view
     first = _KIND.sub("", text.strip().splitlines()[0] if text.strip() else "the query failed").rstrip("!.")
     if "Out of Memory" in text:
-        return UnusableInputError(f"the query exceeds its memory limit: {clean(first)}", hint=_MEMORY)
+        return UnusableInputError(f"the query exceeds its memory limit: {clean(first)}", hint=TOO_MUCH)
     return UnusableInputError(clean(first + _place(text, sql, before)), hint=_meant(text, columns))
+
+
+def too_deep() -> UnusableInputError:
+    """Return the error of a statement with too many levels."""
+    return UnusableInputError("the query is nested too deeply", hint="use fewer levels, joins or UNIONs")
 
 
 def _place(text: str, sql: str, before: int) -> str:
@@ -91,6 +97,8 @@ _NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE
 _FUNCTIONS: Final = {"generate_series", "range", "repeat", "repeat_row", "unnest"}
 """Allowed table functions; others read files or settings, or run other queries."""
 _SCHEMAS: Final = ("", "main")
+_RECURRING: Final = ("", "recurring")
+"""Schemas of common table expressions: none, or all rows that a recursive one has made."""
 _EXPLAIN = re.compile(r"\s*explain\b(\s+analyze\b)?", re.IGNORECASE)
 _WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
 ONLY = "a query only reads: one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN"
@@ -129,7 +137,7 @@ def read(sql: str, known: Collection[str]) -> Statement:
     rest = _blank(explain[0]) + sql[explain.end() :] if explain else sql
     rest, tree = _parsed(rest)
     nodes = list(_nodes(tree))
-    for node in nodes:
+    for node, _ in nodes:
         _refuse(node)
     words = " ".join(explain[0].split()).upper() if explain else ""
     return Statement(sql=rest, explain=words, tables=_tables(nodes, known))
@@ -142,6 +150,10 @@ def _blank(text: str) -> str:
 
 def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
     """Return the single statement of a text without its semicolon, and its syntax tree."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise UnusableInputError("the query is not valid UTF-8") from None
     with duckdb.connect(":memory:") as database:
         try:
             statements = database.extract_statements(sql)
@@ -150,7 +162,10 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
             raise explained(error, sql, []) from error
     if len(statements) != 1:
         raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
-    tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
+    try:
+        tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
+    except RecursionError:
+        raise too_deep() from None
     if tree.get("error", True):
         word = _WORD.match(sql)
         raise UnusableInputError(
@@ -168,14 +183,22 @@ def _without_ends(sql: str) -> str:
     return text.decode()
 
 
-def _nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a tree."""
-    if isinstance(part, dict):
-        yield part
-        part = list(part.values())
-    if isinstance(part, list):
-        for each in part:
-            yield from _nodes(each)
+def _nodes(tree: Any) -> Iterator[Scoped]:
+    """Yield every object of a tree with the names of common table expressions that it can refer to."""
+    left: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    while left:  # not recursive: a chain of UNIONs is as deep as it is long
+        part, scope = left.pop()
+        if isinstance(part, list):
+            left += [(each, scope) for each in part]
+        if not isinstance(part, dict):
+            continue
+        yield part, scope
+        if part.get("type") == "RECURSIVE_CTE_NODE":
+            scope |= {str(part["cte_name"]).lower()}
+        for entry in (part.get("cte_map") or {}).get("map", []):
+            left.append((entry["value"], scope))  # an expression sees those before it
+            scope |= {str(entry["key"]).lower()}
+        left += [(value, scope) for key, value in part.items() if key != "cte_map"]
 
 
 def _refuse(node: dict[str, Any]) -> None:
@@ -196,20 +219,23 @@ def _function(node: dict[str, Any]) -> str:
     return str(node["function"]["function_name"]).lower()
 
 
-def _tables(nodes: list[dict[str, Any]], known: Collection[str]) -> frozenset[str]:
+def _tables(nodes: list[Scoped], known: Collection[str]) -> frozenset[str]:
     """Return the names of the tables that are read; all if the query lists tables."""
-    own = {str(one["key"]).lower() for node in nodes for one in node.get("cte_map", {}).get("map", [])}
     found: set[str] = set()
-    for node in nodes:
+    for node, scope in nodes:
         if node.get("type") == "SHOW_REF" and not node.get("query"):
             found.update(known)
-        if node.get("type") == "BASE_TABLE":
+        if node.get("type") == "BASE_TABLE" and not _is_expression(node, scope):
             name = str(node["table_name"]).lower()
-            if name in known:
-                found.add(name)
-            if name not in own and (name not in known or node.get("schema_name", "") not in _SCHEMAS):
+            if name not in known or node.get("schema_name", "") not in _SCHEMAS:
                 raise _no_table(node, known)
+            found.add(name)
     return frozenset(found)
+
+
+def _is_expression(node: dict[str, Any], scope: frozenset[str]) -> bool:
+    """Tell whether a table is a common table expression: one in scope, named without a schema."""
+    return str(node["table_name"]).lower() in scope and node.get("schema_name", "") in _RECURRING
 
 
 def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputError:
@@ -223,8 +249,8 @@ def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputErro
 
 if TYPE_CHECKING:
     T = TypeVar("T")
+    Scoped = tuple[dict[str, Any], frozenset[str]]
 
-_MOST_BYTES = 4 << 30
 _MOST_THREADS = 8
 _AGAIN_S = 0.05
 _LOOK_S = 1.0
@@ -321,10 +347,7 @@ class Session:
             done = self._pool.submit(work, self._database)
             while wait([done], self._patience()).not_done:
                 if self._seconds and time.monotonic() >= self._ends:
-                    raise UnusableInputError(
-                        f"the query took longer than {self._seconds:g} s",
-                        hint="simplify the query, or increase --timeout",
-                    )
+                    raise took_too_long(self._seconds)
             return done.result()
 
     def _patience(self) -> float:
@@ -393,9 +416,8 @@ def ask(
 
 
 def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float | list[str]]:
-    memory = limits.memory_bytes or min(psutil.virtual_memory().total // 2, _MOST_BYTES)
     return {
-        "memory_limit": f"{memory}B",
+        "memory_limit": f"{limits.memory_bytes or usual_memory()}B",
         "threads": min(len(os.sched_getaffinity(0)), _MOST_THREADS),
         "temp_directory": spill,
     }

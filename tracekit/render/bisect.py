@@ -16,7 +16,8 @@ from tracekit.runs.text import MISSING, human, shorten
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Bisection, Culprit, Measured, Subject
+    from tracekit.experiments.bisect_model import Bisection, Culprit, Measured, Moment, Subject
+    from tracekit.stats.comparison import Comparison, Metric
 
 
 COLUMNS = (
@@ -57,7 +58,19 @@ def culprit(found: Bisection, one: Culprit) -> list[str]:
     if not found.exact:
         span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
         span += ", probability " + (f"{one.posterior:.1%}" if one.posterior < 0.9995 else "over 99.9%")
-    return [*lines, f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}"]
+    lines.append(f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}")
+    return [*lines, *_asked(found, one)]
+
+
+def _asked(found: Bisection, one: Culprit) -> list[str]:
+    """Return how the asked metric changed where the searched count did."""
+    if found.asked is None or one.asked is None:
+        return []
+    seen = one.asked
+    interval = " to ".join(change(math.log(bound)) for bound in (seen.low, seen.high))
+    doubt = ", not conclusive" if seen.low <= 1 <= seen.high else ""
+    text = f"{found.asked.name} {change(math.log(seen.ratio))} against {one.before.short}"
+    return [f"{text}, 95% interval {interval}{doubt} ({seen.runs} alternating runs of each)"]
 
 
 def named(one: Subject) -> str:
@@ -65,24 +78,56 @@ def named(one: Subject) -> str:
     return ", ".join(part for part in (f"{one.short} {one.title}", one.author, one.date) if part)
 
 
-def ends(found: Bisection) -> str:
-    """Describe the difference between the good and the bad end."""
-    a, b = (amount(found, value) for value in (found.ends.a, found.ends.b))
-    text = f"{found.good.short} to {found.bad.short}, {found.subjects} steps: {found.metric.name} {a} to {b}"
-    if found.exact or found.ends.ratio is None:
+def ends(found: Bisection) -> list[str]:
+    """Describe the difference between the good and the bad end, a line per metric."""
+    span = f"{found.good.short} to {found.bad.short}, {found.subjects} steps: "
+    lines = [f"{span}{_difference(found.ends, exact=found.exact)}"]
+    return [*lines, f"{span}{_difference(found.asked, exact=False)}"] if found.asked else lines
+
+
+def _difference(of: Comparison, *, exact: bool) -> str:
+    a, b = (_formatted(value, of.unit) for value in (of.a, of.b))
+    text = f"{of.name} {a} to {b}"
+    if exact or of.ratio is None:
         return text
-    described = f"{text}, {change(math.log(found.ends.ratio))}"
-    if found.ends.ci95:
-        low, high = (change(math.log(bound)) for bound in found.ends.ci95)
+    described = f"{text}, {change(math.log(of.ratio))}"
+    if of.ci95:
+        low, high = (change(math.log(bound)) for bound in of.ci95)
         described += f" (95% interval {low} to {high})"
-    if found.ends.mde is not None and math.isfinite(found.ends.mde):
-        described += f", smallest detectable change {100 * found.ends.mde:.1f}%"
+    if of.mde is not None and math.isfinite(of.mde):
+        described += f", smallest detectable change {100 * of.mde:.1f}%"
     return described
 
 
-def amount(found: Bisection, value: float) -> str:
+def amount(metric: Metric, value: float) -> str:
     """Format a value in its unit."""
-    return human(round(value) if found.metric.unit in {"ns", "bytes"} else value, found.metric.unit)
+    return _formatted(value, metric.unit)
+
+
+def _formatted(value: float, unit: str) -> str:
+    whole = unit in {"ns", "bytes"} or float(value).is_integer()
+    return human(round(value) if whole else value, unit)
+
+
+def moment_text(moment: Moment, place: str) -> str:
+    """Describe a measurement, what is left and for how long.
+
+    Args:
+        moment: The measurement.
+        place: Position of its subject among all.
+    """
+    if moment.value is None:
+        what = f"skipped: {moment.problem}"
+    else:
+        what = f"{moment.metric.name} {amount(moment.metric, moment.value)} (n={moment.number})"
+    left = f", about {moment.left} more in {_duration(moment.left_seconds)}" if moment.left else ""
+    title = f"{place} {moment.subject.short} {moment.subject.title[:60]}"
+    return f"{title}: {what}, {_duration(moment.seconds)} elapsed{left}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _row(found: Bisection, one: Measured) -> dict[str, Any]:
@@ -95,7 +140,7 @@ def _row(found: Bisection, one: Measured) -> dict[str, Any]:
         "commit": one.subject.short,
         "date": one.subject.date[:10] or None,
         "subject": one.subject.title,
-        "value": MISSING if value is None else amount(found, value),
+        "value": MISSING if value is None else amount(found.metric, value),
         "change": change(math.log(relative)) if relative > 0 else MISSING,
         "runs": f"{len(one.values)}{cached}",
         "problem": one.problem or None,
@@ -106,6 +151,12 @@ def notes(found: Bisection) -> list[str]:
     """Return further notes."""
     made, known = found.runs
     texts = [f"{made} measurements, {known} from earlier calls", *found.notes]
+    if found.asked:
+        count, asked = found.metric.name, found.asked.name
+        texts.append(
+            f"{count} per step differs between the ends and repeats exactly, so it was searched "
+            f"(--signature {count}); --metric {asked} searches {asked} itself"
+        )
     texts += [
         f"{one.name} per step changed from {one.good:g} to {one.bad:g}; --signature {one.name} finds the "
         "commit in one run per commit"
@@ -119,13 +170,17 @@ _WIDEST = 120
 
 def as_text(found: Bisection) -> str:
     """Render for a terminal."""
-    parts = [f"{clean(headline(found))}\n  {clean(ends(found))}\n"]
+    parts = [f"{clean(headline(found))}\n" + "".join(f"  {clean(line)}\n" for line in ends(found))]
     parts += [_lines(culprit(found, one), one.commands) for one in found.culprits]
-    for one in found.undecided:
-        parts.append("Uncertain:\n" + _lines(culprit(found, one), one.commands))
+    parts += ["Uncertain:\n" + _lines(culprit(found, one), one.commands) for one in _uncertain(found)]
     parts.append(table_text([_row(found, one) for one in found.log], COLUMNS, limit=0))
     parts.append("".join(f"  {clean(line)}\n" for line in notes(found)))
     return "\n".join(parts)
+
+
+def _uncertain(found: Bisection) -> tuple[Culprit, ...]:
+    """Return the steps that may be changes; none where a culprit was found, which they would only obscure."""
+    return () if found.culprits else found.undecided
 
 
 def _lines(texts: list[str], commands: tuple[str, ...]) -> str:
@@ -135,8 +190,8 @@ def _lines(texts: list[str], commands: tuple[str, ...]) -> str:
 
 def as_markdown(found: Bisection) -> str:
     """Render for an issue."""
-    parts = [f"## {escape(headline(found))}\n", f"- {escape(ends(found))}\n"]
-    parts += [_items(found, one) for one in (*found.culprits, *found.undecided)]
+    parts = [f"## {escape(headline(found))}\n", "".join(f"- {escape(line)}\n" for line in ends(found))]
+    parts += [_items(found, one) for one in (*found.culprits, *_uncertain(found))]
     rows = [short(_row(found, one), _WIDEST) for one in found.log]
     parts.append(markdown_text(rows, COLUMNS))
     parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))
@@ -169,6 +224,7 @@ def as_json(found: Bisection) -> str:
         log=[_measured(one) for one in found.log],
         measured=made,
         cached=known,
+        asked=found.asked.entry() if found.asked else None,
         changed_counts=[asdict(one) for one in found.changed],
         notes=list(found.notes),
         reproduce=list(found.command),
@@ -184,6 +240,7 @@ def _culprit(one: Culprit) -> dict[str, Any]:
         "effect": one.effect,
         "ci95": [one.low, one.high],
         "posterior": one.posterior,
+        "asked": asdict(one.asked) if one.asked else None,
         "commands": list(one.commands),
     }
 

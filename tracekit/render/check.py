@@ -156,7 +156,17 @@ def sides(each: Configuration) -> str:
 def _side(side: Side) -> str:
     dirty = " with uncommitted changes" if side.dirty else ""
     commit = f"{side.commit[:SHORT]}{dirty}" if side.commit else "unknown commit"
-    return f"{len(side.runs)} run{'s' * (len(side.runs) != 1)} of {commit}{_far(side.distance)}"
+    runs = f"{len(side.runs)} run{'s' * (len(side.runs) != 1)}{_timed(side)}"
+    return f"{runs} of {commit}{_far(side.distance)}"
+
+
+def _timed(side: Side) -> str:
+    """Return how many steps were timed in each run."""
+    if side.timed_steps is None:
+        return ""
+    fewest, most = side.timed_steps
+    count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return f" ({count} timed step{'s' * (most != 1)} each)"
 
 
 def _far(distance: int | None) -> str:

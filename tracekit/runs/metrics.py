@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -56,6 +56,21 @@ def of_run(run: Run) -> dict[str, float]:
         if values:
             found[name] = float(max(values))
     return found
+
+
+SETTINGS = ("steps", "warmup", "start_step", "no_profile")
+"""Options of a recording that the fingerprint leaves out, although step times may depend on them."""
+
+
+def timing_settings(run: Run) -> dict[str, Any]:
+    """Return the `SETTINGS` with which the un-profiled steps of a run were timed; unknown ones are None."""
+    given = {**run.meta.collector.options, **(run.meta.workload or {})}
+    return {name: given.get(name) for name in SETTINGS}
+
+
+def timed_steps(run: Run) -> int:
+    """Return the number of un-profiled steps whose median is the step time of a run."""
+    return len(run.meta.timings.step_ns) if run.meta.timings else 0
 
 
 def metric(name: str, *, unit: str = "count", direction: Direction = Direction.LOWER) -> Metric:

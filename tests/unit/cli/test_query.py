@@ -3,20 +3,31 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs import make_run, step_rows
+from tests.tiers import thinned
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.unit.cli.conftest import Done
     from tracekit.runs.store import Store
 
 BIG = 2**53 + 1
+GREEDY = {
+    "list": "SELECT list_sum(range(500000000))",
+    "text": "SELECT length(repeat('x', 3000000000))",
+    "unions": " UNION ALL ".join(["SELECT 1"] * 1_500),
+}
 
 
 def test_json_is_exact_and_names_units(store: Store, tracekit: Callable[..., Done]) -> None:
@@ -113,3 +124,26 @@ def test_an_error_is_one_line_and_exits_2(store: Store, tracekit: Callable[..., 
 
 def test_columns_of_one_name_are_told_apart(tracekit: Callable[..., Done]) -> None:
     assert tracekit("query", "SELECT 1 AS a, 2 AS a", "--format", "csv").out == "a,a_1\n1,2\n"
+
+
+@pytest.mark.parametrize("name", thinned(GREEDY, default=["text"]))
+def test_limits_of_time_and_memory_hold_in_one_line(name: str, tmp_path: Path) -> None:
+    """The time is that of a small query, the timeout, and 2 s; a busy machine may start slowly."""
+
+    def ended(sql: str) -> tuple[int, str, float, int]:
+        command = [sys.executable, "-c", "from tracekit.cli.main import main; main()", "query", sql]
+        command += ["--timeout", "1", "--memory", "1", "--store", str(tmp_path / "store")]
+        began = time.monotonic()
+        with (tmp_path / "said").open("w+") as said:
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            said.seek(0)
+            return child.returncode, said.read(), time.monotonic() - began, used.ru_maxrss << 10
+
+    usual = max(ended("SELECT 1")[2] for _ in range(2))
+    code, said, seconds, most = ended(GREEDY[name])
+    assert (code, said.count("\n")) == (2, 1)
+    assert "longer than 1 s" in said or "exceeds its memory limit" in said
+    assert seconds < 2 * usual + 1 + 2
+    assert most < 1.5 * (1 << 30)

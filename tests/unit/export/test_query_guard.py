@@ -79,6 +79,13 @@ FILES = [
     "SELECT * FROM secret_of_python",
     "SELECT * FROM information_schema.tables",
     "SELECT * FROM other.steps",
+    "WITH tables AS (SELECT 1) SELECT * FROM information_schema.tables",
+    "WITH steps AS (SELECT 1) SELECT * FROM other.steps",
+    "SELECT * FROM (WITH sqlite_master AS (SELECT 1) SELECT * FROM sqlite_master), sqlite_master",
+    "WITH a AS (WITH sqlite_master AS (SELECT 1) SELECT 1) SELECT * FROM sqlite_master",
+    "WITH a AS (SELECT * FROM sqlite_master), sqlite_master AS (SELECT 1) SELECT * FROM a",
+    "SELECT (WITH duckdb_types AS (SELECT 1) SELECT 1) FROM duckdb_types",
+    "WITH a AS (SELECT 1) SELECT * FROM main.a",
     "SELECT $1",
 ]
 
@@ -145,6 +152,9 @@ def test_were_it_read_as_a_query_the_database_itself_would_refuse(sql: str, run:
             "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
             [(1,), (2,), (3,)],
         ),
+        ("WITH a AS (SELECT 1 AS n), b AS (SELECT * FROM a) SELECT x.n FROM (SELECT * FROM B) x, A", [(1,)]),
+        ("WITH a AS (SELECT 1) SELECT (SELECT * FROM a) UNION ALL SELECT * FROM a", [(1,), (1,)]),
+        ("WITH a AS (SELECT 1), b AS (WITH a AS (SELECT 2) SELECT * FROM a) FROM a, b", [(1, 2)]),
         ("VALUES (1), (2)", [(1,), (2,)]),
         ("SELECT unnest(range(2))", [(0,), (1,)]),
         ("SELECT count(*) FROM generate_series(9)", [(10,)]),
@@ -162,3 +172,34 @@ def test_only_the_tables_that_it_reads_are_opened() -> None:
     assert read("SELECT 1", KNOWN).tables == frozenset()
     assert read("SELECT * FROM Steps s JOIN runs USING (x)", KNOWN).tables == {"steps", "runs"}
     assert read("DESCRIBE", KNOWN).tables == set(KNOWN)
+    shadowed = "WITH steps AS (SELECT 1) SELECT * FROM steps"
+    assert read(shadowed, KNOWN).tables == frozenset()
+    both = f"SELECT * FROM ({shadowed}), steps"  # noqa: S608
+    assert read(both, KNOWN).tables == {"steps"}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT " + "(" * 3_000 + "1" + ")" * 3_000,
+        "SELECT 1 FROM range(1)" + ", range(1)" * 3_000,
+        "SELECT " + "NOT " * 3_000 + "true",
+        "SELECT * FROM (" * 3_000 + "SELECT 1" + ")" * 3_000,
+    ],
+    ids=["parentheses", "joins", "operators", "subqueries"],
+)
+def test_deep_statements_are_refused_in_one_line(sql: str) -> None:
+    with pytest.raises(UnusableInputError, match=r"^the query is nested too deeply"):
+        read(sql, KNOWN)
+
+
+@pytest.mark.parametrize("code", [0xD800, 0xDCFF])
+def test_what_is_no_utf_8_is_refused_in_one_line(code: int) -> None:
+    with pytest.raises(UnusableInputError, match="not valid UTF-8"):
+        read(f"SELECT '{chr(code)}'", KNOWN)
+
+
+def test_a_long_chain_of_unions_is_read() -> None:
+    assert read(" UNION ALL ".join(["SELECT row_id FROM host_intervals"] * 1_500), KNOWN).tables == {
+        "host_intervals"
+    }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +12,10 @@ import pytest
 
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments.bisect import Bisection, Search, bisect
-from tracekit.experiments.bisect_model import Changed, Subject
+from tracekit.experiments.bisect_model import Changed, Moment, Subject
 from tracekit.experiments.bisect_runner import Cache, Record
+from tracekit.render.bisect import as_markdown, as_text, moment_text, notes
+from tracekit.render.bisect import culprit as culprit_lines
 from tracekit.stats.comparison import Metric
 
 if TYPE_CHECKING:
@@ -32,10 +37,31 @@ class Runner:
         return self.values(at)
 
 
-def search(runner: Runner, path: Path, *, metric: str = "step_time", **options: object) -> Bisection:
+def search(
+    runner: Runner,
+    path: Path,
+    *,
+    metric: str = "step_time",
+    report: Callable[[Moment], None] = lambda _: None,
+    **options: object,
+) -> Bisection:
+    path.mkdir(exist_ok=True)
     subjects = tuple(Subject(str(at), f"change {at}") for at in range(LAST + 1))
     asked = Search(subjects=subjects, metric=Metric(metric), **options)  # type: ignore[arg-type]
-    return bisect(asked, runner, Cache(path / "cache.jsonl"))
+    return bisect(asked, runner, Cache(path / "cache.jsonl"), report=report)
+
+
+def noisy(
+    slower: int, more: int, *, by: float = 1.2, noise: float = 0.02, seed: int = 0
+) -> Callable[[int], dict[str, float]]:
+    """Steps that take `by` longer from one commit on, and make 160 more calls from another on."""
+    rng = np.random.default_rng(seed)
+
+    def values(number: int) -> dict[str, float]:
+        level = 1e6 * (by if number >= slower else 1.0) * float(np.exp(noise * rng.standard_normal()))
+        return {"step_time": level, "ops": 187.0 if number >= more else 27.0, "kernels": 0.0, "bytes": 0.0}
+
+    return values
 
 
 def at(found: Bisection) -> list[int]:
@@ -129,3 +155,83 @@ def test_the_effect_is_that_of_measurements_in_turn(tmp_path: Path) -> None:
     (culprit,) = search(runner, tmp_path).culprits
     assert (runner.measured[36], runner.measured[37]) == (6, 6)
     assert culprit.low < 1.1 < culprit.high
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3])
+def test_a_count_that_differs_is_searched_first_also_where_the_time_cannot_tell(
+    tmp_path: Path, noise: float
+) -> None:
+    runner = Runner(noisy(37, 37, noise=noise, seed=1))
+    found = search(runner, tmp_path, counts_first=True)
+    (culprit,) = found.culprits
+    assert (at(found), found.metric.name, culprit.effect, found.exact) == ([37], "ops", 160.0, True)
+    assert sum(runner.measured) == 4 + 6 + 6  # the ends twice, six halvings of 64, and the culprit in turn
+    assert found.asked is not None
+    assert culprit.asked is not None
+    assert (found.asked.name, culprit.asked.runs) == ("step_time", 3)
+    assert culprit.asked.low < 1.2 < culprit.asked.high
+    lines = culprit_lines(found, culprit)
+    assert any("step_time" in line and ("not conclusive" in line) == (noise > 0.1) for line in lines)
+    assert any("--metric step_time searches step_time itself" in note for note in notes(found))
+
+
+def test_where_the_time_changes_elsewhere_it_is_searched_and_the_count_is_told(tmp_path: Path) -> None:
+    found = search(Runner(noisy(50, 10, noise=0.005)), tmp_path, counts_first=True)
+    assert (at(found), found.metric.name, found.asked) == ([50], "step_time", None)
+    assert any(note.startswith("ops per step changed at 10, but step_time changes") for note in found.notes)
+
+
+def test_part_of_the_slowdown_does_not_pass_for_all_of_it(tmp_path: Path) -> None:
+    """The calls cost 10%; another commit costs 20% more."""
+    both = {50: 1.2, 10: 1.1}
+    rng = np.random.default_rng(3)
+
+    def values(number: int) -> dict[str, float]:
+        level = 1e6 * float(np.exp(0.003 * rng.standard_normal()))
+        for first, by in both.items():
+            level *= by if number >= first else 1.0
+        return {"step_time": level, "ops": 187.0 if number >= 10 else 27.0, "kernels": 0.0, "bytes": 0.0}
+
+    assert at(search(Runner(values), tmp_path, counts_first=True)) == [10, 50]
+
+
+def test_equal_counts_and_counts_that_vary_leave_the_search_to_the_time(tmp_path: Path) -> None:
+    runner = Runner(noisy(37, LAST + 1, noise=0.005))
+    assert search(runner, tmp_path, counts_first=True).metric.name == "step_time"
+    calls = iter(range(1_000_000))
+    time_of = noisy(37, 37, noise=0.005)
+    vary = Runner(lambda number: {**time_of(number), "ops": float(next(calls))})
+    found = search(vary, tmp_path / "other", counts_first=True)
+    assert (at(found), found.metric.name) == ([37], "step_time")
+
+
+def test_ends_that_surely_do_not_differ_in_time_are_not_searched_by_counts(tmp_path: Path) -> None:
+    runner = Runner(noisy(37, 37, by=1.0, noise=0.0005))
+    found = search(runner, tmp_path, counts_first=True, threshold=0.2)
+    assert (found.culprits, found.reason) == ((), "the ends differ by less than the threshold of 20%")
+    assert [one.name for one in found.changed] == ["ops"]
+
+
+def test_each_measurement_tells_value_number_and_what_is_left(tmp_path: Path) -> None:
+    moments: list[Moment] = []
+    search(Runner(noisy(37, 37, noise=0.005)), tmp_path, report=moments.append)
+    made = [(one.subject.key, one.number) for one in moments]
+    assert made[:6] == [("0", 1), ("64", 1), ("64", 2), ("0", 2), ("0", 3), ("64", 3)]
+    assert moments[0].left == 3 * (2 + 6) + 6 - 1  # ends, halvings and confirmation, less this one
+    left = [one.left for one in moments]
+    assert left[-1] == 0
+    assert all(0 <= after <= before for before, after in pairwise(left))  # nothing was uncertain
+    assert all(one.value and one.metric.name == "step_time" for one in moments)
+    assert moments[0].left_seconds == pytest.approx(moments[0].seconds * moments[0].left)
+    line = moment_text(moments[3], "0/64")
+    assert re.fullmatch(
+        r"0/64 0 change 0: step_time [0-9.]+ (µs|ms) \(n=2\), 0 s elapsed, about 26 more in 0 s", line
+    )
+
+
+def test_after_a_culprit_no_weak_suspects_are_listed(tmp_path: Path) -> None:
+    found = search(Runner(noisy(37, 37, noise=0.005)), tmp_path)
+    weak = replace(found.culprits[0], suspects=(Subject("9", "a weak suspect"),), posterior=0.6)
+    for render in (as_text, as_markdown):
+        assert "a weak suspect" not in render(replace(found, undecided=(weak,)))
+        assert "a weak suspect" in render(replace(found, culprits=(), undecided=(weak,)))

@@ -49,6 +49,8 @@ def record(
     host_peak: int | None = 1 << 31,
     label: str | None = None,
     clock: float | None = None,
+    steps: int = 3,
+    settings: dict[str, Any] | None = None,
     **fields: Any,
 ) -> list[Run]:
     """One run for each step time, after all runs that the store has."""
@@ -72,7 +74,8 @@ def record(
                 label=label,
                 command=["tracekit", "collect", "--workload", "resnet50"],
                 fingerprint=FINGERPRINT | fields,
-                timings=Timings([step] * 3, [], "cuda_event") if step else None,
+                workload=settings,
+                timings=Timings([step] * steps, [], "cuda_event") if step else None,
             )
         )
     return made

@@ -11,6 +11,7 @@ from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments import gate as gate_module
 from tracekit.experiments.gate import Options, check
 from tracekit.experiments.gate_model import Outcome
+from tracekit.render.check import sides
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
@@ -292,3 +293,38 @@ def test_a_tolerance_is_told_in_whole_bytes(branch: tuple[str, str], store: Stor
     record(store, branch[1], BASE, device_peak=(1 << 30) + 512)
     (one,) = check(store, "main", options=Options(metrics=("device_peak",))).comparisons
     assert one.reason.endswith("within the tolerance of 1,048,576")
+
+
+def test_runs_that_were_timed_with_other_settings_are_not_compared_in_silence(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE[:3], settings={"steps": 5, "warmup": 2}, steps=5)
+    record(store, git("rev-parse", "HEAD"), BASE[3:], settings={"steps": 20, "warmup": 2}, steps=20)
+    record(store, commit(git, "topic", branch="topic"), BASE, settings={"steps": 5, "warmup": 2}, steps=5)
+    (one,) = check(store, "main", options=STEP_TIME).configurations
+    (note,) = [text for text in one.notes if text.startswith("step_time")]
+    assert "steps was 20 in 2 base runs, 5 in 3 base runs and 5 head runs" in note
+    assert one.base is not None
+    assert (one.base.timed_steps, one.head.timed_steps) == ((5, 20), (5, 5))
+    assert sides(one).startswith("resnet50 train cuda: 5 runs (5 timed steps each) of")
+    assert "against 5 runs (5 to 20 timed steps each) of" in sides(one)
+
+
+def test_equal_settings_need_no_note_and_few_steps_do(branch: tuple[str, str], store: Store) -> None:
+    record(store, branch[1], BASE)
+    assert not any("step_time" in note for note in check(store, "main").configurations[0].notes)
+    runs = record(store, branch[1], BASE, steps=2)
+    gate = check(store, "main", runs=[run.id for run in runs])
+    assert (
+        "step_time: in some runs the median of only 2 steps; record more steps"
+        in gate.configurations[0].notes
+    )
+
+
+def test_noise_of_single_runs_is_not_taken_from_runs_timed_otherwise(git: Git, store: Store) -> None:
+    first = git("rev-parse", "HEAD")
+    record(store, first, BASE, settings={"steps": 50})
+    record(store, commit(git, "second"), BASE[:1], settings={"steps": 5})
+    record(store, commit(git, "topic", branch="topic"), BASE[:1], settings={"steps": 5})
+    options = Options(metrics=("step_time",), least=1)
+    assert check(store, "main", options=options).verdict is Verdict.NONE
+    record(store, first, BASE, settings={"steps": 5})
+    assert check(store, "main", runs=["git:topic"], options=options).verdict is Verdict.PASS
