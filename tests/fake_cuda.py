@@ -110,6 +110,11 @@ class FakeCuda:
             raise RuntimeError("CUDA error: device(s) is/are busy or unavailable" + ADVICE)
         return size
 
+    def profiler(self, name: str) -> None:
+        """Start or stop the profiler, which initializes CUDA."""
+        self.initialized = True
+        self.calls.append(f"profiler.{name}")
+
     def _fail_if_broken(self) -> None:
         if self.broken:
             raise RuntimeError(self.broken + ADVICE)
@@ -135,7 +140,7 @@ class FakeCuda:
         for name, value in replaced.items():
             monkeypatch.setattr(cuda, name, value)
         for name in ("start", "stop"):
-            monkeypatch.setattr(cuda.profiler, name, lambda name=name: self.calls.append(f"profiler.{name}"))
+            monkeypatch.setattr(cuda.profiler, name, lambda name=name: self.profiler(name))
         monkeypatch.setattr(cuda.nvtx, "range_push", lambda text: self.calls.append(f"push {text}"))
         monkeypatch.setattr(cuda.nvtx, "range_pop", lambda: self.calls.append("pop"))
 

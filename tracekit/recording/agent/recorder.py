@@ -129,15 +129,16 @@ class TorchRecorder:
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
         kinds, action = profiler.ProfilerActivity, profiler.ProfilerAction
-        cuda = self._torch.cuda
-        # a program recorded from its first step may not have used the GPU yet
-        with_cuda = cuda.is_initialized() or (first == 0 and cuda.is_available())
         with _quiet():
             return profiler.profile(
-                activities=[kinds.CPU, *([kinds.CUDA] if with_cuda else [])],
+                activities=[kinds.CPU, *([kinds.CUDA] if self._records_gpu(first) else [])],
                 schedule=lambda step: action.WARMUP if step < first else action.RECORD,
                 **self.options,
             )
+
+    def _records_gpu(self, first: int) -> bool:
+        """Return whether to record the GPU: it is used, or may be later in the program's first step."""
+        return self.device == CUDA or (first == 0 and bool(self._torch.cuda.is_available()))
 
     def _watch_for_conflict(self) -> None:
         """End the recording when the program starts its own profiler: torch allows only one at a time."""
@@ -312,8 +313,8 @@ class NvtxRecorder(TorchRecorder):
             return
         self.peaks, self.began_unix_ns = self._peaks(), time.time_ns()
         self._wait_for_device()
-        if self.device == CUDA and not NvtxRecorder.opened:
-            self._torch.cuda.profiler.start()
+        if self._records_gpu(first) and not NvtxRecorder.opened:
+            self._torch.cuda.profiler.start()  # initializes CUDA
         NvtxRecorder.opened = True
         self._ops = self._mark_ops()
         self._begin_step(first - warm)

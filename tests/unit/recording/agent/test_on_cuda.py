@@ -288,6 +288,18 @@ def test_nsys_gets_a_window_of_whole_steps(cuda: FakeCuda, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("nvtx")
+def test_nsys_records_a_program_that_first_uses_the_device_in_its_window(
+    cuda: FakeCuda, tmp_path: Path
+) -> None:
+    cuda.initialized = False
+    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    recorder.start(0, warm=False)
+    recorder.stop(1, open_step=None)
+    assert [call for call in cuda.calls if call.startswith("profiler")] == ["profiler.start", "profiler.stop"]
+
+
+@pytest.mark.usefixtures("nvtx")
 def test_an_abandoned_window_for_nsys_stays_open_for_the_next(cuda: FakeCuda, tmp_path: Path) -> None:
     for discarded in (True, False):
         recorder = NvtxRecorder(torch, {"stacks": False})
