@@ -121,10 +121,11 @@ class Record:
                 "torch is not installed",
                 hint="pip install 'tracekit-torch[torch]'",
             ) from missing
+        from tracekit.recording.agent.program_profilers import follow
         from tracekit.recording.agent.recorder import TorchRecorder
         from tracekit.workloads.options import RecordingOptions, values
 
-        if torch.autograd.profiler._is_profiler_enabled:
+        if follow(torch) or torch.autograd.profiler._is_profiler_enabled:
             raise UnusableInputError(
                 "a profiler is already running in this process", hint="stop it before the block starts"
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .device import CPU, CUDA, DeviceClock, is_capturing, summary
+from .program_profilers import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +52,8 @@ class TorchRecorder:
         self._profiler: Any = None
         self._path: Path | None = None
         self._first = 0
-        self._restore: Callable[[], None] = lambda: None
+        self._program_profilers = follow(torch)
+        self._program_profilers.add(self)
         self.trace_path: Callable[[], Path | None] = lambda: None
         self.on_written: Callable[[Path, int], None] = lambda _trace, _steps: None
         self.on_conflict: Callable[[], None] = self.discard
@@ -109,7 +111,7 @@ class TorchRecorder:
 
     def start(self, first: int, *, warm: bool) -> None:
         """See `window.Recorder`."""
-        if self._torch.autograd.profiler._is_profiler_enabled:
+        if self._program_profilers or self._torch.autograd.profiler._is_profiler_enabled:
             self.notes.append(("other_profiler", "the program was already running its own profiler"))
             return
         self._path = self.trace_path()
@@ -124,7 +126,6 @@ class TorchRecorder:
         self._profiler.current_action = self._profiler.schedule(first - warm)
         with _quiet():
             self._profiler.start()
-        self._watch_for_conflict()
 
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
@@ -140,20 +141,16 @@ class TorchRecorder:
         """Return whether to record the GPU: it is used, or may be later in the program's first step."""
         return self.device == CUDA or (first == 0 and bool(self._torch.cuda.is_available()))
 
-    def _watch_for_conflict(self) -> None:
-        """End the recording when the program starts its own profiler: torch allows only one at a time."""
-        profile_class = self._torch.autograd.profiler.profile
-        original, ours = profile_class._prepare_trace, self._profiler
+    def uses(self, profiler: object) -> bool:
+        """See `program_profilers.Recorder`."""
+        return self._profiler is not None and self._profiler.profiler is profiler
 
-        def prepare(other: Any) -> Any:
-            if self._profiler is ours and other is not ours.profiler:
-                note = "the program started its own profiler, which ended the recording"
-                self.notes.append(("other_profiler", note))
-                self.on_conflict()
-            return original(other)
-
-        profile_class._prepare_trace = prepare
-        self._restore = lambda: setattr(profile_class, "_prepare_trace", original)
+    def give_way(self) -> None:
+        """See `program_profilers.Recorder`; what was recorded is kept."""
+        if self._profiler is not None:
+            note = "the program started its own profiler, which ended the recording"
+            self.notes.append(("other_profiler", note))
+            self.on_conflict()
 
     def step(self) -> None:
         """See `window.Recorder`."""
@@ -195,7 +192,6 @@ class TorchRecorder:
     def _end(self) -> tuple[Any, Path | None]:
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
-            self._restore()
             _wait_for_gloo()
             with _quiet():
                 profiler.stop()
@@ -340,13 +336,22 @@ class NvtxRecorder(TorchRecorder):
         """See `window.Recorder`."""
         self._quit()
 
+    def give_way(self) -> None:
+        """See `program_profilers.Recorder`; ops are not marked any more."""
+        if self._ops is not None:
+            self._note("no_nvtx_ops", "ops were not marked once the program started its own profiler")
+            self._end_ops()
+
     def _quit(self) -> Path | None:
         self._end_step()
+        self._end_ops()
+        path, self._path = self._path, None
+        return path
+
+    def _end_ops(self) -> None:
         ops, self._ops = self._ops, None
         if ops is not None:
             ops.__exit__(None, None, None)
-        path, self._path = self._path, None
-        return path
 
     def _mark_ops(self) -> Any:
         """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler."""

@@ -1,0 +1,85 @@
+"""Profilers that the program starts itself: torch allows one at a time, and the program's comes first."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Recorder(Protocol):
+    """What gives way to a profiler of the program."""
+
+    def uses(self, profiler: object) -> bool:
+        """Return whether this is the recorder's own `torch.autograd.profiler.profile`."""
+
+    def give_way(self) -> None:
+        """Stop using torch's profiler: the program is about to."""
+
+
+class ProgramProfilers:
+    """The profilers of the program that are warming up or running.
+
+    Follows `torch.autograd.profiler.profile`, which all profilers of torch use, until the process ends. A
+    profiler with a schedule is prepared some steps before it starts: torch then reports none that is enabled,
+    and a second one would make the program fail when its own starts.
+
+    Args:
+        torch: The program's torch.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._active: WeakSet[object] = WeakSet(_warming_up())
+        self._recorders: WeakSet[Recorder] = WeakSet()
+        profile = torch.autograd.profiler.profile
+        for name in ("_prepare_trace", "_start_trace"):
+            _wrap(profile, name, before=self._begins)
+        _wrap(profile, "__exit__", before=self._active.discard)
+
+    def add(self, recorder: Recorder) -> None:
+        """Let a recorder give way from now on."""
+        self._recorders.add(recorder)
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self._active)
+
+    def _begins(self, profiler: object) -> None:
+        recorders = list(self._recorders)
+        if any(one.uses(profiler) for one in recorders):
+            return
+        self._active.add(profiler)
+        for one in recorders:
+            one.give_way()
+
+
+def _warming_up() -> list[object]:
+    """Return the profilers that were prepared before; torch keeps no list of them."""
+    module: Any = sys.modules.get("torch.profiler")
+    if module is None:  # torch is being imported
+        return []
+    profiles = [one for one in gc.get_objects() if type(one) is module.profile and one.profiler is not None]
+    warming = [one.profiler for one in profiles if one.current_action is module.ProfilerAction.WARMUP]
+    return [one for one in warming if one.kineto_results is None]  # not ended since
+
+
+def _wrap(owner: type, name: str, *, before: Callable[[Any], None]) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        before(self)
+        return original(self, *arguments, **named)
+
+    setattr(owner, name, wrapped)
+
+
+@cache
+def follow(torch: Any) -> ProgramProfilers:
+    """Return the profilers of the program, which are followed from the first call on."""
+    return ProgramProfilers(torch)
