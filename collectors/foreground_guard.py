@@ -2,7 +2,8 @@
 
 So keys such as Ctrl-C reach the program, the guard and the collector, and the program may read from the
 terminal. The collector forwards signals as bytes on the lifeline; the guard passes them on unless it, and so
-the program, has received them from the terminal. Descendants of a program that ends by itself keep running.
+the program, has received them as well, from the terminal or from what signals the whole group. Descendants of
+a program that ends by itself keep running.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ else:  # a script without site packages
     sys.path.insert(0, str(Path(__file__).parent))
     import guard  # type: ignore[import-not-found,no-redef]
 
-FORWARDED = (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Requests to end: the first one is the program's."""
+FORWARDED = (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, *ENDING)
+END = 0
+"""Byte with which the collector asks to end the program and all of its descendants."""
 
 
 class ForegroundGuard(guard.Guard):
@@ -36,12 +41,12 @@ class ForegroundGuard(guard.Guard):
 
     def __init__(self, lifeline: int, scratch: Path, command: list[str]) -> None:
         self._scratch, self._received = scratch, Counter[int]()
+        super().__init__(lifeline, command)
+
+    def _handle_signals(self) -> None:
         for number in FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._count)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, self._request_end)
-        super().__init__(lifeline, command)
 
     def watch(self) -> None:
         """Wait until the program has ended; on request, end it and its descendants."""
@@ -67,7 +72,9 @@ class ForegroundGuard(guard.Guard):
             self._end_requested = True
             shutil.rmtree(self._scratch, ignore_errors=True)
         for number in numbers:
-            if self._received[number]:
+            if number == END:
+                self._end_requested = True
+            elif self._received[number]:
                 self._received[number] -= 1
             elif self._program is not None:
                 with suppress(ProcessLookupError):

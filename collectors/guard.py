@@ -42,10 +42,13 @@ class Guard:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._request_end)
+        self._handle_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the collector blocks some while it starts the guard
         _control(_SET_CHILD_SUBREAPER, 1)
         self._program: int | None = _start(command)
+
+    def _handle_signals(self) -> None:
+        signal.signal(signal.SIGTERM, self._request_end)
 
     def watch(self) -> None:
         """Wait until the program has ended, then end its descendants."""

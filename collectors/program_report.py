@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     """Report a failed program, an incomplete window, missing ranks, and notes of the processes."""
     facts = ranks[0].facts
     if code:
-        yield Diagnostic(Level.WARN, "program_failed", f"the program ended with exit code {code}")
+        yield Diagnostic(Level.WARN, "program_failed", f"the program {_end(code)}")
     if ranks[0].first_call:
         message = "the program ended before profiling started: only the first call of its model was recorded"
         hint = "use --start-step 0, or call tracekit.step() after each step"
@@ -95,11 +96,18 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
         yield Diagnostic(Level.WARN, kind, message)
 
 
+def _end(code: int) -> str:
+    """Describe how a program ended that did not succeed."""
+    try:
+        return f"was ended by {signal.Signals(code - 128).name}"
+    except ValueError:
+        return f"failed with exit code {code}"
+
+
 def failure(program: Program, directory: Path, code: int) -> TracekitError:
     """Return the error that says why nothing was recorded, and what to do."""
     if code:
-        end = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
-        message = f"the program {end} before anything was recorded"
+        message = f"the program {_end(code)} before anything was recorded"
         return ProgramFailedError(message, hint="check its output", program_code=code)
     notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
     if not notes:

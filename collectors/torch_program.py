@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,9 @@ from .children import guarded
 from .compilation import artifact_environment, artifact_folder
 from .program_report import diagnostics, failure, recorded_ranks, samples, timings, views
 from .sampling import sampling, window_samplers
+
+ONE_REQUEST_S = 0.5
+"""Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
 
 if TYPE_CHECKING:
     import subprocess
@@ -95,8 +100,9 @@ def foreground(
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a program in the foreground process group of the terminal, if there is one.
 
-    While it runs, SIGINT, SIGUSR1 and SIGUSR2 to this process are forwarded to the program. The program and
-    its descendants are ended if the block is left early or this process is killed.
+    While it runs, SIGINT, SIGUSR1, SIGUSR2, SIGTERM and SIGHUP to this process are forwarded to the program;
+    a second SIGTERM or SIGHUP exits. The program and its descendants are ended if the block is left early or
+    this process is killed.
 
     Args:
         command: The program and its arguments.
@@ -119,21 +125,33 @@ def foreground(
 @contextmanager
 def _forwarding(send: int) -> Iterator[None]:
     """Forward signals to the guard, which drops those that the program has received already."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    asked_s: float | None = None
 
-    def forward(number: int, _frame: Any) -> None:
+    def tell(number: int) -> None:
         with suppress(BrokenPipeError):
             os.write(send, bytes([number]))
 
-    handled = [one for one in foreground_guard.FORWARDED if signal.getsignal(one) is not signal.SIG_IGN]
+    def forward(number: int, _frame: Any) -> None:
+        nonlocal asked_s
+        if number in foreground_guard.ENDING:
+            now_s = time.monotonic()
+            if asked_s is not None and now_s - asked_s > ONE_REQUEST_S:
+                sys.exit(128 + number)
+            if asked_s is not None:
+                return
+            asked_s = now_s
+        tell(number)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = foreground_guard.FORWARDED if in_main else ()
+    handled = [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
     former = {number: signal.signal(number, forward) for number in handled}
     try:
         yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+        tell(foreground_guard.END)
 
 
 def exit_code(returncode: int) -> int:

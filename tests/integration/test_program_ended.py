@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -48,8 +49,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 WINDOW = 10
 
 
-def start(store: Store, folder: Path, steps: int, **streams: int) -> subprocess.Popen[bytes]:
-    (folder / "script.py").write_text(SCRIPT.replace("STEPS", str(steps)))
+def start(
+    store: Store, folder: Path, steps: int, *, before: str = "", **streams: int
+) -> subprocess.Popen[bytes]:
+    (folder / "script.py").write_text(before + SCRIPT.replace("STEPS", str(steps)))
     command = collecting(store.path, [sys.executable, "script.py"])
     return subprocess.Popen(command, cwd=folder, env=variables(), **streams)
 
@@ -72,17 +75,51 @@ def gone(processes: list[psutil.Process]) -> bool:
     return psutil.wait_procs(processes, timeout=30)[1] == []
 
 
-@pytest.mark.parametrize("number", thinned([signal.SIGTERM, signal.SIGHUP], default=[signal.SIGTERM]))
-def test_asked_to_end_it_ends_the_program_and_leaves_nothing(
-    number: signal.Signals, tmp_path: Path, store: Store
+@pytest.mark.parametrize(
+    ("number", "steps"),
+    thinned(
+        [(signal.SIGTERM, 7), (signal.SIGTERM, WINDOW), (signal.SIGHUP, 7)], default=[(signal.SIGTERM, 7)]
+    ),
+)
+def test_asked_to_end_the_program_ends_and_what_was_recorded_is_kept(
+    number: signal.Signals, steps: int, tmp_path: Path, store: Store
 ) -> None:
-    with start(store, tmp_path, WINDOW, stdout=subprocess.PIPE) as collector:
+    with start(store, tmp_path, steps, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as collector:
         assert collector.stdout
-        program = ready(collector.stdout.fileno())
+        assert collector.stderr
+        program, helper = ready(collector.stdout.fileno())
         collector.send_signal(number)
         assert collector.wait(60) == 128 + number
-    assert gone(program)
-    assert left_over(store) == []
+        helper.kill()  # it has the other end of the pipe, too
+        said = collector.stderr.read()
+    assert gone([program])
+    [run] = store.runs()
+    assert run.rows("steps") == steps - 5
+    assert f"the program was ended by {number.name}".encode() in said
+    assert left_over(store) == [run.id]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("handled", ["sys.exit(7)", "print('asked', flush=True)"])
+def test_a_program_ends_in_its_own_way_and_a_second_request_ends_it_at_once(
+    handled: str, tmp_path: Path, store: Store
+) -> None:
+    handler = f"import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: {handled})\n"
+    with start(store, tmp_path, WINDOW, before=handler, stdout=subprocess.PIPE) as collector:
+        assert collector.stdout
+        program, helper = ready(collector.stdout.fileno())
+        collector.send_signal(signal.SIGTERM)
+        if "exit" in handled:
+            assert collector.wait(60) == 7
+            helper.kill()
+        else:
+            assert os.read(collector.stdout.fileno(), 99) == b"asked\n"
+            time.sleep(1)
+            collector.send_signal(signal.SIGTERM)
+            assert collector.wait(60) == 128 + signal.SIGTERM
+    assert gone([program, helper])
+    assert left_over(store) == [run.id for run in store.runs()]
+    assert len(left_over(store)) == ("exit" in handled)
 
 
 @pytest.mark.slow

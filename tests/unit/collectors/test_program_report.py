@@ -110,7 +110,7 @@ def test_why_nothing_was_recorded(note: Any, said: str, hint: str, tmp_path: Pat
     assert hint in error.hint
 
 
-@pytest.mark.parametrize(("code", "said"), [(3, "failed with exit code 3"), (139, "was ended by signal 11")])
+@pytest.mark.parametrize(("code", "said"), [(3, "failed with exit code 3"), (139, "was ended by SIGSEGV")])
 def test_a_program_that_failed_before_anything_was_recorded(code: int, said: str, tmp_path: Path) -> None:
     error = failure(PROGRAM, tmp_path, code)
     assert isinstance(error, ProgramFailedError)

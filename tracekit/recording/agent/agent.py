@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -51,6 +52,7 @@ class Agent:
         self._fallback: Window | None = None
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
         _at_exit(self.finish)
+        _before_signals(self.finish)
 
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         recorder = (NvtxRecorder if self._outside else TorchRecorder)(self._torch, self._request)
@@ -161,6 +163,23 @@ def _is_worker() -> bool:
     """Return whether `multiprocessing` started this process, as it does for data loader workers."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
+
+
+def _before_signals(finish: Callable[[], None]) -> None:
+    """Call `finish` before a request to end ends this process, unless the program handles it itself."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    owner = os.getpid()
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == owner:
+            finish()
+        os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _at_exit(finish: Callable[[], None]) -> None:
