@@ -83,7 +83,7 @@ def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> Non
         assert process.stdout
         process.stdout.readline()
         [program] = psutil.Process(process.pid).children()
-        process.send_signal(signal.SIGTERM)
+        os.write(lifeline, bytes([torch_program.foreground_guard.END]))
         psutil.wait_procs([program], timeout=30)
         os.write(lifeline, bytes([signal.SIGUSR1]))
         assert process.wait(30) == -signal.SIGTERM
