@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UnusableInputError
@@ -86,8 +87,12 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
     }
     given = artifact_environment(program, directory, os.environ)
     environment = agent.environment_with_agent(request, given)
+    scratch = directory.resolve()
+    forwarded: Sequence[signal.Signals] = foreground_guard.FORWARDED
+    if under:  # the profiler would end, and leave the program running
+        forwarded = tuple(one for one in forwarded if one not in foreground_guard.ENDING)
     with (
-        foreground((*under, *command), environment=environment, scratch=directory.resolve()) as process,
+        foreground((*under, *command), environment, scratch=scratch, forwarded=forwarded) as process,
         sampling(pid=process.pid, samplers=window_samplers(directory)) as sampled,
     ):
         code = exit_code(process.wait())
@@ -96,18 +101,22 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
 
 @contextmanager
 def foreground(
-    command: Sequence[str], *, environment: Mapping[str, str], scratch: Path
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    scratch: Path,
+    forwarded: Sequence[signal.Signals] = foreground_guard.FORWARDED,
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a program in the foreground process group of the terminal, if there is one.
 
-    While it runs, SIGINT, SIGUSR1, SIGUSR2, SIGTERM and SIGHUP to this process are forwarded to the program;
-    a second SIGTERM or SIGHUP exits. The program and its descendants are ended if the block is left early or
-    this process is killed.
+    While it runs, signals to this process are forwarded to the program; a second SIGTERM or SIGHUP exits. The
+    program and its descendants are ended if the block is left early or this process is killed.
 
     Args:
         command: The program and its arguments.
         environment: All environment variables.
         scratch: Folder to remove if this process is killed.
+        forwarded: The signals.
 
     Yields:
         The process; its `returncode` is the program's.
@@ -116,14 +125,14 @@ def foreground(
         foreground_guard.__file__,
         [str(scratch), *command],
         environment=environment,
-        while_running=_forwarding,
+        while_running=partial(_forwarding, forwarded),
         inherit_files=True,  # the shell may have opened files for the program
     ) as process:
         yield process
 
 
 @contextmanager
-def _forwarding(send: int) -> Iterator[None]:
+def _forwarding(forwarded: Sequence[signal.Signals], send: int) -> Iterator[None]:
     """Forward signals to the guard, which drops those that the program has received already."""
     asked_s: float | None = None
 
@@ -143,8 +152,7 @@ def _forwarding(send: int) -> Iterator[None]:
         tell(number)
 
     in_main = threading.current_thread() is threading.main_thread()
-    numbers = foreground_guard.FORWARDED if in_main else ()
-    handled = [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
+    handled = [one for one in forwarded if in_main and signal.getsignal(one) is not signal.SIG_IGN]
     former = {number: signal.signal(number, forward) for number in handled}
     try:
         yield

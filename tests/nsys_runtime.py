@@ -53,6 +53,7 @@ def use_in(torch: Any) -> None:
     cuda = torch.cuda
     cuda.is_initialized = cuda.is_available = lambda: True
     cuda.device_count = lambda: 0
+    cuda.is_current_stream_capturing = lambda: False
     cuda.synchronize = lambda *_: None
     cuda.Event = Event
     cuda.profiler.start, cuda.profiler.stop = (lambda: report("start")), (lambda: report("stop"))

@@ -19,6 +19,8 @@ RESULT = {
     "warmup_ns": [9],
     "clock": "perf_counter",
     "samples": [],
+    "batch_size": 4,
+    "notes": [],
     "compilation": None,
     "environment": {"python": "3"},
 }

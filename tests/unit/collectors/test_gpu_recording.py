@@ -96,6 +96,8 @@ def test_a_workload_keeps_the_messages_of_cupti_and_the_numbers_of_torch(
         "clock": "cuda_event",
         "compilation": None,
         "options": {},
+        "batch_size": 4,
+        "notes": [],
         "samples": [dict(zip(names, peak, strict=True))],
         "environment": described(B, A),  # the fastest first
     }

@@ -19,6 +19,7 @@ from tests.fake_cuda import GIB, ILLEGAL, FakeCuda
 from tracekit import registry
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request, silent
+from tracekit.recording.failed_logs import LOG
 from tracekit.recording.workload import decide
 from tracekit.runs.meta import Level
 from tracekit.workloads.base import Memory
@@ -274,6 +275,7 @@ def test_what_the_process_measured_is_the_recording(
         return answers
 
     monkeypatch.setattr(torch_profiler, "run_process", run)
+    (tmp_path / LOG).write_text("")
     asked = decide(Request(**{**ASKED, "size": "gpu", "level": level, "stacks": True}))
     found = torch_profiler.TorchProfilerCollector().record(asked, tmp_path, progress=silent)
     assert (found.device, found.batch_size, found.traces) == ("cuda", 32, (tmp_path / "trace.json",))
