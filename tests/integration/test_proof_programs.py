@@ -96,7 +96,7 @@ def test_too_large_a_batch_is_asked_for(tmp_path: Path) -> None:
     process = start("overflow", "--store", str(tmp_path), "--device", "cuda")
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 2
-    assert "finds no CUDA device" in errors  # of the recorded process, which is not replaced
+    assert "torch can use no GPU" in errors  # of the recorded process, which is not replaced
 
 
 def test_the_probe_names_the_gpus() -> None:
