@@ -298,7 +298,7 @@ class Scene:
         for run in runs:
             self.store.remove(run)
         names = [path.name for path in self.store.path.iterdir()] if self.store.path.is_dir() else []
-        assert set(names) <= {".gitignore"}, names
+        assert set(names) <= {".gitignore", ".logs"}, names
         left = {path.name.partition("_")[0] for path in (self.folder / "temporary").iterdir()}
         assert left <= {"torchinductor"}, left  # a folder of torch's own
         assert [one for one in (self.folder / "cache").rglob("*") if ".o." in one.name] == []
