@@ -144,11 +144,12 @@ def _forwarding(forwarded: Sequence[signal.Signals], send: int) -> Iterator[None
         nonlocal asked_s
         if number in foreground_guard.ENDING:
             now_s = time.monotonic()
-            if asked_s is not None and now_s - asked_s > ONE_REQUEST_S:
+            if asked_s is None:
+                asked_s = now_s
+            elif now_s - asked_s > ONE_REQUEST_S:
                 sys.exit(128 + number)
-            if asked_s is not None:
+            else:
                 return
-            asked_s = now_s
         tell(number)
 
     in_main = threading.current_thread() is threading.main_thread()

@@ -119,6 +119,18 @@ class FakeCuda:
         if self.broken:
             raise RuntimeError(self.broken + ADVICE)
 
+    def queued_at_recordings(self, monkeypatch: pytest.MonkeyPatch, torch: Any) -> list[int]:
+        """Return a list of the work on the device, ns, each time that torch's profiler begins to record."""
+        found: list[int] = []
+        start = torch.profiler.profile.start_trace
+
+        def start_trace(profiler: Any) -> None:
+            found.append(self.pending_ns())
+            start(profiler)
+
+        monkeypatch.setattr(torch.profiler.profile, "start_trace", start_trace)
+        return found
+
     def install(self, monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
         """Replace the functions of `torch.cuda`."""
         cuda = torch.cuda

@@ -16,6 +16,7 @@ import pytest
 
 from tests.nsys import install, write_export
 from tests.tiers import thinned
+from tracekit.recording import failed_logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,6 @@ collector._MEASURED = (sys.executable, *sys.argv[1:3])
 what = ["--", *sys.argv[4:]] if sys.argv[4:] else ["--workload", "mnist_cnn"]
 main(["collect", "--collector", "nsys", "--store", sys.argv[3], *what])
 """
-LOGS = ".logs"
-"""Folder of the logs of recordings that failed before they were killed."""
 MOMENTS = 24
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -75,7 +74,7 @@ def nothing_is_left(store: Store, folder: Path) -> None:
     with store.draft():
         pass  # sweeps what a killed process left
     assert store.runs() == []
-    assert {path.name for path in store.path.iterdir()} - {LOGS} == {".gitignore"}
+    assert {path.name for path in store.path.iterdir()} - {failed_logs.FOLDER} == {".gitignore"}
 
 
 def running(folder: Path) -> list[psutil.Process]:

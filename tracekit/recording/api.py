@@ -125,7 +125,7 @@ class Record:
         from tracekit.recording.agent.recorder import TorchRecorder
         from tracekit.workloads.options import RecordingOptions, values
 
-        if follow(torch) or torch.autograd.profiler._is_profiler_enabled:
+        if follow(torch).are_active():
             raise UnusableInputError(
                 "a profiler is already running in this process", hint="stop it before the block starts"
             )

@@ -68,7 +68,7 @@ def diagnostics(text: str) -> list[Diagnostic]:
     lines = list(dict.fromkeys(_ORIGIN.sub("", line.strip()) for line in text.splitlines()))
     named = dict(_named(lines))
     if not named:  # says less than the errors before it
-        named = {line: line for line in lines[:] if _FAILED.search(line)}
+        named = {line: line for line in lines if _FAILED.search(line)}
     messages = (f"{line}: {CAUSES.get(error, UNEXPLAINED)}" for error, line in named.items())
     return [Diagnostic(Level.WARN, CODE, message) for message in messages]
 

@@ -169,14 +169,7 @@ def record(work: Work, monkeypatch: pytest.MonkeyPatch, folder: Path, **given: A
 def test_no_work_is_queued_when_recording_of_a_workload_begins(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pending: list[int] = []
-    start = torch.profiler.profile.start_trace
-
-    def start_trace(profiler: Any) -> None:
-        pending.append(cuda.pending_ns())
-        start(profiler)
-
-    monkeypatch.setattr(torch.profiler.profile, "start_trace", start_trace)
+    pending = cuda.queued_at_recordings(monkeypatch, torch)
     result = record(Work(cuda), monkeypatch, tmp_path)
     assert pending == [0]
     assert (result["device"], result["clock"]) == ("cuda", "cuda_event")

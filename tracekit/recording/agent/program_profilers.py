@@ -34,6 +34,7 @@ class ProgramProfilers:
     """
 
     def __init__(self, torch: Any) -> None:
+        self._torch = torch
         self._active: WeakSet[object] = WeakSet(_warming_up())
         self._recorders: WeakSet[Recorder] = WeakSet()
         profile = torch.autograd.profiler.profile
@@ -45,9 +46,9 @@ class ProgramProfilers:
         """Let a recorder give way from now on."""
         self._recorders.add(recorder)
 
-    def __bool__(self) -> bool:
-        """Whether there is one."""
-        return bool(self._active)
+    def are_active(self) -> bool:
+        """Return whether one is warming up, or any profiler of torch is running."""
+        return bool(self._active or self._torch.autograd.profiler._is_profiler_enabled)
 
     def _begins(self, profiler: object) -> None:
         recorders = list(self._recorders)

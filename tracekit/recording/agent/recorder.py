@@ -111,7 +111,7 @@ class TorchRecorder:
 
     def start(self, first: int, *, warm: bool) -> None:
         """See `window.Recorder`."""
-        if self._program_profilers or self._torch.autograd.profiler._is_profiler_enabled:
+        if self._program_profilers.are_active():
             self.notes.append(("other_profiler", "the program was already running its own profiler"))
             return
         self._path = self.trace_path()

@@ -33,15 +33,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 @pytest.fixture
 def pending(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Work on the device, ns, each time that torch's profiler begins to record."""
-    found: list[int] = []
-    start = torch.profiler.profile.start_trace
-
-    def start_trace(profiler: Any) -> None:
-        found.append(cuda.pending_ns())
-        start(profiler)
-
-    monkeypatch.setattr(torch.profiler.profile, "start_trace", start_trace)
-    return found
+    return cuda.queued_at_recordings(monkeypatch, torch)
 
 
 def recorded(
