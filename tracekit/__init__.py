@@ -45,7 +45,6 @@ __all__ = [
     "runs",
     "step",
 ]
-__version__ = "0.1.0"
 
 
 def open(reference: Path = "latest", *, store: Path | None = None) -> Run:  # noqa: A001 (the documented name)
@@ -325,6 +324,14 @@ def record(
     return Record(
         label=label, start_step=start_step, steps=steps, stacks=stacks, keep_trace=keep_trace, store=place
     )
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from tracekit.registry import VERSION
+
+        return VERSION
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def step() -> None:

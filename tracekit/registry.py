@@ -1,4 +1,4 @@
-"""Plug-ins by entry point: collectors, workloads, analyses and pages, built-in and from outside alike."""
+"""The version, and plug-ins by entry point: collectors, workloads, analyses and pages, also from outside."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from tracekit.errors import MissingDependencyError, PluginError, TracekitError
 
+VERSION = "0.1.0"
 COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from tracekit import __version__
 from tracekit.analysis.savings import budget
 from tracekit.errors import clean
+from tracekit.registry import VERSION
 from tracekit.render import human
 from tracekit.render.capture import TITLE
 from tracekit.render.cells import cell, header, is_text
@@ -87,7 +87,7 @@ def report(
         facts=_facts(run) if facts else [],
         lacking=[(prose(note), ", ".join(names)) for note, names in lacking],
         capture=_capture(capture),
-        version=__version__,
+        version=VERSION,
     )
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tracekit import __version__
 from tracekit.errors import ExitCode, TracekitError
 from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.recording.store_run import RAW_TRACE
+from tracekit.registry import VERSION
 from tracekit.runs import revisions
 from tracekit.runs.store import Store, timestamp
 
@@ -204,7 +204,7 @@ def _report(
         "schema": SCHEMA,
         "simulated": simulated,
         "created_at": timestamp(datetime.now(UTC)),
-        "tracekit": __version__,
+        "tracekit": VERSION,
         "commit": git.sha if git else None,
         "dirty": git.dirty if git else None,
         "gpus": list(found.names),

@@ -30,11 +30,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-import tracekit
 from tracekit import analysis, storage
 from tracekit.analysis import Finding, Remark, Result
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.errors import UnusableInputError
+from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
 from tracekit.runs.rank_view import RankView
 from tracekit.runs.run import ENDING
@@ -68,7 +68,7 @@ def code_version(analysis: Analysis) -> str | None:
     folders = _folders(computing.__module__)
     if not folders:
         return None
-    core = Path(tracekit.__file__).parent
+    core = Path(__file__).parents[1]
     parts = [analysis.name, *_surroundings(), *(_digest(folder) for folder in (core, *folders))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -77,7 +77,7 @@ def _surroundings() -> list[str]:
     """Return the schema version, the versions of the libraries, and what the user configured."""
     libraries = [library.__version__ for library in (np, pd, pa)]
     schema = f"schema {SCHEMA_VERSION}"
-    versions = [tracekit.__version__, platform.python_version(), *libraries, metadata.version("scipy")]
+    versions = [VERSION, platform.python_version(), *libraries, metadata.version("scipy")]
     return [schema, *versions, COMMUNICATION]
 
 

@@ -8,7 +8,6 @@ import sys
 from importlib import import_module
 from itertools import takewhile
 
-from tracekit import __version__
 from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode, TracekitError
 
@@ -53,7 +52,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tracekit")
+@click.version_option(package_name="tracekit-torch")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def cli() -> None:
     """Collect GPU and CPU profiles of PyTorch programs and find where the time goes.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import tracekit
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.experiments.checkouts import only_one
 from tracekit.experiments.sweep_model import SUITE, Plan, Record, digest
+from tracekit.registry import VERSION
 from tracekit.runs import environment, scrubbing
 from tracekit.runs.store import timestamp
 
@@ -158,7 +158,7 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
 def sweep_id(plan: Plan) -> str:
     """Return the id of a plan on this machine, with its installed packages."""
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", plan.name).strip("-.")[:38] or SWEEP_NAME
-    machine = {**environment.identity(), "tracekit": tracekit.__version__}
+    machine = {**environment.identity(), "tracekit": VERSION}
     return f"{slug}-{digest([msgspec.to_builtins(plan), machine], 8)}"
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from tracekit import __version__
 from tracekit.export import tracks
 from tracekit.export.tables import Source
 from tracekit.export.tracks import Lanes, fragments, fragments_of_text, lanes, micro, quoted, triples
+from tracekit.registry import VERSION
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
         text = ",\n".join(events.to_pylist())
         if text:
             yield b",\n" + text.encode()
-    about = {"run": run.id, "tracekit": __version__, "t0_unix_ns": run.meta.t0_unix_ns + origin}
+    about = {"run": run.id, "tracekit": VERSION, "t0_unix_ns": run.meta.t0_unix_ns + origin}
     base = f'"displayTimeUnit": "ns", "baseTimeNanoseconds": {about["t0_unix_ns"]}'
     yield f'\n], {base}, "otherData": {json.dumps(about)}}}\n'.encode()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from tracekit import __version__, storage
+from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest import nsys, sources
 from tracekit.ingest.assembly import LEFT_OUT, assemble
@@ -24,6 +24,7 @@ from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
 from tracekit.ingest.ranks import Peeked, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.registry import VERSION
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import new_run_id, timestamp
 from tracekit.schema import C, HostKind
@@ -243,7 +244,7 @@ def import_job(
         created_at=timestamp(now),
         t0_unix_ns=0,
         label=label,
-        collector=Collector("import", __version__),
+        collector=Collector("import", VERSION),
         diagnostics=[*job.notes],
     )
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in named):
