@@ -38,14 +38,18 @@ TESTS = (
         )
     ),
 )
+_SAVE = "sys.modules['coverage'].Coverage.current().save(); "
 CHANGES = {
     "collectors/children.py": ("str(Path(script))", "{script!r}, str(Path(script))"),
-    "collectors/guard.py": (
-        "os.kill(os.getpid(), -code)",
-        "__import__('coverage').Coverage.current().save(); os.kill(os.getpid(), -code)",
-    ),
+    **{
+        file: (kill, _SAVE + kill)
+        for file, kill in (
+            ("collectors/guard.py", "os.kill(os.getpid(), -code)"),
+            ("tracekit/recording/agent/agent.py", "os.kill(os.getpid(), number)"),
+        )
+    },
 }
-"""Changes of the copy: guards are run by a script, and save before they end by a signal."""
+"""Changes of the copy: a script runs the guards, and processes save before they end by a signal."""
 START = """import runpy, sys
 sys.path.append({packages!r})
 import coverage
