@@ -203,7 +203,12 @@ def test_a_fast_decoder_that_cannot_be_kept_or_loaded_is_a_warning(
     ],
 )
 def test_the_disk_of_a_store_has_space_and_can_be_written(
-    free: int | None, writable: bool, status: str, detail: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    free: int | None,
+    writable: bool,
+    status: str,
+    detail: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     def usage(folder: Path) -> SimpleNamespace:
         assert folder == tmp_path  # the part of the path that exists

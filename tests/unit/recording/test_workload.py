@@ -42,6 +42,8 @@ def test_default_sizes_are_those_of_the_workload() -> None:
         ({"level": "script"}, "use --level eager or torchscript or compile"),
         ({"backend": "aot_eager"}, "use --level compile, or remove --backend"),
         ({"batch_size": 0}, "use --batch-size 1 or more"),
+        ({"compile_artifacts": True}, "--compile-artifacts does not apply to level eager"),
+        ({"no_profile": True, "stacks": True}, "--stacks cannot be combined with --no-profile"),
     ],
 )
 def test_impossible_requests_are_refused_before_a_process_starts(changed: dict[str, Any], said: str) -> None:
