@@ -63,6 +63,11 @@ def test_pinned_batches_are_only_for_a_gpu() -> None:
     assert request.options(device="cuda").pin_memory
 
 
+def test_a_request_is_decided_before_its_workload_is_built() -> None:
+    with pytest.raises(UnusableInputError, match=r"are open.*call `decide` first"):
+        MNIST.options(device="cpu")
+
+
 def test_the_command_repeats_the_request() -> None:
     from tracekit.cli.collect import command as collect
 
