@@ -513,6 +513,9 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     assert recording == (start_step == 0) == (after is None)
     assert before.source == agents.NONE
     if recording:
+        package.step()
+        package._after_fork(torch, request)
+        assert package._agent is None, "nor does a fork of the fork"
         before._window._recorder.discard()  # of the parent process
     else:
         for _ in range(2):
