@@ -1,7 +1,8 @@
 """Measure which lines and branches of the collectors the tests run, also inside child processes.
 
-    just coverage-collectors                  both tiers of the tests that record, then the table
+    just coverage-collectors                         the default tier of the tests that record
     just coverage-collectors tests/unit/collectors   only these tests
+    just coverage-collectors -- tests/unit/collectors -m ""   with options of pytest: both tiers
 
 Most of `collectors` and `tracekit/recording` runs in processes that the tests start: guards, measured
 workloads, recorded programs. Coverage attaches to every Python of a copy of the working tree. Guards run
@@ -28,24 +29,28 @@ if TYPE_CHECKING:
 
 LEAST = 95
 TESTS = (
-    *("tests/unit/collectors", "tests/unit/recording"),
+    *("tests/unit/collectors", "tests/unit/recording", "tests/unit/cli/test_own_program.py"),
     *(
         f"tests/integration/test_{name}.py"
         for name in (
-            *("collect", "compile_artifacts", "flops", "levels", "libtorch", "record"),
-            *("nsys", "nsys_collect", "nsys_killed", "nsys_program", "program", "program_ended"),
-            *("program_steps", "unprofiled"),
+            *("collect", "compile_artifacts", "nsys", "nsys_collect", "nsys_program"),
+            *("program", "program_ended", "program_steps", "record", "unprofiled"),
         )
     ),
 )
+"""Default tests: those of the default tier that record, without further variants of the same."""
+_SAVE = "sys.modules['coverage'].Coverage.current().save(); "
 CHANGES = {
     "collectors/children.py": ("str(Path(script))", "{script!r}, str(Path(script))"),
-    "collectors/guard.py": (
-        "os.kill(os.getpid(), -code)",
-        "__import__('coverage').Coverage.current().save(); os.kill(os.getpid(), -code)",
-    ),
+    **{
+        file: (kill, _SAVE + kill)
+        for file, kill in (
+            ("collectors/guard.py", "os.kill(os.getpid(), -code)"),
+            ("tracekit/recording/agent/agent.py", "os.kill(os.getpid(), number)"),
+        )
+    },
 }
-"""Changes of the copy: guards are run by a script, and save before they end by a signal."""
+"""Changes of the copy: a script runs the guards, and processes save before they end by a signal."""
 START = """import runpy, sys
 sys.path.append({packages!r})
 import coverage
@@ -87,7 +92,7 @@ def measure(tests: Sequence[str]) -> int:
         settings = home / "coverage.ini"
         settings.write_text(CONFIGURATION.format(folder=home, root=tree.root))
         python, rc = tree.root / ".venv" / "bin" / "python", f"--rcfile={settings}"
-        run = [python, "-m", "coverage", "run", rc, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", ""]
+        run = [python, "-m", "coverage", "run", rc, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
         failed = subprocess.run([*run, *tests], cwd=tree.root, stdin=subprocess.DEVNULL).returncode
         for words in (["combine", "-q", rc], ["report", rc, f"--fail-under={LEAST}"]):
             done = subprocess.run([python, "-m", "coverage", *words], cwd=tree.root)

@@ -103,6 +103,11 @@ class FakeCuda:
             raise RuntimeError(CAPTURING + ADVICE)
         self.now_ns = self.reached_ns() + CALL_NS
 
+    def synchronize(self) -> None:
+        """Wait for the device, which initializes CUDA."""
+        self.initialized = True
+        self.wait("synchronize")
+
     def peak(self, device: int, size: int) -> int:
         """Return a statistic of a device's allocator."""
         self._fail_if_broken()
@@ -139,7 +144,7 @@ class FakeCuda:
             "is_initialized": lambda: self.initialized,
             "is_current_stream_capturing": lambda: self.capturing,
             "device_count": lambda: self.devices,
-            "synchronize": lambda *_: self.wait("synchronize"),
+            "synchronize": lambda *_: self.synchronize(),
             "max_memory_allocated": lambda device=0: self.peak(device, 3 * GIB if device == 0 else 0),
             "max_memory_reserved": lambda device=0: self.peak(device, 4 * GIB),
             "reset_peak_memory_stats": lambda device=0: self.calls.append(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tracekit
-from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.errors import CollectionError, MissingDependencyError, UnusableInputError
+from tracekit.recording import api
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ def test_a_window_of_marked_steps_is_recorded_and_those_before_it_are_timed(stor
     assert left_over(store) == [rec.run.id]
 
 
-def test_a_block_without_a_mark_is_one_step(store: Store) -> None:
+def test_a_block_without_a_mark_is_one_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [""])  # as in an interactive session
     with tracekit.record(store=str(store.path), keep_trace=True) as rec:
         work()
         work()
     assert rec.run is not None
     assert rec.run.rows("steps") == 1
+    assert "-record-" in rec.run.id
+    assert rec.run.meta.command == []
     assert matmuls(rec.run) == 2
     assert (rec.run.path / "trace.json.gz").is_file()
 
@@ -92,6 +96,30 @@ def test_an_error_before_the_first_mark_keeps_nothing(store: Store) -> None:
         fail_in(rec, after=0)
     assert rec.run is None
     assert left_over(store) == []
+
+
+def test_a_recording_that_cannot_be_stored_does_not_hide_the_error_of_the_program(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(api.Record, "_recording", full)
+    rec = tracekit.record(store=str(store.path))
+    with pytest.raises(ZeroDivisionError) as raised:
+        fail_in(rec, after=2)
+    assert raised.value.__notes__ == ["tracekit: what was recorded is lost: disk full"]
+    with pytest.raises(OSError, match="disk full"), tracekit.record(store=str(store.path)) as rec:
+        rec.step()
+    assert (repr(rec), left_over(store)) == ("<Record: ended without a run>", [])
+
+
+def test_without_torch_the_error_says_how_to_install_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match="torch is not installed"):
+        tracekit.record(store=str(store.path)).__enter__()
 
 
 def test_a_second_recording_inside_is_refused_and_the_first_goes_on(store: Store) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.collectors import compilation
 from tracekit.collectors.compilation import MAX_EXTRA_WARMUP, MIN_WARMUP, Compilations, failed_guard
 
 from tracekit.runs.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
@@ -141,6 +143,20 @@ def test_torchscript_has_a_minimum_warmup(asked: int) -> None:
     while not compilations.is_warm(done, asked):
         done += 1
     assert done == max(asked, MIN_WARMUP)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "duration_ns"),
+    [
+        ({"duration_us": 7, "entire_frame_compile_time_s": 2.0}, 7_000),
+        ({"entire_frame_compile_time_s": 0.25}, 250_000_000),  # torch 2.4
+        ({"entire_frame_compile_time_s": None}, 0),
+    ],
+)
+def test_the_duration_of_a_compilation_is_exact_to_a_microsecond(
+    metrics: dict[str, Any], duration_ns: int
+) -> None:
+    assert compilation._duration_ns(SimpleNamespace(**metrics)) == duration_ns
 
 
 def test_a_failed_guard_has_no_source_location() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -15,7 +16,6 @@ from tracekit.collectors import children, guard, torch_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 STUBBORN = """
 import signal, time
@@ -87,6 +87,48 @@ def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> Non
         psutil.wait_procs([program], timeout=30)
         os.write(lifeline, bytes([signal.SIGUSR1]))
         assert process.wait(30) == -signal.SIGTERM
+
+
+def test_a_signal_that_the_program_received_itself_is_not_forwarded(tmp_path: Path) -> None:
+    with guarded(WAITS, tmp_path) as (process, [lifeline]):
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(signal.SIGUSR2)  # as from the terminal, which signals the program as well
+        os.write(lifeline, bytes([signal.SIGUSR2]))  # which would end the program
+        os.write(lifeline, bytes([signal.SIGUSR1]))
+        assert process.stdout.read() == "got it\n"
+        assert process.wait(30) == 5
+
+
+def test_the_end_of_the_collector_ends_all_processes_and_removes_their_folder(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with guarded(STARTS_STUBBORN, tmp_path) as (process, [lifeline]):
+        assert process.stdout
+        process.stdout.readline()
+        started = psutil.Process(process.pid).children(recursive=True)
+        with Path(os.devnull).open() as other:
+            os.dup2(other.fileno(), lifeline)  # closes this end, as the system does
+        assert process.wait(30) == -signal.SIGKILL
+    assert psutil.wait_procs(started, timeout=30)[1] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_request_to_end_ends_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive, send = os.pipe()
+    now_s = iter([0.0, 0.1, 9.0])
+    monkeypatch.setattr(torch_program.time, "monotonic", lambda: next(now_s))
+    with torch_program._forwarding([signal.SIGTERM], send):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # `timeout` sends each request twice
+        assert os.read(receive, 9) == bytes([signal.SIGTERM])
+        with pytest.raises(SystemExit, match="143"):
+            signal.raise_signal(signal.SIGTERM)
+    assert os.read(receive, 9) == bytes([torch_program.foreground_guard.END])
+    os.close(receive)
+    with torch_program._forwarding([], send):  # of a guard that has ended
+        pass
+    os.close(send)
 
 
 def test_a_program_is_not_started_once_its_guard_has_ended(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import io
+import json
+import signal
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.collectors.compilation import MIN_WARMUP
+from tracekit.collectors.libtorch import prepare
+from tracekit.collectors.protocol import Reporter
 
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import UnusableInputError
 from tracekit.recording.collector import Request
+from tracekit.recording.workload import decide
 
 torch = pytest.importorskip("torch")
 
@@ -70,3 +77,29 @@ def test_an_unsupported_optimizer_is_refused(make: Callable[[Any], Any], tmp_pat
     with pytest.raises(UnusableInputError, match=r"cannot train with this.*--mode infer"):
         exported(other, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_process_builds_the_program_and_exports_its_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def build(*, on_build: Callable[[], None]) -> Path:
+        on_build()
+        return tmp_path / "program"
+
+    stream = io.StringIO()
+    asked = decide(Request(workload="mnist_cnn", level="libtorch", device="cpu", batch_size=2, warmup=0))
+    content = {"request": asdict(asked), "directory": str(tmp_path)}
+    monkeypatch.setattr(prepare, "receive_request", lambda: (Reporter(stream), content))
+    monkeypatch.setattr(prepare, "ensure_built", build)
+    ended = signal.getsignal(signal.SIGTERM)
+    try:
+        assert prepare.main() == 0
+        with pytest.raises(SystemExit, match="143"):  # so that a build cleans up
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, ended)
+    *progress, final = map(json.loads, stream.getvalue().splitlines())
+    assert [one["part"] for one in progress] == ["start", "build", "export"]
+    assert (final["program"], final["device"], final["batch_size"]) == (str(tmp_path / "program"), "cpu", 2)
+    assert final["notes"] == []
+    assert torch.load(final["job"])["warmup"] == MIN_WARMUP

@@ -352,7 +352,13 @@ def test_other_processes_exclude_the_process_tree(monkeypatch: pytest.MonkeyPatc
         users = {os.getpid(): 1 << 30, child.pid: 2 << 30, os.getppid(): 4 << 30}
         with installed(monkeypatch, Library(Gpu(users=users))):
             taken = values(sampler().read())
+            of_child = NvmlSampler.of(child.pid)
+            child.kill()
+            child.wait()
+            assert of_child
+            after = values(of_child.read())
     assert (taken[M.OTHERS], taken[M.PROCESS_MEMORY]) == (1, 3 << 30)
+    assert after[M.OTHERS] == 2  # of a process that has ended, nothing more is found
 
 
 @pytest.mark.parametrize(

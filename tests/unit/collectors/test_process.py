@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -48,9 +49,13 @@ def test_children_are_counted_until_they_end() -> None:
     assert during["rss_bytes"] > after["rss_bytes"]
 
 
-def test_proc_stat_agrees_with_psutil() -> None:
+@pytest.mark.parametrize("system", ["linux", "other"])
+def test_proc_stat_agrees_with_psutil(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = psutil.Process()
-    cpu_s, rss, threads = process._usage(own)
+    with monkeypatch.context() as patch:
+        if system == "other":
+            patch.setattr(process, "Path", lambda name: Path(f"/no{name}"))
+        cpu_s, rss, threads = process._usage(own)
     times = own.cpu_times()
     assert cpu_s == pytest.approx(times.user + times.system, abs=1)
     assert rss == pytest.approx(own.memory_info().rss, rel=0.1)

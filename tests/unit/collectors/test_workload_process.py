@@ -30,6 +30,12 @@ def test_a_build_for_rocm_uses_its_gpu_as_one_for_cuda_does(
         resolve_device("cuda")
 
 
+def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(CollectionError, match=r"torch is not installed.*pip install"):
+        resolve_device("cpu")
+
+
 @pytest.mark.parametrize(
     ("gpus", "requested", "known"),
     [((Gpu(),), "auto", True), ((), "auto", False), ((Gpu(),), "cpu", False)],

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,8 +16,9 @@ import pytest
 
 from tests.unit.collectors.fake_nvml import ANSWERS, Gpu, Library, installed, instance
 from tests.unit.runs.test_gpus import Cuda, device, torch_of
+from tracekit import registry, storage
 from tracekit.cli.main import run
-from tracekit.errors import MissingDependencyError
+from tracekit.errors import MissingDependencyError, TracekitError
 from tracekit.ingest.kineto.scan import native
 from tracekit.recording import doctor
 from tracekit.recording.doctor import Check, Status
@@ -21,6 +26,8 @@ from tracekit.runs.toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.runs.store import Store
 
 OTHERS = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo")
 WITHOUT_TORCH = """
@@ -169,6 +176,77 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     check = scanner_check(tmp_path)
     assert (check.status, check.next_step) == ("missing", "pip install 'tracekit-torch[fast]'")
     assert "Numba is not installed" in check.detail
+
+
+def test_a_fast_decoder_that_cannot_be_kept_or_loaded_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(native, "load", native.load.__wrapped__)
+    found = doctor._scanner()
+    assert (found.status, found.next_step) == ("warn", "set XDG_CACHE_HOME to a writable folder")
+    monkeypatch.setattr(native, "_fingerprint", lambda _: 1 // 0)  # LLVM can fail in many ways
+    reason = "imports are slower without the fast trace decoder: ZeroDivisionError"
+    assert doctor._scanner().detail.startswith(reason)
+    with pytest.raises(TracekitError, match=reason):
+        doctor.compile_scanner()
+
+
+@pytest.mark.parametrize(
+    ("free", "writable", "status", "detail"),
+    [
+        (6 << 30, True, "ok", "6.0 GiB free at the store"),
+        (4 << 30, True, "warn", "4.0 GiB free at the store"),
+        (6 << 30, False, "missing", "the store is not writable"),
+        (None, True, "warn", "unknown: Input/output error"),
+    ],
+)
+def test_the_disk_of_a_store_has_space_and_can_be_written(
+    free: int | None,
+    writable: bool,
+    status: str,
+    detail: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def usage(folder: Path) -> SimpleNamespace:
+        assert folder == tmp_path  # the part of the path that exists
+        if free is None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    monkeypatch.setattr(os, "access", lambda *_: writable)
+    [found] = doctor._store(tmp_path / "no" / "store")
+    assert (found.name, found.status, found.detail) == ("disk", status, detail)
+    assert bool(found.next_step) == (status != "ok")
+
+
+def test_a_store_on_object_storage_is_read(remote: Store) -> None:
+    found, disk = doctor._store(remote.path)
+    assert (found.name, found.status, found.detail) == ("store", "ok", f"{remote.path} has 0 runs")
+    assert disk.name == "disk"
+    found, _ = doctor._store(storage.parse("s3://no-such-bucket/runs"))
+    assert found.status == "missing"
+    assert "no-such-bucket" in found.detail
+
+
+def test_plug_ins_that_do_not_load_are_grouped_by_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = EntryPoint("nsys", "no_such_module:thing", registry.COLLECTORS)
+    monkeypatch.setattr(registry, "_points", lambda _: [missing])
+    found = doctor._nsys()
+    assert (found.status, found.detail) == ("warn", "'nsys' needs the package 'no_such_module'")
+    assert found.next_step == "pip install no_such_module"
+    others = [
+        registry.Broken(registry.WORKLOADS, name, "x:y", "x cannot be imported", "") for name in ("a", "b")
+    ]
+    own = registry.Broken(registry.COLLECTORS, "nsys", missing.value, found.detail, found.next_step)
+    monkeypatch.setattr(registry, "broken", lambda: [*others, own])
+    assert [(one.detail, one.next_step) for one in doctor._plugins()] == [
+        ("tracekit.workloads a, b: x cannot be imported", "reinstall its package"),
+        ("tracekit.collectors nsys: 'nsys' needs the package 'no_such_module'", "pip install no_such_module"),
+    ]
 
 
 def scanner_check(store: Path) -> Check:

@@ -42,6 +42,8 @@ def test_default_sizes_are_those_of_the_workload() -> None:
         ({"level": "script"}, "use --level eager or torchscript or compile"),
         ({"backend": "aot_eager"}, "use --level compile, or remove --backend"),
         ({"batch_size": 0}, "use --batch-size 1 or more"),
+        ({"compile_artifacts": True}, "--compile-artifacts does not apply to level eager"),
+        ({"no_profile": True, "stacks": True}, "--stacks cannot be combined with --no-profile"),
     ],
 )
 def test_impossible_requests_are_refused_before_a_process_starts(changed: dict[str, Any], said: str) -> None:
@@ -59,6 +61,11 @@ def test_pinned_batches_are_only_for_a_gpu() -> None:
     request = decide(Request(workload="mnist_cnn", pin_memory=True))
     assert not request.options(device="cpu").pin_memory
     assert request.options(device="cuda").pin_memory
+
+
+def test_a_request_is_decided_before_its_workload_is_built() -> None:
+    with pytest.raises(UnusableInputError, match=r"are open.*call `decide` first"):
+        MNIST.options(device="cpu")
 
 
 def test_the_command_repeats_the_request() -> None:

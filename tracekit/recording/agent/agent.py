@@ -283,9 +283,7 @@ class Report:
 def _environment() -> dict[str, Any]:
     """Return `tracekit.runs.environment.capture()`, loaded from its file: tracekit may not be installed."""
     path = Path(__file__).parents[2] / "runs" / "environment.py"
-    spec = spec_from_file_location(f"{__package__}.environment", path)
-    if spec is None or spec.loader is None:
-        return {}
+    spec: Any = spec_from_file_location(f"{__package__}.environment", path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return dict(module.capture())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -35,7 +34,7 @@ class ProgramProfilers:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._active: WeakSet[object] = WeakSet(_warming_up())
+        self._active: WeakSet[object] = WeakSet(_warming_up(torch))
         self._recorders: WeakSet[Recorder] = WeakSet()
         profile = torch.autograd.profiler.profile
         for name in ("_prepare_trace", "_start_trace"):
@@ -59,11 +58,9 @@ class ProgramProfilers:
             one.give_way()
 
 
-def _warming_up() -> list[object]:
+def _warming_up(torch: Any) -> list[object]:
     """Return the profilers that were prepared before; torch keeps no list of them."""
-    module: Any = sys.modules.get("torch.profiler")
-    if module is None:  # torch is being imported
-        return []
+    module = torch.profiler
     profiles = [one for one in gc.get_objects() if type(one) is module.profile and one.profiler is not None]
     warming = [one.profiler for one in profiles if one.current_action is module.ProfilerAction.WARMUP]
     return [one for one in warming if one.kineto_results is None]  # not ended since

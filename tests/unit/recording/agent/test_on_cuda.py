@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing.process
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fake_cuda import ILLEGAL, FakeCuda
+from tracekit.recording import agent as package
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
 from tracekit.recording.agent.recorder import OPEN_NAME, NvtxRecorder, TorchRecorder
@@ -16,7 +18,7 @@ from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 torch = pytest.importorskip("torch")
@@ -256,6 +258,22 @@ def nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", False)
 
 
+class Ranges:
+    """Ranges of ops, in place of `emit_nvtx`."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.log: list[str] = []
+        self._fails = fails
+
+    def __enter__(self) -> None:
+        if self._fails:
+            raise RuntimeError("NVTX annotation context manager is not reentrant\nsecond line")
+        self.log.append("begin")
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append("end")
+
+
 @pytest.mark.usefixtures("nvtx")
 def test_nsys_gets_a_window_of_whole_steps(cuda: FakeCuda, tmp_path: Path) -> None:
     written: list[int] = []
@@ -292,6 +310,36 @@ def test_nsys_records_a_program_that_first_uses_the_device_in_its_window(
 
 
 @pytest.mark.usefixtures("nvtx")
+def test_a_program_on_the_cpu_gets_no_cuda_context_for_nsys(cuda: FakeCuda, tmp_path: Path) -> None:
+    cuda.initialized = False
+    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    recorder.start(3, warm=False)
+    recorder.stop(1, open_step=None)
+    assert cuda.calls == ["push ProfilerStep#3", "pop"]
+    assert not cuda.initialized
+    assert [code for code, _ in recorder.notes] == ["no_nvtx_ops"]
+
+
+@pytest.mark.usefixtures("nvtx")
+def test_ranges_of_ops_end_where_the_program_starts_a_profiler(
+    cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", lambda **_: ops)
+    ops = Ranges()
+    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    recorder.start(0, warm=False)
+    for _ in range(2):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            assert ops.log == ["begin", "end"]
+    recorder.stop(1, open_step=None)
+    assert [code for code, _ in recorder.notes] == ["no_nvtx_ops"]
+    assert ops.log == ["begin", "end"]
+    assert cuda.calls[-1] == "profiler.stop"
+
+
+@pytest.mark.usefixtures("nvtx")
 def test_an_abandoned_window_for_nsys_stays_open_for_the_next(cuda: FakeCuda, tmp_path: Path) -> None:
     for discarded in (True, False):
         recorder = NvtxRecorder(torch, {"stacks": False})
@@ -307,24 +355,16 @@ def test_an_abandoned_window_for_nsys_stays_open_for_the_next(cuda: FakeCuda, tm
 def test_ops_are_marked_for_nsys_if_this_torch_can(
     marks_ops: bool, cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranges: list[str] = []
+    ops = Ranges(fails=not marks_ops)
 
-    class Ranges:
-        def __init__(self, **options: Any) -> None:
-            assert options == {"record_shapes": True}
-
-        def __enter__(self) -> None:
-            if not marks_ops:
-                raise RuntimeError("NVTX annotation context manager is not reentrant\nsecond line")
-            ranges.append("begin")
-
-        def __exit__(self, *_: object) -> None:
-            ranges.append("end")
+    def ranges(*, record_shapes: bool) -> Ranges:
+        assert record_shapes
+        return ops
 
     def no_nvtx(_text: str) -> None:
         raise RuntimeError("NVTX functions not installed")
 
-    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", Ranges)
+    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", ranges)
     if not marks_ops:
         monkeypatch.setattr(torch.cuda.nvtx, "range_push", no_nvtx)
     recorder = NvtxRecorder(torch, {"stacks": False})
@@ -334,7 +374,7 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
     assert recorder.options == {"record_shapes": marks_ops}
     recorder.step()
     recorder.stop(2, open_step=None)
-    assert ranges == (["begin", "end"] if marks_ops else [])
+    assert ops.log == (["begin", "end"] if marks_ops else [])
     assert recorder.notes == (
         []
         if marks_ops
@@ -408,17 +448,37 @@ def test_calls_are_steps_of_a_program_without_an_optimizer(
     assert (facts["source"], facts["recorded_steps"]) == ("call", 2)
 
 
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A group of 4 processes, of which the others are simulated."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=3, world_size=4, store=FakeStore())
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("known_by", ["launcher", "process group"])
 def test_a_program_recorded_from_the_first_step_begins_with_its_optimizer(
-    cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known_by: str,
+    request: pytest.FixtureRequest,
+    cuda: FakeCuda,
+    attached: Callable[..., Agent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "4")
+    if known_by == "launcher":
+        monkeypatch.setenv("RANK", "3")
+        monkeypatch.setenv("WORLD_SIZE", "4")
+    else:
+        request.getfixturevalue("process_group")
     agent = attached(start_step=0)
     agent.optimizer_made()
     assert agent.is_recording()
     for _ in range(2):
         cuda.launch(MS)
         agent.optimizer_stepped()
+        agent.optimizer_made()  # another one
     other = attached(start_step=0)  # a second process with the same rank
     other.optimizer_made()
     other.optimizer_stepped()
@@ -426,3 +486,39 @@ def test_a_program_recorded_from_the_first_step_begins_with_its_optimizer(
     facts = json.loads((tmp_path / "rank-3.facts").read_text())
     assert (facts["rank"], facts["world_size"], facts["recorded_steps"]) == (3, 4, 2)
     assert {path.name for path in tmp_path.glob("*.note")} == {f"process-{os.getpid()}.note"}
+
+
+def test_calls_in_data_loader_workers_are_no_steps(
+    cuda: FakeCuda, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: "the program")
+    agent = attached(start_step=0)
+    torch.nn.Linear(2, 2)(torch.ones(2))
+    agent.finish()
+    [note] = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
+    assert (note["source"], note["steps_done"], cuda.launched) == ("", 0, 0)
+
+
+@pytest.mark.parametrize("start_step", [0, 2])
+def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
+    start_step: int, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = attached(start_step=start_step)
+    monkeypatch.setattr(package, "_agent", before)
+    before.optimizer_made()
+    recording = before.is_recording()
+    request = {"directory": str(tmp_path), "stacks": False, "start_step": 1, "steps": 1}
+    package._after_fork(torch, request)
+    after = package._agent
+    assert recording == (start_step == 0) == (after is None)
+    assert before.source == agents.NONE
+    if recording:
+        package.step()
+        package._after_fork(torch, request)
+        assert package._agent is None, "nor does a fork of the fork"
+        before._window._recorder.discard()  # of the parent process
+    else:
+        for _ in range(2):
+            package.step()
+        assert (tmp_path / "rank-0.facts").is_file()
+        after.finish()

@@ -54,8 +54,8 @@ def test_its_profiler_records_what_it_would_alone(
 def test_a_profiler_that_warmed_up_before_is_found() -> None:
     every = torch.profiler.schedule(wait=0, warmup=2, active=1, repeat=1)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=every) as profiler:
-        assert _warming_up() == [profiler.profiler]
+        assert _warming_up(torch) == [profiler.profiler]
         profiler.step()
         profiler.step()
-        assert _warming_up() == []
-    assert _warming_up() == []
+        assert _warming_up(torch) == []
+    assert _warming_up(torch) == []

@@ -43,3 +43,23 @@ def test_waits_until_no_gloo_thread_runs(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_waits_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_gloo_is_running", lambda: True)
     recorder._wait_for_gloo(0)
+
+
+def test_a_thread_that_ends_while_threads_are_read_is_not_running(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Path, "glob", lambda *_: [tmp_path / "ended"])
+    assert not recorder._gloo_is_running()
+
+
+def test_a_system_without_proc_has_no_peak_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    status = tmp_path / "status"
+    monkeypatch.setattr(recorder, "open", lambda *_, **__: status.open(), raising=False)
+    assert recorder.peaks(torch) == ([], "")  # without the file
+    status.write_text("VmRSS:\t12 kB\n")
+    assert recorder.peaks(torch) == ([], "")
+    status.write_text("VmRSS:\t12 kB\nVmHWM:\t34 kB\n")
+    assert recorder.peaks(torch) == ([("process", None, "host_peak_bytes", 34.0 * 1024)], "")

@@ -19,10 +19,9 @@ def _begin() -> None:
         folder = os.path.dirname(here)  # noqa: PTH120
         path = os.path.join(folder, "__init__.py")  # noqa: PTH118
         spec = spec_from_file_location("_tracekit_agent", path, submodule_search_locations=[folder])
-        if spec and spec.loader:
-            sys.modules["_tracekit_agent"] = module = module_from_spec(spec)
-            spec.loader.exec_module(module)
-            module.begin(os.environ["TRACEKIT_AGENT"])
+        sys.modules["_tracekit_agent"] = module = module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+        module.begin(os.environ["TRACEKIT_AGENT"])
 
 
 if __name__ == "sitecustomize":
