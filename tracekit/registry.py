@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tracekit.errors import MissingDependencyError, PluginError, TracekitError
+from tracekit.errors import MissingDependencyError, PluginError, TracekitError, did_you_mean
 
 COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
@@ -68,8 +67,7 @@ def _find(group: str, name: str) -> EntryPoint:
     kind = _KINDS.get(group, group)
     if not matches:
         known = names(group)
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+        hint = did_you_mean(name, known) or f"known: {', '.join(known) or 'none'}"
         raise PluginError(f"unknown {kind} {name!r}", hint=hint)
     if len(matches) > 1:
         raise PluginError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
+from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,8 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
             if name not in _METRICS:
-                self.fail(f"unknown metric {name!r}; known: {', '.join(_METRICS)}", param, ctx)
+                hint = did_you_mean(name, _METRICS) or f"known: {', '.join(_METRICS)}"
+                self.fail(f"unknown metric {name!r}; {hint}", param, ctx)
         return names
 
 

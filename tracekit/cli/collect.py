@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
+from tracekit.cli.progress import note
 from tracekit.errors import ProgramFailedError
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
 
@@ -110,7 +111,7 @@ def record(store: Store, program: Program, *, output_format: str) -> int:
 def _progress(part: str, done: int, _total: int) -> None:
     """Report the import; the program uses the terminal until then."""
     if part == "import" and done == 0:
-        click.echo("tracekit: program finished; importing the profile", err=True)
+        note("tracekit: program finished; importing the profile")
 
 
 def _warn(run: Run) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
-    capture_traces,
     format_option,
     fresh_option,
     narrowed,
@@ -73,13 +72,12 @@ def command(
     """
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import advise
-    from tracekit.cli.analyze import chosen
+    from tracekit.cli.analyze import chosen, resolved
     from tracekit.cli.progress import analysis_progress
-    from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)
-    opened = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
+    opened = narrowed(resolved(place, run, captures), ranks)
     opened = with_peaks(opened, peaks, names)
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze

@@ -15,6 +15,7 @@ from tracekit.cli.options import (
     scheduler_option,
     store_option,
 )
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -211,4 +212,4 @@ def _suggest_fast(run: Run) -> None:
     rows = sum(table.rows for table in run.meta.tables.values())
     names = [str(source.get("name")) for source in run.meta.collector.options.get("sources", [])]
     if rows >= _MANY_ROWS and any(".json" in name for name in names) and find_spec("numba") is None:
-        click.echo(f"tracekit: imports such as {run.id} take half the CPU time with {_FAST}", err=True)
+        note(f"tracekit: imports such as {run.id} take half the CPU time with {_FAST}")
