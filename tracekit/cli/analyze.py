@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
@@ -32,16 +33,19 @@ _WITH_INTEGRITY = ("table", "markdown")
 
 
 @click.command("analyze")
-@click.argument("run", default="latest", required=False)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
+@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option("--list", "list_them", is_flag=True, help="List the analyses.")
 @click.option(
     "--against",
     metavar="RUN",
+    shell_complete=completion.run,
     help="Compare RUN with this run, by the analyses that support it (see --list).",
 )
 @click.option("--by", "by_module", type=click.Choice(["module"]), help="Show `ops` by module (`modules`).")
-@click.option("--table", "table", metavar="NAME", help="Show only this table.")
+@click.option(
+    "--table", "table", metavar="NAME", shell_complete=completion.table, help="Show only this table."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
 from tracekit.errors import did_you_mean
@@ -39,11 +40,22 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("check")
-@click.option("--against", required=True, metavar="REV|LABEL", help="Revision or label to compare with.")
 @click.option(
-    "--run", "runs", multiple=True, metavar="RUN", help="Run to check; repeatable. Default: latest commit."
+    "--against",
+    required=True,
+    metavar="REV|LABEL",
+    shell_complete=completion.label,
+    help="Revision or label to compare with.",
 )
-@click.option("--label", help="Check all runs with this label.")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=completion.run,
+    help="Run to check; repeatable. Default: latest commit.",
+)
+@click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
 @click.option(
     "--metric",
     "metrics",

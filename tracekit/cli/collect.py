@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from click.core import ParameterSource
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
 from tracekit.cli.progress import note
@@ -129,7 +130,9 @@ _PANELS = {title: [one.flag for one in options] for title, options in _DECLARED.
 
 
 @click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
-@click.argument("program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED, shell_complete=completion.file
+)
 @declared_options(*chain(*_DECLARED.values()))
 @store_option
 @format_option

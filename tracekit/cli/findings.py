@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
@@ -28,8 +29,8 @@ _SEVERITIES = ("info", "warn", "high")
 
 
 @click.command("findings")
-@click.argument("run", default="latest", required=False)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
+@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option(
     "--severity",
     type=click.Choice(_SEVERITIES),

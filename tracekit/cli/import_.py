@@ -7,6 +7,7 @@ import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
@@ -38,8 +39,12 @@ _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
 
 
 @click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
-@click.option("--label", help="Label of the new runs; commands accept it as a run reference.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str, shell_complete=completion.file)
+@click.option(
+    "--label",
+    shell_complete=completion.label,
+    help="Label of the new runs; commands accept it as a run reference.",
+)
 @click.option(
     "--steps",
     metavar="NAME",
@@ -51,6 +56,7 @@ _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
 @click.option(
     "--compile-artifacts",
     metavar="DIR",
+    shell_complete=completion.folder,
     help="Folder of TORCH_TRACE or TORCH_COMPILE_DEBUG, to join compiled kernels to source lines and ops.",
 )
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")

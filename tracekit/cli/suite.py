@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
@@ -32,6 +33,7 @@ def command() -> None:
     aliases=("--only",),
     multiple=True,
     metavar="NAME",
+    shell_complete=completion.workload,
     help="Measure only this workload; repeatable.",
 )
 @click.option(
@@ -92,7 +94,7 @@ def run_command(
 
 
 @command.command("report")
-@click.argument("suite", default="latest")
+@click.argument("suite", default="latest", shell_complete=completion.sweep)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page with figures to this file."
 )

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.cli import completion, progress
 from tracekit.cli import lazy_click as click
-from tracekit.cli import progress
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
 from tracekit.cli.progress import note, step_progress
 from tracekit.errors import ExitCode
@@ -140,7 +140,12 @@ def _axes(function: Any) -> Any:
 )
 @click.option("--restart", is_flag=True, help="Discard earlier results of this sweep.")
 @click.option("--retry", is_flag=True, help="Measure failed cells again.")
-@click.option("--show", metavar="ID", help="Print a stored sweep: its id, part of it, or latest.")
+@click.option(
+    "--show",
+    metavar="ID",
+    shell_complete=completion.sweep,
+    help="Print a stored sweep: its id, part of it, or latest.",
+)
 @format_option
 @store_option
 def command(
