@@ -16,7 +16,13 @@ ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
 _KINDS = {COLLECTORS: "collector", WORKLOADS: "workload", ANALYSES: "analysis", PAGES: "page"}
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
-_EXTRAS = ("torch", "transformers", "timm", "torchvision")
+_EXTRAS = {
+    **{name: name for name in ("torch", "transformers", "timm", "torchvision")},
+    **dict.fromkeys(("dash", "dash_ag_grid", "dash_mantine_components", "plotly", "waitress"), "dashboard"),
+    **dict.fromkeys(("dask", "distributed"), "scale"),
+    "numba": "fast",
+}
+"""Extras of tracekit-torch by the module that they install."""
 PROVIDERS = "tracekit.workload_providers"
 """Functions that list workloads which depend on other installed packages: by name, where
 each is made (`module:attribute`). They import nothing that is slow."""
@@ -24,13 +30,17 @@ each is made (`module:attribute`). They import nothing that is slow."""
 
 @dataclass(frozen=True)
 class Broken:
-    """A plug-in that cannot be loaded: its group, name, entry point value, the reason and what to do."""
+    """A plug-in that cannot be loaded: its group, name, entry point value, the reason and what to do.
+
+    `extra` is the extra of tracekit-torch that it needs, if that is the reason.
+    """
 
     group: str
     name: str
     value: str
     reason: str
     hint: str = ""
+    extra: str = ""
 
 
 @cache
@@ -135,7 +145,9 @@ def _imported(point: EntryPoint) -> Any:
 def _how_to_install(module: str) -> str:
     if module.startswith("tracekit"):
         return "reinstall tracekit-torch"
-    return f"pip install {f'tracekit-torch[{module}]' if module in _EXTRAS else module}"
+    return (
+        f"pip install 'tracekit-torch[{_EXTRAS[module]}]'" if module in _EXTRAS else f"pip install {module}"
+    )
 
 
 def broken() -> list[Broken]:
@@ -147,7 +159,8 @@ def broken() -> list[Broken]:
                 load(group, name)
             except (PluginError, MissingDependencyError) as error:
                 value = next(point.value for point in _points(group) if point.name == name)
-                found.append(Broken(group, name, value, error.message, error.hint))
+                extra = _EXTRAS.get(getattr(error.__cause__, "name", ""), "")
+                found.append(Broken(group, name, value, error.message, error.hint, extra))
     return [*found, *_broken_providers()]
 
 
