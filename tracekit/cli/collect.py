@@ -45,13 +45,15 @@ def summary(run: Run, *, err: bool = False) -> None:
     import statistics
 
     from tracekit import analysis, render
+    from tracekit.render.facts import timed_steps
     from tracekit.render.results import INTEGRITY, verdict_line
 
     click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.timings:
         steps = run.meta.timings.step_ns
         median = render.human(statistics.median_low(steps), "ns")
-        click.echo(f"\nStep time without the profiler: {median} (median of {len(steps)} steps)", err=err)
+        many = f"median of {timed_steps(run.meta.timings)}"
+        click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
     result = analysis.analyze(run, SUMMARY)
     more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"

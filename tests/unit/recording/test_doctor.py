@@ -79,7 +79,7 @@ def test_gpus_that_torch_cannot_use_are_explained(
     assert (found.status, found.detail) == ("missing", detail)
 
 
-def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_extra_is_one_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in ("torch", "dash", "plotly", "dash_ag_grid", "dash_mantine_components", "waitress"):
         monkeypatch.setitem(sys.modules, module, None)
     for page in [name for name in sys.modules if name.startswith("tracekit.dashboards")]:
