@@ -15,6 +15,7 @@ from tracekit.errors import ProgramFailedError
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
 
 if TYPE_CHECKING:
+    from tracekit.analysis import Result
     from tracekit.recording.collector import Program
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 SUMMARY = "gpu_breakdown"
 SUMMARY_TABLES = ("whole", "host")
 SUMMARY_ROWS = 8
+LEAST_SHARE = 0.05
+"""Exposed communication, as a share of the window, from which its analysis is suggested."""
 
 
 def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
@@ -56,12 +59,33 @@ def summary(run: Run, *, err: bool = False) -> None:
         click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
     result = analysis.analyze(run, SUMMARY)
-    more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"
+    name = fitting(result)
+    more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
         if spec.name in SUMMARY_TABLES and spec.name in result.tables:
             table = result.tables[spec.name]
             text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
             click.echo("\n" + text, nl=False, err=err)
+    if run.meta.profiled:
+        advice = "" if name == HOST else f", and `tracekit findings {run.id}` for advice"
+        note(f"tracekit: see `tracekit analyze {run.id} {name}`{advice}")
+
+
+HOST = "ops"
+
+
+def fitting(breakdown: Result) -> str:
+    """Return the analysis of what took most of the time, from the result of `gpu_breakdown`.
+
+    Without a device that is `ops`; on a device with communication that is exposed, `collectives`.
+    """
+    devices = breakdown.tables.get("profiled_steps", breakdown.tables.get("whole"))
+    if devices is None or devices.empty:
+        return HOST
+    total = devices.sum(numeric_only=True)
+    if total["communication_exposed_ns"] >= LEAST_SHARE * total["window_ns"]:
+        return "collectives"
+    return "idle_gaps" if total["idle_ns"] > total["active_ns"] else "kernels"
 
 
 def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
