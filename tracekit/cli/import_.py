@@ -46,7 +46,9 @@ _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
     help="Label of the new runs; commands accept it as a run reference.",
 )
 @click.option(
-    "--steps",
+    "--step-name",
+    "steps",
+    aliases=("--steps",),
     metavar="NAME",
     default="",
     help="Name of the ranges (record_function, NVTX) that are the steps; default: the steps of an inference "
@@ -81,8 +83,8 @@ def command(
     The traces of one job's ranks become one run. Prints only run ids on stdout, one per line. If a PATH or a
     rank of a job cannot be imported, the others still are, and the exit code is 2.
 
-    With --steps, all analyses treat the ranges of that name as steps: one range, such as the measured part of
-    a program, or a range per iteration.
+    With --step-name, all analyses treat the ranges of that name as steps: one range, such as the measured
+    part of a program, or a range per iteration.
 
     With --capture-trace, the kernels of graph launches are attributed to the ops and modules that launched
     them when the graph was captured, if FILE has the same kernels in the same order; else the first
@@ -99,7 +101,7 @@ def command(
     \b
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
-    tracekit import trace.json --steps forward
+    tracekit import trace.json --step-name forward
     tracekit import decode.json.gz --capture-trace capture_bs32.json.gz
     tracekit import trace.json --compile-artifacts torch_trace
     tracekit import run.sqlite
