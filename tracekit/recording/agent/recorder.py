@@ -109,7 +109,7 @@ class TorchRecorder:
         """
         if self._settled_ns is None:
             return False
-        if time.perf_counter_ns() < self._settled_ns or not self._later:
+        if not self._later:
             self.left_out += 1
         if time.perf_counter_ns() >= self._settled_ns:
             self._later.append(None if is_capturing(self._torch) else self._now())
@@ -177,7 +177,8 @@ class TorchRecorder:
         return self._profiler is not None and self._profiler.profiler is profiler
 
     def give_way(self) -> None:
-        """See `program_profilers.Recorder`; what was recorded is kept."""
+        """See `program_profilers.Recorder`; what was recorded is kept, and later steps are not timed."""
+        self._settled_ns = None
         if self._profiler is not None:
             note = "the program started its own profiler, which ended the recording"
             self.notes.append(("other_profiler", note))

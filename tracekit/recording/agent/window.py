@@ -112,8 +112,9 @@ class Window:
         Args:
             keep_open: Write it even without a complete step.
         """
-        steps, state, self.state = self.recorded_steps, self.state, "done"
-        if state != "recording":
+        steps, former = self.recorded_steps, self.state
+        self.state = "done"
+        if former != "recording":
             return
         if steps:
             self._recorder.stop(steps, open_step=self.steps_done)
