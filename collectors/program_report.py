@@ -52,9 +52,13 @@ def recorded_ranks(directory: Path) -> list[Rank]:
 
 
 def timings(ranks: Sequence[Rank]) -> Timings | None:
-    """Return step times of the first rank before its window; None if there are none."""
+    """Return step times of the first rank before and after its window; None if there are none."""
     facts = ranks[0].facts
-    return Timings(facts["step_ns"], [], facts["clock"]) if facts["step_ns"] else None
+    later_ns = facts.get("later_ns", [])  # missing if the program did not end by itself
+    step_ns = [*facts["step_ns"], *later_ns]
+    if not step_ns:
+        return None
+    return Timings(step_ns, [], facts["clock"], later=len(later_ns), left_out=facts.get("left_out", 0))
 
 
 def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:

@@ -181,6 +181,11 @@ class Event:
         self._cuda._fail_if_broken()
         self._at_ns = None if self._cuda.capturing else self._cuda.reached_ns()
 
+    def query(self) -> bool:
+        """Return whether the device has reached the event."""
+        self._cuda._fail_if_broken()
+        return self._at_ns is None or self._at_ns <= self._cuda.now_ns
+
     def elapsed_time(self, end: Event) -> float:
         """Return the milliseconds to another event."""
         self._cuda._fail_if_broken()

@@ -145,16 +145,38 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> UnknownNameError
 
     Example:
         >>> print(unknown_name("column of table steps", "dur_n", ["step", "dur_ns"]))
-        unknown column of table steps: 'dur_n' (did you mean 'dur_ns'?)
+        unknown column of table steps: 'dur_n' (did you mean dur_ns?)
         >>> print(unknown_name("table", "tracks", ["steps", "counters"]))
         unknown table: 'tracks' (known: steps, counters)
     """
+    names = list(known)
+    hint = did_you_mean(name, names) or f"known: {', '.join(names) or 'none'}"
+    return UnknownNameError(f"unknown {what}: {name!r}", hint=hint)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.7) -> str:
+    """Ask whether the user meant a known name that is spelled like the given one.
+
+    Args:
+        name: The name that was given; its case is ignored.
+        known: The names that exist.
+        most: Maximum names to suggest.
+        cutoff: Smallest similarity, from 0 to 1.
+
+    Returns:
+        The question; empty if no known name is near.
+
+    Example:
+        >>> did_you_mean("resnet5", ["resnet50", "vgg16"]), did_you_mean("bert", ["resnet50", "vgg16"])
+        ('did you mean resnet50?', '')
+    """
     import difflib  # only errors need it
 
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
-    return UnknownNameError(f"unknown {what}: {name!r}", hint=hint)
+    spelled = {one.lower(): one for one in known}
+    given = name.lower()
+    longer = [one for one in spelled if len(given) > 1 and one.startswith(given)]
+    near = longer or difflib.get_close_matches(given, spelled, n=most, cutoff=cutoff)
+    return f"did you mean {', '.join(spelled[one] for one in near[:most])}?" if near else ""
 
 
 def check_type(value: object, types: type | tuple[type, ...], name: str, wanted: str) -> None:

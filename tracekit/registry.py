@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tracekit.errors import MissingDependencyError, PluginError, TracekitError
+from tracekit.errors import MissingDependencyError, PluginError, TracekitError, did_you_mean
 
 VERSION = "0.1.0"
 COLLECTORS = "tracekit.collectors"
@@ -18,7 +17,13 @@ ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
 _KINDS = {COLLECTORS: "collector", WORKLOADS: "workload", ANALYSES: "analysis", PAGES: "page"}
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
-_EXTRAS = ("torch", "transformers", "timm", "torchvision")
+_EXTRAS = {
+    **{name: name for name in ("torch", "transformers", "timm", "torchvision")},
+    **dict.fromkeys(("dash", "dash_ag_grid", "dash_mantine_components", "plotly", "waitress"), "dashboard"),
+    **dict.fromkeys(("dask", "distributed"), "scale"),
+    "numba": "fast",
+}
+"""Extras of tracekit-torch by the module that they install."""
 PROVIDERS = "tracekit.workload_providers"
 """Functions that list workloads which depend on other installed packages: by name, where
 each is made (`module:attribute`). They import nothing that is slow."""
@@ -26,13 +31,17 @@ each is made (`module:attribute`). They import nothing that is slow."""
 
 @dataclass(frozen=True)
 class Broken:
-    """A plug-in that cannot be loaded: its group, name, entry point value, the reason and what to do."""
+    """A plug-in that cannot be loaded: its group, name, entry point value, the reason and what to do.
+
+    `extra` is the extra of tracekit-torch that it needs, if that is the reason.
+    """
 
     group: str
     name: str
     value: str
     reason: str
     hint: str = ""
+    extra: str = ""
 
 
 @cache
@@ -69,8 +78,7 @@ def _find(group: str, name: str) -> EntryPoint:
     kind = _KINDS.get(group, group)
     if not matches:
         known = names(group)
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+        hint = did_you_mean(name, known) or f"known: {', '.join(known) or 'none'}"
         raise PluginError(f"unknown {kind} {name!r}", hint=hint)
     if len(matches) > 1:
         raise PluginError(
@@ -138,7 +146,9 @@ def _imported(point: EntryPoint) -> Any:
 def _how_to_install(module: str) -> str:
     if module.startswith("tracekit"):
         return "reinstall tracekit-torch"
-    return f"pip install {f'tracekit-torch[{module}]' if module in _EXTRAS else module}"
+    return (
+        f"pip install 'tracekit-torch[{_EXTRAS[module]}]'" if module in _EXTRAS else f"pip install {module}"
+    )
 
 
 def broken() -> list[Broken]:
@@ -150,7 +160,8 @@ def broken() -> list[Broken]:
                 load(group, name)
             except (PluginError, MissingDependencyError) as error:
                 value = next(point.value for point in _points(group) if point.name == name)
-                found.append(Broken(group, name, value, error.message, error.hint))
+                extra = _EXTRAS.get(getattr(error.__cause__, "name", ""), "")
+                found.append(Broken(group, name, value, error.message, error.hint, extra))
     return [*found, *_broken_providers()]
 
 

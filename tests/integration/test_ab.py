@@ -241,7 +241,7 @@ def test_a_value_that_is_not_printed_is_nothing_measured(
     ("words", "message"),
     [
         (["gone", "HEAD"], "no git revision 'gone'"),
-        (["HEAD", "HEAD", "-k", "1"], "-k 1 and --max-k 20 do not fit"),
+        (["HEAD", "HEAD", "-k", "1"], "--repeat 1 and --max-repeat 20 do not fit"),
         (["HEAD", "HEAD", "--metric", "step_time"], "does not measure step_time"),
         (["HEAD", "HEAD", "--value", "step: .*"], "has no group"),
         (["HEAD", "HEAD", "--value", "("], "not a valid regular expression"),
@@ -399,7 +399,7 @@ def test_people_see_verdict_numbers_reasons_and_the_command(
     assert run(ab(store, "HEAD~1", "HEAD", "--format", output_format, *VALUE)) == 1
     captured = capsys.readouterr()
     text = " ".join(captured.out.replace("\\", "").split())
-    for part in ("Regression: HEAD (", "ci95", "mde", "worse by at least", "ABBA order", "-k 5"):
+    for part in ("Regression: HEAD (", "ci95", "mde", "worse by at least", "ABBA order", "--repeat 5"):
         assert part in text
     assert "1 of 10: base HEAD~1 (" in captured.err
     assert "left" in captured.err

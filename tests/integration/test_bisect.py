@@ -313,7 +313,7 @@ def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
     assert second["cached"] > 0  # the same command, of the same store
     options = dict(pairwise(again))
     assert (options["--warmup"], options["--threshold"], options["--skip"]) == ("0", "7.3%", shas[1])
-    assert "--reps" not in again
+    assert "--repeat" not in again
 
 
 def test_subjects_hold_whatever_a_message_holds(

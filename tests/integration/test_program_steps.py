@@ -49,6 +49,14 @@ for _ in range(10):
     first.step()
     second.step()
 """
+LONG = """
+import sys, time, torch
+optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+window = sys.modules["_tracekit_agent"]._agent._window
+while window.state != "done":
+    optimizer.step()
+    print(window.state)
+"""
 WARMED = """
 import torch
 model = torch.nn.Linear(2, 2)
@@ -119,6 +127,16 @@ def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Pat
     assert run.meta.timings is not None
     assert len(run.meta.timings.step_ns) == 2
     assert "steps_are_calls" in codes(run)
+
+
+def test_steps_after_the_window_are_timed_too(tmp_path: Path, store: Store) -> None:
+    run, out = ran(LONG, tmp_path, store)
+    states = out.split()
+    assert run.rows("steps") == 5
+    timings = run.meta.timings
+    assert timings is not None
+    assert (len(timings.step_ns), timings.later) == (2 + 50, 50)
+    assert timings.left_out == states.count("timing") - 50
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 import tracekit
 from tracekit.errors import CollectionError, MissingDependencyError, UnusableInputError
 from tracekit.recording import api
+from tracekit.render.facts import timed_steps
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -49,6 +50,21 @@ def test_a_window_of_marked_steps_is_recorded_and_those_before_it_are_timed(stor
     assert len(timings.step_ns) == 3
     assert rec.run.meta.label == "mine"
     assert left_over(store) == [rec.run.id]
+
+
+def test_steps_after_the_window_are_timed_once_the_profiler_has_ended(store: Store) -> None:
+    with tracekit.record(start_step=3, steps=2, store=str(store.path)) as rec:
+        while rec._state == "recording" and len(rec._recorder._later) < 5:
+            work()
+            tracekit.step()
+    assert rec.run is not None
+    timings = rec.run.meta.timings
+    assert timings is not None
+    assert (len(timings.step_ns), timings.later) == (7, 4)
+    assert timings.left_out >= 1
+    assert all(duration > 0 for duration in timings.step_ns)
+    assert matmuls(rec.run) == 2
+    assert timed_steps(timings).startswith("7 steps: 3 before and 4 after the profiled ones; the ")
 
 
 def test_a_block_without_a_mark_is_one_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

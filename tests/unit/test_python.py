@@ -83,8 +83,8 @@ def test_functions_stay_functions_beside_packages_of_the_same_names() -> None:
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("step", "did you mean 'steps'?"),
-        ("device_interval", "did you mean 'device_intervals'?"),
+        ("step", "did you mean steps?"),
+        ("device_interval", "did you mean device_intervals?"),
         ("nothing like it", "known: device_intervals, host_intervals, steps"),
     ],
 )
@@ -99,9 +99,7 @@ def test_an_unknown_table_names_the_nearest(run: Run, table: str, hint: str) -> 
 @pytest.mark.parametrize("tables", [{"steps": step_rows(0)}, {"steps": []}], ids=["rows", "no rows"])
 def test_an_unknown_column_names_the_nearest(store: Store, tables: dict[str, Any]) -> None:
     run = make_run(store, tables=tables)
-    with pytest.raises(
-        UnknownNameError, match=r"unknown column of table steps: 'dur'.*did you mean 'dur_ns'"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown column of table steps: 'dur'.*did you mean dur_ns"):
         run.table("steps", columns=["dur"])
     with pytest.raises(UnusableInputError, match=r"unknown column of table steps: 'Q' \(known: rank, step,"):
         run.arrow("steps", columns=["rank", "Q"])
@@ -109,7 +107,7 @@ def test_an_unknown_column_names_the_nearest(store: Store, tables: dict[str, Any
 
 def test_an_unknown_column_of_a_filter_names_the_nearest(run: Run) -> None:
     for where in (pc.field("ranks") == 0, (pc.field(C.STEP) > 0) & (pc.field("ranks") == 0)):
-        with pytest.raises(UnknownNameError, match=r"unknown column of table steps: 'ranks'.*mean 'rank'"):
+        with pytest.raises(UnknownNameError, match=r"unknown column of table steps: 'ranks'.*mean rank"):
             run.table("steps", where=where, window=(0, 9))
 
 
@@ -127,7 +125,7 @@ def test_a_filter_does_not_hide_damage(run: Run) -> None:
 
 def test_an_unknown_table_of_a_result_names_the_nearest(traced: Run) -> None:
     result = tracekit.analyze(traced, "gpu_breakdown")
-    with pytest.raises(UnknownNameError, match=r"'hole' \(did you mean 'whole'\?\)"):
+    with pytest.raises(UnknownNameError, match=r"'hole' \(did you mean whole\?\)"):
         result.tables["hole"]
     with pytest.raises(KeyError):
         result.tables["hole"]

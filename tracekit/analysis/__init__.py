@@ -158,7 +158,7 @@ class Tables(dict[str, "pd.DataFrame"]):
     Example:
         >>> Tables(whole=None)["hole"]
         Traceback (most recent call last):
-        tracekit.errors.UnknownNameError: unknown table of the result: 'hole' (did you mean 'whole'?)
+        tracekit.errors.UnknownNameError: unknown table of the result: 'hole' (did you mean whole?)
     """
 
     def __missing__(self, name: str) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from tracekit.cli.options import (
     value_option,
     warmup_option,
 )
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,24 @@ if TYPE_CHECKING:
 @click.argument("base")
 @click.argument("head")
 @click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
-@click.option("-k", "k", type=int, default=5, show_default=True, help="Runs per side before the first test.")
-@click.option("--max-k", type=int, default=20, show_default=True, help="Maximum runs per side.")
+@click.option(
+    "--repeat",
+    "k",
+    aliases=("-k",),
+    type=int,
+    default=5,
+    show_default=True,
+    help="Runs per side before the first test.",
+)
+@click.option(
+    "--max-repeat",
+    "max_k",
+    aliases=("--max-k",),
+    type=int,
+    default=20,
+    show_default=True,
+    help="Maximum runs per side.",
+)
 @threshold_option("Smallest slowdown or growth that counts as a regression.")
 @click.option(
     "--metric",
@@ -73,9 +90,9 @@ def command(
     """Compare the run time and memory of CMD at commit HEAD with commit BASE.
 
     Each commit is checked out into a git worktree; your working tree is not touched. Each measurement runs in
-    a new process, in ABBA order, and runs are compared in pairs. The first test is after -k runs per side; if
-    it is inconclusive, the number of runs doubles, up to --max-k. To resume after an interruption, run the
-    same command again.
+    a new process, in ABBA order, and runs are compared in pairs. The first test is after --repeat runs per
+    side; if it is inconclusive, the number of runs doubles, up to --max-repeat. To resume after an
+    interruption, run the same command again.
 
     For `tracekit collect ...`, step times without the profiler and peak memory are compared; one profile per
     side is stored, labelled ab-base and ab-head. For any other program, wall time and the peak memory of its
@@ -86,7 +103,7 @@ def command(
 
     \b
     tracekit ab main HEAD -- tracekit collect --workload resnet50 --device cpu
-    tracekit ab HEAD~1 HEAD -k 10 -- python train.py --steps 50
+    tracekit ab HEAD~1 HEAD --repeat 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.ab_model import Design, Question
@@ -137,25 +154,25 @@ def _answer(question: Question, store: str | None) -> Report:
             click.echo(error.tail, err=True)
         raise
     except KeyboardInterrupt:
-        click.echo("tracekit: completed pairs of runs are saved; run the same command to resume", err=True)
+        note("tracekit: completed pairs of runs are saved; run the same command to resume")
         raise
 
 
 def _watcher() -> Watcher:
     from tracekit.experiments.ab import Watcher
 
-    return Watcher(say=lambda text: click.echo(f"tracekit: {text}", err=True), measuring=_begin, tested=_look)
+    return Watcher(say=lambda text: note(f"tracekit: {text}"), measuring=_begin, tested=_look)
 
 
 def _begin(moment: Moment) -> None:
     count = f"{moment.number} of {moment.total}" if moment.number else "warm-up"
     left = "" if moment.left is None else f", about {_duration(moment.left)} left"
-    click.echo(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} elapsed{left}", err=True)
+    note(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} elapsed{left}")
 
 
 def _look(look: Look, undecided: Sequence[Comparison]) -> None:
     for one in undecided:
-        click.echo(f"after {look.k} runs per side, {one.name} is inconclusive: {one.reason}", err=True)
+        note(f"after {look.k} runs per side, {one.name} is inconclusive: {one.reason}")
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
@@ -19,27 +20,32 @@ from tracekit.cli.options import (
     store_option,
     with_peaks,
 )
+from tracekit.errors import RunNotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
     from tracekit.render.results import Results
     from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 _WITH_INTEGRITY = ("table", "markdown")
 """Formats that begin with the integrity verdict."""
 
 
 @click.command("analyze")
-@click.argument("run", default="latest", required=False)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
+@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option("--list", "list_them", is_flag=True, help="List the analyses.")
 @click.option(
     "--against",
     metavar="RUN",
+    shell_complete=completion.run,
     help="Compare RUN with this run, by the analyses that support it (see --list).",
 )
 @click.option("--by", "by_module", type=click.Choice(["module"]), help="Show `ops` by module (`modules`).")
-@click.option("--table", "table", metavar="NAME", help="Show only this table.")
+@click.option(
+    "--table", "table", metavar="NAME", shell_complete=completion.table, help="Show only this table."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -104,7 +110,7 @@ def command(
     if by_module:
         names = _by_module(names)
     place = open_store(store)
-    head = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
+    head = narrowed(resolved(place, run, captures), ranks)
     base = narrowed(resolve(place, against), ranks) if against else None
     head = with_peaks(head, peaks, names)
     with reading(head, scheduler) as workers:
@@ -127,6 +133,22 @@ def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     run, names = ("latest", (run, *names)) if run in known else (run, names)
     _check_known(names)
     return run, names
+
+
+def resolved(store: Store, run: str, captures: tuple[str, ...]) -> Run:
+    """Return the run of the first argument, which may also be a misspelt analysis.
+
+    Raises:
+        RunNotFoundError: Nothing, or more than one run, matches.
+    """
+    from tracekit import registry
+    from tracekit.ingest.references import resolve
+
+    try:
+        return resolve(store, run, captures=capture_traces(captures))
+    except RunNotFoundError as error:
+        error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
+        raise
 
 
 def _by_module(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,7 +175,7 @@ def _check_known(names: tuple[str, ...]) -> None:
     if unknown:
         raise UnusableInputError(
             f"unknown analysis {unknown[0]!r}",
-            hint=f"known: {', '.join(known)}; see `tracekit analyze --list`",
+            hint=did_you_mean(unknown[0], known) or f"known: {', '.join(known)}",
         )
 
 

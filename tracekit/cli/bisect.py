@@ -18,6 +18,7 @@ from tracekit.cli.options import (
     value_option,
     warmup_option,
 )
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 @value_option("Read the value from the first group of this match in CMD's output.")
 @unit_option("Unit of --value.")
 @click.option(
-    "--reps",
+    "--repeat",
+    "reps",
+    aliases=("--reps",),
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
@@ -66,7 +69,9 @@ if TYPE_CHECKING:
     default="",
     help="Shell command to install a version, such as `venv/bin/pip install torch=={version}`.",
 )
-@click.option("--fresh", is_flag=True, help="Discard earlier measurements of this CMD.")
+@click.option(
+    "--restart", "fresh", aliases=("--fresh",), is_flag=True, help="Discard earlier measurements of this CMD."
+)
 @report_option
 @store_option
 def command(
@@ -153,7 +158,7 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("tracekit: measurements are saved; run the same command to resume", err=True)
+        note("tracekit: measurements are saved; run the same command to resume")
         raise
 
 
@@ -165,6 +170,6 @@ def _progress(search: Search) -> Callable[[Moment], None]:
         from tracekit.render import clean
         from tracekit.render.bisect import moment_text
 
-        click.echo(clean(moment_text(moment, f"{places[moment.subject.key]}/{search.last}")), err=True)
+        note(clean(moment_text(moment, f"{places[moment.subject.key]}/{search.last}")))
 
     return line

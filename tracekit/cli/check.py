@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
+from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,16 +34,28 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
             if name not in _METRICS:
-                self.fail(f"unknown metric {name!r}; known: {', '.join(_METRICS)}", param, ctx)
+                hint = did_you_mean(name, _METRICS) or f"known: {', '.join(_METRICS)}"
+                self.fail(f"unknown metric {name!r}; {hint}", param, ctx)
         return names
 
 
 @click.command("check")
-@click.option("--against", required=True, metavar="REV|LABEL", help="Revision or label to compare with.")
 @click.option(
-    "--run", "runs", multiple=True, metavar="RUN", help="Run to check; repeatable. Default: latest commit."
+    "--against",
+    required=True,
+    metavar="REV|LABEL",
+    shell_complete=completion.label,
+    help="Revision or label to compare with.",
 )
-@click.option("--label", help="Check all runs with this label.")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=completion.run,
+    help="Run to check; repeatable. Default: latest commit.",
+)
+@click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
 @click.option(
     "--metric",
     "metrics",

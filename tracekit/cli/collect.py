@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from click.core import ParameterSource
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
+from tracekit.cli.progress import note
 from tracekit.errors import ProgramFailedError
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
 
 if TYPE_CHECKING:
+    from tracekit.analysis import Result
     from tracekit.recording.collector import Program
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 SUMMARY = "gpu_breakdown"
 SUMMARY_TABLES = ("whole", "host")
 SUMMARY_ROWS = 8
+LEAST_SHARE = 0.05
+"""Exposed communication, as a share of the window, from which its analysis is suggested."""
 
 
 def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
@@ -43,21 +48,44 @@ def summary(run: Run, *, err: bool = False) -> None:
     import statistics
 
     from tracekit import analysis, render
+    from tracekit.render.facts import timed_steps
     from tracekit.render.results import INTEGRITY, verdict_line
 
     click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.timings:
         steps = run.meta.timings.step_ns
         median = render.human(statistics.median_low(steps), "ns")
-        click.echo(f"\nStep time without the profiler: {median} (median of {len(steps)} steps)", err=err)
+        many = f"median of {timed_steps(run.meta.timings)}"
+        click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
     result = analysis.analyze(run, SUMMARY)
-    more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"
+    name = fitting(result)
+    more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
         if spec.name in SUMMARY_TABLES and spec.name in result.tables:
             table = result.tables[spec.name]
             text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
             click.echo("\n" + text, nl=False, err=err)
+    if run.meta.profiled:
+        advice = "" if name == HOST else f", and `tracekit findings {run.id}` for advice"
+        note(f"tracekit: see `tracekit analyze {run.id} {name}`{advice}")
+
+
+HOST = "ops"
+
+
+def fitting(breakdown: Result) -> str:
+    """Return the analysis of what took most of the time, from the result of `gpu_breakdown`.
+
+    Without a device that is `ops`; on a device with communication that is exposed, `collectives`.
+    """
+    devices = breakdown.tables.get("profiled_steps", breakdown.tables.get("whole"))
+    if devices is None or devices.empty:
+        return HOST
+    total = devices.sum(numeric_only=True)
+    if total["communication_exposed_ns"] >= LEAST_SHARE * total["window_ns"]:
+        return "collectives"
+    return "idle_gaps" if total["idle_ns"] > total["active_ns"] else "kernels"
 
 
 def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
@@ -110,7 +138,7 @@ def record(store: Store, program: Program, *, output_format: str) -> int:
 def _progress(part: str, done: int, _total: int) -> None:
     """Report the import; the program uses the terminal until then."""
     if part == "import" and done == 0:
-        click.echo("tracekit: program finished; importing the profile", err=True)
+        note("tracekit: program finished; importing the profile")
 
 
 def _warn(run: Run) -> None:
@@ -128,7 +156,9 @@ _PANELS = {title: [one.flag for one in options] for title, options in _DECLARED.
 
 
 @click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
-@click.argument("program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED, shell_complete=completion.file
+)
 @declared_options(*chain(*_DECLARED.values()))
 @store_option
 @format_option

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion, progress
 from tracekit.cli import lazy_click as click
-from tracekit.cli import progress
 from tracekit.cli.options import (
     FORMATS,
     format_of,
@@ -28,7 +28,9 @@ _VIEWS = ("op", "module", "kernel")
 
 
 @click.command("diff")
-@click.argument("references", nargs=-1, required=True, metavar="A B | BASE..HEAD")
+@click.argument(
+    "references", nargs=-1, required=True, metavar="A B | BASE..HEAD", shell_complete=completion.run
+)
 @click.option(
     "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="Group causes by this."
 )

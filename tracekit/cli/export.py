@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
@@ -19,7 +20,7 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
 
 
 @click.command("export")
-@click.argument("run", default="latest")
+@click.argument("run", default="latest", shell_complete=completion.run)
 @click.option(
     "--to",
     "target",
@@ -32,6 +33,7 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
     "-o",
     "--output",
     metavar="PATH",
+    shell_complete=completion.file,
     help="Output path; default: the run id with a suffix, in the current folder. `-` is stdout.",
 )
 @click.option("--steps", metavar="FIRST[:LAST]", help="Export only these profiled steps, by number.")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
-    capture_traces,
     format_option,
     fresh_option,
     narrowed,
@@ -29,8 +29,8 @@ _SEVERITIES = ("info", "warn", "high")
 
 
 @click.command("findings")
-@click.argument("run", default="latest", required=False)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...")
+@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option(
     "--severity",
     type=click.Choice(_SEVERITIES),
@@ -73,13 +73,12 @@ def command(
     """
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import advise
-    from tracekit.cli.analyze import chosen
+    from tracekit.cli.analyze import chosen, resolved
     from tracekit.cli.progress import analysis_progress
-    from tracekit.ingest.references import resolve
 
     run, names = chosen(run, names)
     place = open_store(store)
-    opened = narrowed(resolve(place, run, captures=capture_traces(captures)), ranks)
+    opened = narrowed(resolved(place, run, captures), ranks)
     opened = with_peaks(opened, peaks, names)
     with reading(opened, scheduler) as workers, analysis_progress() as progress:
         by = ResultCache(place, fresh=fresh, workers=workers).analyze

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import Age, format_option, open_store, store_option
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
@@ -78,10 +79,10 @@ def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -
 
     size = human(sum(row["size"] for row in rows), "bytes")
     if not rows:
-        click.echo("tracekit: nothing to delete", err=True)
+        note("tracekit: nothing to delete")
         return
     done = "would be freed" if dry_run else "freed"
-    click.echo(f"tracekit: {size} {done}, {len(rows)} leftover{'s' * (len(rows) != 1)}", err=True)
+    note(f"tracekit: {size} {done}, {len(rows)} leftover{'s' * (len(rows) != 1)}")
     if failed:
         raise UnusableInputError(
             f"{failed[0]} could not be deleted completely",

@@ -7,6 +7,7 @@ import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
@@ -15,6 +16,7 @@ from tracekit.cli.options import (
     scheduler_option,
     store_option,
 )
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +39,16 @@ _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
 
 
 @click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str)
-@click.option("--label", help="Label of the new runs; commands accept it as a run reference.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=str, shell_complete=completion.file)
 @click.option(
-    "--steps",
+    "--label",
+    shell_complete=completion.label,
+    help="Label of the new runs; commands accept it as a run reference.",
+)
+@click.option(
+    "--step-name",
+    "steps",
+    aliases=("--steps",),
     metavar="NAME",
     default="",
     help="Name of the ranges (record_function, NVTX) that are the steps; default: the steps of an inference "
@@ -50,6 +58,7 @@ _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
 @click.option(
     "--compile-artifacts",
     metavar="DIR",
+    shell_complete=completion.folder,
     help="Folder of TORCH_TRACE or TORCH_COMPILE_DEBUG, to join compiled kernels to source lines and ops.",
 )
 @scheduler_option("Decode and write traces on the workers of this Dask cluster,")
@@ -74,8 +83,8 @@ def command(
     The traces of one job's ranks become one run. Prints only run ids on stdout, one per line. If a PATH or a
     rank of a job cannot be imported, the others still are, and the exit code is 2.
 
-    With --steps, all analyses treat the ranges of that name as steps: one range, such as the measured part of
-    a program, or a range per iteration.
+    With --step-name, all analyses treat the ranges of that name as steps: one range, such as the measured
+    part of a program, or a range per iteration.
 
     With --capture-trace, the kernels of graph launches are attributed to the ops and modules that launched
     them when the graph was captured, if FILE has the same kernels in the same order; else the first
@@ -92,7 +101,7 @@ def command(
     \b
     tracekit import trace.json.gz
     tracekit import rank0.json rank1.json --label baseline
-    tracekit import trace.json --steps forward
+    tracekit import trace.json --step-name forward
     tracekit import decode.json.gz --capture-trace capture_bs32.json.gz
     tracekit import trace.json --compile-artifacts torch_trace
     tracekit import run.sqlite
@@ -211,4 +220,4 @@ def _suggest_fast(run: Run) -> None:
     rows = sum(table.rows for table in run.meta.tables.values())
     names = [str(source.get("name")) for source in run.meta.collector.options.get("sources", [])]
     if rows >= _MANY_ROWS and any(".json" in name for name in names) and find_spec("numba") is None:
-        click.echo(f"tracekit: imports such as {run.id} take half the CPU time with {_FAST}", err=True)
+        note(f"tracekit: imports such as {run.id} take half the CPU time with {_FAST}")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click import UNPROCESSED as UNPROCESSED
 from click import Abort as Abort
-from click import Choice as Choice
 from click import ClickException as ClickException
 from click import Context as Context
 from click import FloatRange as FloatRange
+from click import NoSuchOption as NoSuchOption
 from click import Parameter as Parameter
 from click import ParamType as ParamType
 from click import Path as Path
@@ -24,6 +24,8 @@ from click import echo as echo
 from click import launch as launch
 from click import pass_context as pass_context
 from click import version_option as version_option
+
+from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +45,52 @@ class IntRange(click.IntRange):
         return super().convert(value, param, ctx)
 
 
+class Choice(click.Choice):  # type: ignore[type-arg]
+    """One of a few words; the error for another one names the nearest."""
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:
+        """Convert to one of the words."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            words = [str(one) for one in self.choices]
+            hint = did_you_mean(str(value), words) or f"use {', '.join(words)}"
+            self.fail(f"unknown value {value!r}; {hint}", param, ctx)
+
+
 class Option(click.Option):
     """An option of a command.
 
     Attributes:
+        aliases: Other spellings, which help does not list.
         panel: Attribute that rich_click expects; panels of a command list their options instead.
     """
 
     panel: None = None
+
+    def __init__(self, *args: Any, aliases: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.aliases = aliases
+
+    def add_to_parser(self, parser: Any, ctx: Context) -> None:
+        """Make the parser accept the option and its aliases."""
+        listed, self.opts = self.opts, [*self.opts, *self.aliases]
+        super().add_to_parser(parser, ctx)
+        self.opts = listed
+
+
+_QUIET = "tracekit.quiet"
+
+
+def is_quiet() -> bool:
+    """Tell whether the running command was given `--quiet`."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get(_QUIET))
+
+
+def _keep_quiet(ctx: Context, _option: Parameter, asked: bool) -> None:  # noqa: FBT001 (click calls it so)
+    if asked:
+        ctx.meta[_QUIET] = True  # shared with the contexts of subcommands
 
 
 class Command(click.Command):
@@ -63,6 +103,26 @@ class Command(click.Command):
     def __init__(self, *args: Any, panels: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.panels = panels or {}
+        self._quiet = Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_keep_quiet,
+            help="No progress and hints; results, warnings and errors remain.",
+        )
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Return the parameters, with `--quiet` before `--help`."""
+        *own, last = super().get_params(ctx)
+        return [*own, self._quiet, last]
+
+    def invoke(self, ctx: Context) -> Any:
+        """Run the command; its usage errors point to its own help."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
     def get_help(self, ctx: Context) -> str:
         """Return the help page, with colors if enabled."""
@@ -89,6 +149,16 @@ class Group(Command, click.Group):
             _print_page(ctx)
             ctx.exit(2)
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names."""
+        if not args[0].startswith("-") and not ctx.resilient_parsing and not self.get_command(ctx, args[0]):
+            raise UsageError(
+                f"unknown command {args[0]!r}; {did_you_mean(args[0], self.list_commands(ctx))}", ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 def _print_help(ctx: Context, _option: Parameter, asked: bool) -> None:  # noqa: FBT001 (click calls it so)

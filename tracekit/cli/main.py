@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import takewhile
 
 from tracekit.cli import lazy_click as click
-from tracekit.errors import ExitCode, TracekitError
+from tracekit.errors import ExitCode, TracekitError, did_you_mean
 
 COMMANDS = {
     "doctor": "tracekit.cli.doctor",
@@ -83,9 +83,7 @@ def run(arguments: list[str]) -> int:
     except TracekitError as error:
         return _fail(error, error.exit_code, debug=debug)
     except click.ClickException as error:
-        message = error.format_message()
-        stop = "" if message.endswith((".", "?")) else "."
-        click.echo(f"tracekit: {message}{stop} {_help_for(error)}", err=True)
+        click.echo(f"tracekit: {_usage(error)}", err=True)
         return ExitCode.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         click.echo("tracekit: interrupted; unfinished results are not saved", err=True)
@@ -97,9 +95,18 @@ def run(arguments: list[str]) -> int:
         return _fail(_unusable(error), ExitCode.UNUSABLE, debug=debug)
 
 
-def _help_for(error: click.ClickException) -> str:
+def _usage(error: click.ClickException) -> str:
+    """Return what is wrong with the arguments, the nearest name, and the help page to read."""
     context = getattr(error, "ctx", None)
-    return f"See `{context.command_path if context else 'tracekit'} --help`."
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        known = (
+            [flag for param in context.command.get_params(context) for flag in param.opts] if context else []
+        )
+        message = f"unknown option {error.option_name}; {did_you_mean(error.option_name, known)}"
+    message = message.rstrip("; ")
+    stop = "" if message.endswith((".", "?")) else "."
+    return f"{message}{stop} Try '{context.command_path if context else 'tracekit'} --help'."
 
 
 def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:

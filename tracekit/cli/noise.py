@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
@@ -35,8 +36,8 @@ def command(*, output_format: str, store: str | None) -> None:
     if rows or output_format != "table":
         text = render.rows(rows, _columns(), output_format, command="noise", key="series", limit=0)
         click.echo(text, nl=False)
-    for note in _notes(found):
-        click.echo(f"tracekit: {note}", err=True)
+    for text in _notes(found):
+        note(f"tracekit: {text}")
 
 
 def _row(one: Series) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
 store_option = click.option(
     "--store",
     metavar="PLACE",
+    shell_complete=completion.folder,
     help="Store of runs: a folder, s3://bucket/prefix or gs://bucket/prefix; default $TRACEKIT_STORE, "
     "else .tracekit/ in the git repository or the current folder.",
 )
@@ -92,6 +94,9 @@ def declared_options(*options: Option) -> Decorator:
                 default=one.default,
                 show_default=True,
                 metavar=one.metavar,
+                shell_complete=completion.choice(*one.choices)
+                if one.choices
+                else completion.OF_OPTION.get(one.name),
                 help=one.help,
             )(function)
         return function
@@ -198,6 +203,7 @@ capture_option = click.option(
     "captures",
     multiple=True,
     metavar="FILE",
+    shell_complete=completion.file,
     help="Trace of the capture of a CUDA or HIP graph that a raw trace replays: attributes the graph's "
     "kernels to ops and modules; repeatable.",
 )

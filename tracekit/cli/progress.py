@@ -25,13 +25,19 @@ _OVERRULING = ("FORCE_COLOR", "TTY_COMPATIBLE")
 
 
 def terminal_console() -> Console | None:
-    """Return the console on stderr; None if it is not a terminal."""
-    if not _may_be():
+    """Return the console on stderr; None if it is not a terminal, or the command is to be quiet."""
+    if click.is_quiet() or not _may_be():
         return None
     from rich.console import Console
 
     found = Console(stderr=True)
     return found if found.is_terminal else None
+
+
+def note(text: str) -> None:
+    """Print a line of progress or a hint on stderr, unless the command is to be quiet."""
+    if not click.is_quiet():
+        click.echo(text, err=True)
 
 
 def _may_be() -> bool:
@@ -75,9 +81,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 
         def line(part: str, done: int, total: int) -> None:
             if done == 0:
-                click.echo(
-                    f"{prefix}{_EXPLAINED.get(part, part)} ({total} step{'s' * (total != 1)})", err=True
-                )
+                note(f"{prefix}{_EXPLAINED.get(part, part)} ({total} step{'s' * (total != 1)})")
 
         yield line
         return

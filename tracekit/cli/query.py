@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     "references",
     multiple=True,
     metavar="RUN",
+    shell_complete=completion.run,
     help="Run to query, default `latest`; repeatable.",
 )
 @click.option("--all", "every", is_flag=True, help="Query all runs of the store.")

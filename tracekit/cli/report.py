@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import fresh_option, open_store, peaks_option, store_option, with_peaks
 
@@ -24,16 +25,18 @@ _ALL = "all"
 
 
 @click.command("report")
-@click.argument("run", default="latest")
+@click.argument("run", default="latest", shell_complete=completion.run)
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
+    shell_complete=completion.file,
     help="Output file or folder; default: the run id with .html, in the current folder.",
 )
 @click.option(
     "--analyses",
     metavar="NAMES",
+    shell_complete=completion.analysis,
     help=f"Comma-separated analyses, or `{_ALL}`; default {', '.join(_SHOWN)}.",
 )
 @click.option("--title", help="Page title; default: the run's label or workload.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rm")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.run)
 @click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @store_option
 def command(*, runs: tuple[str, ...], yes: bool, store: str | None) -> None:

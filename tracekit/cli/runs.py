@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
 def command(*, limit: int | None, output_format: str, store: str | None) -> None:
     """List the runs of the store, newest last.
 
-    A commit marked `+` had uncommitted changes. Commands accept as a run reference the id, a unique prefix
-    of it, `latest`, `latest~1`, a label, `git:REV`, or a path.
+    On a terminal, times are relative; elsewhere they are in UTC. Columns that do not fit are named below the
+    table. A commit marked `+` had uncommitted changes. Commands accept as a run reference the id, a unique
+    prefix of it, `latest`, `latest~1`, a label, `git:REV`, or a path.
 
     JSON: {"schema": "tracekit.runs/1", "runs": [{"run_id": ..., ...}]}.
     """
@@ -30,16 +34,60 @@ def command(*, limit: int | None, output_format: str, store: str | None) -> None
     opened = open_store(store)
     rows = [_row(run) for run in _readable(opened)]
     shown = rows[-limit:] if limit else rows
-    if rows or output_format != "table":
-        click.echo(
-            render.rows(shown, _columns(), output_format, command="runs", key="runs", limit=0), nl=False
-        )
+    if output_format != "table":
+        text = render.rows(shown, _columns(), output_format, command="runs", key="runs", limit=0)
+        click.echo(text, nl=False)
+    elif shown:
+        click.echo(_table(shown), nl=False)
     if not rows:
-        click.echo(
+        note(
             f"tracekit: no runs in {opened.path}; record one with `tracekit collect --workload resnet50` "
-            "or `tracekit import PATH`",
-            err=True,
+            "or `tracekit import PATH`"
         )
+
+
+_CREATED = "created"
+_ORDER = ("run_id", _CREATED, "label", "workload", "mode", "device", "collector", "git", "rows", "size")
+"""Columns of the table, most important first."""
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Render a table with a line per run, whatever its width."""
+    from tracekit.analysis import Column
+    from tracekit.render import table_text
+    from tracekit.runs.text import ID, MISSING
+
+    columns = {column.name: column for column in (*_columns(), Column(_CREATED, ID, "time of creation"))}
+    now = datetime.now(UTC) if sys.stdout.isatty() else None
+    shown = [
+        {name: MISSING if value is None else value for name, value in row.items()}
+        | {_CREATED: ago(row["created_at"], now) if now else row["created_at"]}
+        for row in rows
+    ]
+    return table_text(shown, [columns[name] for name in _ORDER], limit=0, transposed=False)
+
+
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def ago(created_at: str, now: datetime) -> str:
+    """Return how long ago a time was, in its largest unit; the time itself if that cannot be said.
+
+    Example:
+        >>> now = datetime(2026, 3, 15, 12, tzinfo=UTC)
+        >>> [ago(f"2026-03-{time}Z", now) for time in ("15T11:59:00", "15T09:00:00", "02T00:00:00")]
+        ['1 min ago', '3 h ago', '13 d ago']
+        >>> ago("2026-03-15T13:00:00Z", now)
+        '2026-03-15T13:00:00Z'
+    """
+    try:
+        seconds = int((now - datetime.fromisoformat(created_at)).total_seconds())
+    except (ValueError, TypeError):  # edited by hand
+        return created_at
+    for span, unit in _SPANS:
+        if seconds >= span:
+            return f"{seconds // span} {unit} ago"
+    return created_at if seconds < 0 else "now"
 
 
 def _readable(store: Store) -> list[Run]:
@@ -86,7 +134,7 @@ def _columns() -> list[Column]:
         Column("mode", "", "train or infer"),
         Column("device", "", "device type"),
         Column("collector", "", "collector, and whether there is no profile"),
-        Column("created_at", "", "time of creation, UTC"),
+        Column("created_at", ID, "time of creation, UTC"),
         Column("git", "", "commit; + marks uncommitted changes"),
         Column("rows", "count", "rows of all tables"),
         Column("size", "bytes", "Parquet files on disk"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 
 
 @click.command("show")
-@click.argument("run", default="latest")
+@click.argument("run", default="latest", shell_complete=completion.run)
 @format_option
 @store_option
 def command(*, run: str, output_format: str, store: str | None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.progress import note
 from tracekit.errors import ExitCode
 
 _SIZES = ("test", "gpu")
@@ -25,7 +27,15 @@ def command() -> None:
 
 @command.command("run")
 @click.option("--size", type=click.Choice(_SIZES), default="test", show_default=True, help="Workload size.")
-@click.option("--only", multiple=True, metavar="NAME", help="Measure only this workload; repeatable.")
+@click.option(
+    "--workload",
+    "only",
+    aliases=("--only",),
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.workload,
+    help="Measure only this workload; repeatable.",
+)
 @click.option(
     "--domain", multiple=True, type=click.Choice(_DOMAINS), help="Measure only this domain; repeatable."
 )
@@ -79,12 +89,12 @@ def run_command(
     found = finished(open_store(store), wanted, restart=restart, retry=retry)
     measured = sum(one.values is not None for one in found.records().values())
     click.echo(found.id)
-    click.echo(f"tracekit: {measured} measurements; see `tracekit suite report {found.id}`", err=True)
+    note(f"tracekit: {measured} measurements; see `tracekit suite report {found.id}`")
     return int(ExitCode.OK if measured else ExitCode.NOTHING_MEASURED)
 
 
 @command.command("report")
-@click.argument("suite", default="latest")
+@click.argument("suite", default="latest", shell_complete=completion.sweep)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="Write an HTML page with figures to this file."
 )

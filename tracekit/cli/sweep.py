@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.cli import completion, progress
 from tracekit.cli import lazy_click as click
-from tracekit.cli import progress
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
-from tracekit.cli.progress import step_progress
+from tracekit.cli.progress import note, step_progress
 from tracekit.errors import ExitCode
 from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
@@ -58,12 +58,12 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
         with found.alone():
             found.forget_failures()
     if known := len(found.records()):
-        click.echo(f"tracekit: resuming {found.id} after {known} measurements", err=True)
+        note(f"tracekit: resuming {found.id} after {known} measurements")
     try:
         with watching() as watcher:
             finish(store, found, watcher=watcher)
     except KeyboardInterrupt:
-        click.echo("tracekit: finished cells are saved; run the same command to resume", err=True)
+        note("tracekit: finished cells are saved; run the same command to resume")
         raise
     return found
 
@@ -71,7 +71,7 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
 def _begin(moment: Moment) -> None:
     left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
     of = "" if moment.total is None else f" of {moment.total}"
-    click.echo(f"{moment.number}{of}: {named(moment.cell)}{left}", err=True)
+    note(f"{moment.number}{of}: {named(moment.cell)}{left}")
 
 
 def _end(cell: Cell, record: Record) -> None:
@@ -140,7 +140,12 @@ def _axes(function: Any) -> Any:
 )
 @click.option("--restart", is_flag=True, help="Discard earlier results of this sweep.")
 @click.option("--retry", is_flag=True, help="Measure failed cells again.")
-@click.option("--show", metavar="ID", help="Print a stored sweep: its id, part of it, or latest.")
+@click.option(
+    "--show",
+    metavar="ID",
+    shell_complete=completion.sweep,
+    help="Print a stored sweep: its id, part of it, or latest.",
+)
 @format_option
 @store_option
 def command(
@@ -244,8 +249,8 @@ def _print(folder: Folder, output_format: str) -> int:
     found = rows(folder.plan, done)
     notes = suite.notes(folder.id, folder.plan, found, done)
     click.echo(suite.sweep_text(folder.id, folder.plan, found, output_format, said=notes), nl=False)
-    for note in notes:
-        click.echo(f"tracekit: {note}", err=True)
+    for one in notes:
+        click.echo(f"tracekit: {one}", err=True)
     measured = any(row.n for row in found)
     pending = any(row.outcome == suite.PENDING for row in found)
     return int(ExitCode.OK if measured or pending else ExitCode.NOTHING_MEASURED)

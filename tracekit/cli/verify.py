@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=completion.run)
 @click.option(
     "--quick",
     is_flag=True,
@@ -113,10 +115,10 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
             hint="upgrade tracekit",
         )
     if not verdicts:
-        click.echo(f"tracekit: no runs in {store.path}", err=True)
+        note(f"tracekit: no runs in {store.path}")
         return
     how = " (quick check)" if quick else ""
-    click.echo(f"tracekit: {many} OK{how}", err=True)
+    note(f"tracekit: {many} OK{how}")
 
 
 def _first(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from tracekit.diff.ledgers import OneSided
 from tracekit.diff.matching import GROUP, SIDE
 from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
 from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
-from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError
+from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.schema import SERVING, C
 
@@ -143,7 +143,8 @@ def declared(varying: Sequence[str]) -> frozenset[str]:
     """
     unknown = [name for name in varying if name not in FIELDS]
     if unknown:
-        raise UnusableInputError(f"--varying {unknown[0]}: unknown field", hint=f"known: {', '.join(FIELDS)}")
+        hint = did_you_mean(unknown[0], FIELDS) or f"known: {', '.join(FIELDS)}"
+        raise UnusableInputError(f"--varying {unknown[0]}: unknown field", hint=hint)
     return frozenset(varying).union(*(IMPLIED.get(name, ()) for name in varying))
 
 

@@ -70,8 +70,8 @@ class Design:
         """
         if not 2 <= self.k <= self.max_k:
             raise UnusableInputError(
-                f"-k {self.k} and --max-k {self.max_k} do not fit",
-                hint="use a -k of at least 2 and at most --max-k",
+                f"--repeat {self.k} and --max-repeat {self.max_k} do not fit",
+                hint="use a --repeat of at least 2 and at most --max-repeat",
             )
         schedule = [self.k]
         while 2 * schedule[-1] <= self.max_k:
@@ -369,7 +369,8 @@ class Report:
         """
         asked, design = self.question, self.question.design
         head = "." if self.head.dirty else self.head.sha
-        words = ["tracekit", "ab", self.base.sha, head, "-k", str(design.k), "--max-k", str(design.max_k)]
+        words = ["tracekit", "ab", self.base.sha, head, "--repeat", str(design.k)]
+        words += ["--max-repeat", str(design.max_k)]
         words += ["--threshold", f"{100 * design.threshold:g}%", "--warmup", str(design.warmup)]
         words += [word for name in design.metrics for word in ("--metric", name)]
         if asked.reading:

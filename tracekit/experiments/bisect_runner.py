@@ -299,7 +299,7 @@ class Session:
     def _take(self, record: Record, *, holds: bool) -> None:
         value = record.values.get(self.search.metric.name)
         if record.problem:
-            self.problems[record.key] = f"{record.problem} (in an earlier call; use --fresh to retry)"
+            self.problems[record.key] = f"{record.problem} (in an earlier call; use --restart to retry)"
         elif holds and value is not None:
             self.earlier[record.key].append(value)
 

@@ -14,12 +14,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 
-from tracekit.errors import TracekitError, UnusableInputError, clean
+from tracekit.errors import TracekitError, UnusableInputError, clean, did_you_mean
 from tracekit.export import views
 from tracekit.export.bounded import TOO_MUCH, took_too_long, usual_memory
 
@@ -87,9 +86,8 @@ def _meant(text: str, columns: Sequence[str]) -> str:
     missing = _MISSING.search(text)
     if missing is None:
         return _EXAMPLES if "syntax error" in text else ""
-    near = get_close_matches((missing[1] or missing[2]).lower(), columns, n=_NEAREST, cutoff=0.5)
-    if near:
-        return f"did you mean {', '.join(near)}?"
+    if hint := did_you_mean(missing[1] or missing[2], columns, most=_NEAREST, cutoff=0.5):
+        return hint
     return f"columns: {', '.join(columns)}" if columns else "`tracekit query --tables` lists them"
 
 
@@ -240,11 +238,8 @@ def _is_expression(node: dict[str, Any], scope: frozenset[str]) -> bool:
 
 def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputError:
     name = ".".join(str(node[key]) for key in ("catalog_name", "schema_name", "table_name") if node.get(key))
-    near = get_close_matches(str(node["table_name"]).lower(), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UnusableInputError(
-        f"unknown table {name!r}", hint=f"{hint}tables: {', '.join(known)} (`tracekit query --tables`)"
-    )
+    hint = did_you_mean(str(node["table_name"]), known) or f"tables: {', '.join(known)}"
+    return UnusableInputError(f"unknown table {name!r}", hint=f"{hint} (`tracekit query --tables`)")
 
 
 if TYPE_CHECKING:

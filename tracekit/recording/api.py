@@ -163,13 +163,16 @@ class Record:
         from tracekit.runs.meta import Diagnostic, Level, Timings
 
         recorder = self._recorder
-        step_ns, clock = recorder.timings()
+        (step_ns, clock), (later_ns, later_clock) = recorder.timings(), recorder.later_timings()
+        if later_ns and later_clock != clock:  # the program first used its GPU after the window
+            step_ns, clock = [], later_clock
+        times = [*step_ns, *later_ns]
         return Recording(
             traces=(trace,),
             device=recorder.device,
             threads=torch.get_num_threads(),
             version=str(torch.__version__),
-            timings=Timings(step_ns, [], clock) if step_ns else None,
+            timings=Timings(times, [], clock, len(later_ns), recorder.left_out) if times else None,
             samples=tuple(
                 Sample(recorder.began_unix_ns, source, device, metric, "bytes", value)
                 for source, device, metric, value in recorder.peaks

@@ -50,10 +50,7 @@ def examine(store: Place) -> list[Check]:
     torch, reason = _import_torch()
     return [
         Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})"),
-        _torch(torch, reason),
-        _gpu_use(torch),
-        _profiler(torch),
-        _kernel(torch),
+        *_torch(torch, reason),
         *_nvml(),
         _nsys(),
         _libtorch(find_toolchain()),
@@ -71,22 +68,27 @@ def can_collect(checks: list[Check]) -> bool:
 def _import_torch() -> tuple[Any, str]:
     try:
         import torch
+    except ModuleNotFoundError as error:
+        return None, NO_TORCH if error.name == "torch" else str(error)
     except Exception as error:  # a broken build can raise anything
         return None, f"{type(error).__name__}: {error}".splitlines()[0]
     return torch, ""
 
 
-def _torch(torch: Any, reason: str) -> Check:
+def _torch(torch: Any, reason: str) -> list[Check]:
+    """Check torch and what depends on it; without torch, one line says so."""
     if torch is None:
-        return Check("torch", Status.MISSING, reason, "pip install 'tracekit-torch[torch]'")
+        return [Check("torch", Status.MISSING, reason, "pip install 'tracekit-torch[torch]'")]
     built = environment.gpu_build(torch) or "CPU only"
-    return Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
+    found = Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
+    return [found, _gpu_use(torch), _profiler(torch), _kernel(torch)]
+
+
+NO_TORCH = "not installed: nothing can be recorded; importing and analyzing work"
 
 
 def _gpu_use(torch: Any) -> Check:
     """Check that torch can use a GPU, of CUDA or of ROCm, where it has the same name."""
-    if torch is None:
-        return Check("cuda", Status.MISSING, "unknown without torch", "install torch first")
     if environment.without_gpu_support(torch):
         step = "install a CUDA or ROCm build of torch for GPU profiles; CPU profiles work"
         return Check("cuda", Status.MISSING, f"this torch was built without CUDA{_unused()}", step)
@@ -108,8 +110,6 @@ def _unused() -> str:
 
 
 def _profiler(torch: Any) -> Check:
-    if torch is None:
-        return Check("profiler", Status.MISSING, "unknown without torch", "install torch first")
     try:
         available = torch.profiler.kineto_available()
         recorded = sorted(activity.name for activity in torch.profiler.supported_activities())
@@ -126,7 +126,7 @@ def _profiler(torch: Any) -> Check:
 
 def _kernel(torch: Any, *, limit_s: float = probe.LIMIT_S) -> Check:
     """Check that a kernel can be recorded by recording one, in a process of its own."""
-    if torch is None or environment.gpu_problem(torch):
+    if environment.gpu_problem(torch):
         return Check("cupti", Status.MISSING, "not tried without a usable GPU", "see the check `cuda`")
     found = probe.probe(limit_s=limit_s)
     if found.problem:
@@ -267,12 +267,30 @@ def _disk(store: Path) -> Check:
 
 def _plugins() -> list[Check]:
     broken = registry.broken()
-    if not broken:
-        count = sum(len(registry.names(group)) for group in registry.GROUPS)
-        return [Check("plug-ins", Status.OK, f"{count} loaded")]
     groups: dict[tuple[str, str, str], list[str]] = {}
+    extras: dict[str, str] = {}
     for item in broken:
-        groups.setdefault((item.group, item.reason, item.hint), []).append(item.name)
+        if item.extra:
+            extras[item.extra] = item.hint
+        else:
+            groups.setdefault((item.group, item.reason, item.hint), []).append(item.name)
+    count = sum(len(registry.names(group)) for group in registry.GROUPS) - len(broken)
+    loaded = [] if groups else [Check("plug-ins", Status.OK, f"{count} loaded")]
+    return [
+        *(
+            Check(extra, Status.MISSING, f"not installed: {_BUYS.get(extra, 'plug-ins need it')}", hint)
+            for extra, hint in extras.items()
+        ),
+        *loaded,
+        *_faulty(groups),
+    ]
+
+
+_BUYS = {"dashboard": "no `tracekit dashboard` and `tracekit report`"}
+"""What is missing without an extra."""
+
+
+def _faulty(groups: dict[tuple[str, str, str], list[str]]) -> list[Check]:
     return [
         Check(
             "plug-ins", Status.WARN, f"{group} {', '.join(names)}: {reason}", hint or "reinstall its package"

@@ -108,7 +108,7 @@ def _design(report: Report) -> list[str]:
 
 def _more(metrics: tuple[Comparison, ...], most: int) -> str:
     names = ", ".join(one.name for one in metrics if one.verdict == "cannot tell")
-    return f"{names}: reduce other load, measure longer runs, or allow more runs (--max-k {2 * most})"
+    return f"{names}: reduce other load, measure longer runs, or allow more runs (--max-repeat {2 * most})"
 
 
 def _profiles(report: Report) -> list[str]:

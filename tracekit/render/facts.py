@@ -137,10 +137,28 @@ def _summed(sources: list[Any]) -> dict[str, Any]:
     }
 
 
+def timed_steps(timings: Timings) -> str:
+    """Count the steps timed without a profiler.
+
+    Example:
+        >>> from tracekit.runs.meta import Timings
+        >>> timed_steps(Timings([5, 6, 7], [], "perf_counter", later=1, left_out=2))
+        '3 steps: 2 before and 1 after the profiled ones; the 2 right after them are left out'
+    """
+    count, later, left_out = len(timings.step_ns), timings.later, timings.left_out
+    total = f"{count} step{'s' * (count != 1)}"
+    where = f": {count - later} before and {later} after the profiled ones" if later else ""
+    without = f"; the {left_out} right after {'them' if later else 'the profiled ones'} are left out"
+    return total + where + without * bool(left_out)
+
+
 def _timings(timings: Timings | None) -> list[Row]:
     if timings is None:
         return []
     measured = {f"steps ({timings.clock})": timings.step_ns, "warm-up": timings.warmup_ns}
+    if timings.later:
+        measured["before the profiled ones"] = timings.step_ns[: -timings.later]
+        measured["after the profiled ones"] = timings.step_ns[-timings.later :]
     return [
         {
             "steps": name,

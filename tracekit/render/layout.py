@@ -186,6 +186,7 @@ def table_text(
     show_all: str = SHOW_ALL,
     all_columns: str = ALL_COLUMNS,
     width: int | None = None,
+    transposed: bool = True,
 ) -> str:
     """Render a table for a terminal.
 
@@ -197,25 +198,27 @@ def table_text(
         show_all: How to see all rows, printed if rows are omitted.
         all_columns: How to see all columns, printed if columns do not fit.
         width: Characters per line; by default the terminal's.
+        transposed: Whether a few rows that are too wide are shown one field per line.
 
     Returns:
-        The table, ending in a newline. A few rows too wide for the terminal are shown one field per line.
+        The table, ending in a newline.
     """
     shown, total = first(data, columns, limit)
     lines = "(no rows)\n"
     if shown:
         laid = [Laid.of(shown, column) for column in for_people(columns)]
-        lines = lay_out(laid, width or shutil.get_terminal_size((120, 40)).columns, all_columns)
+        size = width or shutil.get_terminal_size((120, 40)).columns
+        lines = lay_out(laid, size, all_columns, transposed=transposed)
     left = total - len(shown)
     if left:
         lines += f"{left:,} more row{'s' * (left != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
 
 
-def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS) -> str:
-    """Lay out columns with at least one row; a few rows that are too wide get one field per line."""
+def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS, *, transposed: bool = True) -> str:
+    """Lay out columns with at least one row; a few rows that are too wide may get one field per line."""
     rows = len(laid[0].cells)
-    if rows <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
+    if transposed and rows <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
         return _transposed(laid, size)
     chosen = fitting(laid, width)
     widths = share_out(chosen, width)
@@ -272,6 +275,8 @@ def _printed(table: Table, width: int) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=sys.stdout.isatty(), highlight=False)
+    console = Console(  # with a height, as rich takes a dumb terminal of unknown height for 80 columns
+        file=stream, width=width, height=1, force_terminal=sys.stdout.isatty(), highlight=False
+    )
     console.print(table, crop=False, overflow="ignore")
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.analysis import Column
-from tracekit.errors import UnusableInputError, clean
+from tracekit.errors import UnusableInputError, clean, did_you_mean
 from tracekit.render import capture
 from tracekit.render.cells import csv_text, envelope, escape, first, header, markdown_text
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
@@ -407,7 +407,7 @@ def only_table(results: Results, table: str) -> Results:
         known = sorted({name for _, result in results.values() for name in result.tables})
         raise UnusableInputError(
             f"no table {clean(table)!r}{_why_without(results, table)}",
-            hint=f"available: {', '.join(known) or 'none'}",
+            hint=did_you_mean(table, known) or f"available: {', '.join(known) or 'none'}",
         )
     return chosen
 

@@ -87,17 +87,21 @@ class Git:
 
 @dataclass(frozen=True)
 class Timings:
-    """Step times of the same configuration without a profiler, measured before the profile.
+    """Step times of the same configuration without a profiler.
 
     Attributes:
-        step_ns: Duration of each step, ns.
+        step_ns: Duration of each step, ns: of steps before the profile, then of those after it.
         warmup_ns: Duration of each warm-up step before them, ns.
         clock: `perf_counter` on the CPU, `cuda_event` on a device.
+        later: How many of the steps are after the profile.
+        left_out: Steps after the profile that were not timed, as its end may affect them.
     """
 
     step_ns: list[Int64]
     warmup_ns: list[Int64]
     clock: str
+    later: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)

@@ -58,14 +58,24 @@ def of_run(run: Run) -> dict[str, float]:
     return found
 
 
-SETTINGS = ("steps", "warmup", "start_step", "no_profile")
-"""Options of a recording that the fingerprint leaves out, although step times may depend on them."""
+TIMED = "timed part"
+SETTINGS = ("steps", "warmup", "start_step", "no_profile", TIMED)
+"""Settings of a recording that the fingerprint leaves out, although step times may depend on them."""
 
 
 def timing_settings(run: Run) -> dict[str, Any]:
     """Return the `SETTINGS` with which the un-profiled steps of a run were timed; unknown ones are None."""
-    given = {**run.meta.collector.options, **(run.meta.workload or {})}
+    given = {**run.meta.collector.options, **(run.meta.workload or {}), **_timed_part(run)}
     return {name: given.get(name) for name in SETTINGS}
+
+
+def _timed_part(run: Run) -> dict[str, str]:
+    """Return which steps of a user's program were timed, which depends on when it ended."""
+    timings, workload = run.meta.timings, run.meta.workload or {}
+    if not timings or "start_step" not in workload:
+        return {}
+    parts = {"before": len(timings.step_ns) > timings.later, "after": bool(timings.later)}
+    return {TIMED: f"{' and '.join(name for name, timed in parts.items() if timed)} the profiled steps"}
 
 
 def timed_steps(run: Run) -> int:

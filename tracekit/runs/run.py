@@ -360,7 +360,7 @@ def _spec(name: str) -> Table:
     Example:
         >>> _spec("device_interval")
         Traceback (most recent call last):
-        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean 'device_intervals'?)
+        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean device_intervals?)
     """
     check_type(name, str, "name", "the name of a table (str), such as 'steps'")
     if name not in TABLES:

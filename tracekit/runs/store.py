@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit import storage
-from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
+from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
 from tracekit.runs import revisions, scrubbing
 from tracekit.runs.backends import TEMPORARY, discard, keeper_of
@@ -248,7 +248,8 @@ class Store:
             if reference
             else "the run reference is empty"
         )
-        raise RunNotFoundError(what, hint="list runs with `tracekit runs`")
+        known = ["latest", *filter(None, (run.meta.label for run in self.readable()))]
+        raise RunNotFoundError(what, hint=did_you_mean(reference, known) or "list runs with `tracekit runs`")
 
     def find(self, reference: str) -> Run | None:
         """Return the run of this store that matches a reference other than a path; None if there is none.

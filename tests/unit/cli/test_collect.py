@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.builders import host, make_run, step
+from tests.builders import host, kernel, make_run, step
 from tracekit.cli.collect import summary
 from tracekit.cli.main import run
 from tracekit.runs.meta import Timings
+from tracekit.schema import C
 from tracekit.workloads.base import DOMAINS
 
 if TYPE_CHECKING:
@@ -32,11 +33,35 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     timings = Timings([1_000_000, 4_000_000], [], "perf_counter")
     made = make_run(tmp_path, meta={"timings": timings}, host_intervals=ops)
     summary(made)
-    shown = capsys.readouterr().out
+    shown, hints = capsys.readouterr()
     assert "Step time without the profiler: 1.00 ms (median of 2 steps)" in shown
-    assert f"32 more rows; `tracekit analyze {made.id} gpu_breakdown --limit 0` shows all" in shown
-    assert run(["analyze", made.id, "gpu_breakdown", "--limit", "0", "--store", str(tmp_path)]) == 0
+    assert f"32 more rows; `tracekit analyze {made.id} ops --limit 0` shows all" in shown
+    assert hints == f"tracekit: see `tracekit analyze {made.id} ops`\n"
+    assert run(["analyze", made.id, "ops", "--limit", "0", "--store", str(tmp_path)]) == 0
     assert "op39" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kernels", "name"),
+    [
+        ([(0, 90, "gemm")], "kernels"),
+        ([(0, 30, "gemm")], "idle_gaps"),
+        ([(0, 60, "gemm"), (60, 90, "ncclDevKernel_AllReduce")], "collectives"),
+        ([(0, 90, "gemm"), (10, 40, "ncclDevKernel_AllReduce")], "kernels"),
+    ],
+    ids=["busy", "idle", "exposed communication", "overlapped communication"],
+)
+def test_the_summary_names_the_analysis_that_fits_the_run(
+    kernels: list[tuple[int, int, str]], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        kernel(begin * 1_000, end * 1_000, **{C.NAME: kind, C.STREAM: number})
+        for number, (begin, end, kind) in enumerate(kernels)
+    ]
+    made = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 100_000)])
+    summary(made)
+    said = f"see `tracekit analyze {made.id} {name}`, and `tracekit findings {made.id}` for advice"
+    assert capsys.readouterr().err == f"tracekit: {said}\n"
 
 
 def misleading(folder: Path) -> Run:

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import main
 from tracekit.errors import CollectionError, TracekitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HINT = "rerun with `tracekit --debug` for a traceback"
 
@@ -49,9 +56,81 @@ def test_debug_adds_the_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_unknown_command_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["nope"]) == 2
-    assert "nope" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("anaylze", "unknown command 'anaylze'; did you mean analyze? Try 'tracekit --help'."),
+        ("find", "unknown command 'find'; did you mean findings? Try 'tracekit --help'."),
+        ("nope", "unknown command 'nope'. Try 'tracekit --help'."),
+        ("suite reprot", "unknown command 'reprot'; did you mean report? Try 'tracekit suite --help'."),
+        ("runs --fromat csv", "unknown option --fromat; did you mean --format? Try 'tracekit runs --help'."),
+        ("runs --zzz", "unknown option --zzz. Try 'tracekit runs --help'."),
+        ("bisect --rep 3", "unknown option --rep; did you mean --repeat? Try 'tracekit bisect --help'."),
+        (
+            "show --format jsno",
+            "Invalid value for '--format': unknown value 'jsno'; did you mean json? "
+            "Try 'tracekit show --help'.",
+        ),
+        (
+            "check --against x --metric tsep_time",
+            "Invalid value for '--metric': unknown metric 'tsep_time'; did you mean step_time? "
+            "Try 'tracekit check --help'.",
+        ),
+        ("sweep", "Give a --workload to sweep, or a sweep to --show. Try 'tracekit sweep --help'."),
+        ("analyze latest opps", "unknown analysis 'opps'; did you mean ops?"),
+        ("analyze kernel", "no run, label or file matches 'kernel'; did you mean kernels?"),
+        ("collect --workload resnet5", "unknown workload 'resnet5'; did you mean resnet50?"),
+        (
+            "query 'SELECT * FROM step'",
+            "unknown table 'step'; did you mean steps? (`tracekit query --tables`)",
+        ),
+    ],
+)
+def test_a_wrong_name_exits_2_and_suggests_the_nearest(
+    capsys: pytest.CaptureFixture[str], words: str, said: str
+) -> None:
+    assert main.run(shlex.split(words)) == 2
+    assert capsys.readouterr().err == f"tracekit: {said}\n"
+
+
+def test_a_usage_error_of_a_command_points_to_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main.cli, "get_command", lambda *_: failing(click.UsageError("Give a run.")))
+    assert main.run(["fail"]) == 2
+    assert capsys.readouterr().err == "tracekit: Give a run. Try 'tracekit fail --help'.\n"
+
+
+ALIASES = {
+    "ab": {"k": ("--repeat", "-k"), "max_k": ("--max-repeat", "--max-k")},
+    "bisect": {"reps": ("--repeat", "--reps"), "fresh": ("--restart", "--fresh")},
+    "suite run": {"only": ("--workload", "--only")},
+    "import": {"steps": ("--step-name", "--steps")},
+}
+
+
+@pytest.mark.parametrize("words", ALIASES)
+def test_old_spellings_are_accepted_and_not_listed(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words.split(), "--help"]) == 0
+    listed = set(re.findall(r"--?[a-z-]+", capsys.readouterr().out))
+    context = main.cli.make_context("tracekit", words.split(), resilient_parsing=True)
+    command: Any = main.cli
+    for word in words.split():
+        command = command.get_command(context, word)
+    for name, (new, old) in ALIASES[words].items():
+        assert new in listed
+        assert old not in listed
+        for spelling in (new, old):
+            option = next(one for one in command.params if one.name == name)
+            value = [] if option.is_flag else ["7"]
+            found = command.make_context(words, [spelling, *value], resilient_parsing=True)
+            assert found.params[name] in {True, 7, "7", ("7",)}
+
+
+@pytest.mark.parametrize("words", [["--quiet", "gc"], ["gc", "-q"], ["gc"]], ids=" ".join)
+def test_quiet_leaves_out_hints(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ("tracekit: nothing to delete\n" if words == ["gc"] else "")
 
 
 def test_main_exits_with_the_code() -> None:

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs import make_run
+from tracekit.cli.runs import ago
 from tracekit.runs.meta import Git
 
 if TYPE_CHECKING:
@@ -49,6 +52,25 @@ def test_people_and_programs_see_the_ids(
     done = tracekit("runs", "--format", output_format)
     assert done.code == 0
     assert run.id in done.out.replace("\\", "")
+
+
+@pytest.mark.parametrize("width", ["50", "80", "120", "160"])
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_the_table_has_a_line_per_run_and_whole_times(
+    store: Store, tracekit: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, width: str, count: int
+) -> None:
+    runs = [make_run(store, label="before the change", after_s=second) for second in range(count)]
+    monkeypatch.setenv("COLUMNS", width)
+    if width != "50":
+        lines = tracekit("runs").out.splitlines()
+        found = [line.split()[:2] for line in lines[1 : count + 1]]
+        assert found == [[run.id, run.meta.created_at] for run in runs]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", tracekit("runs").out).splitlines()
+    head, *lines = plain[: count + 1]
+    assert head.split()[:3] == ["run", "id", "created"]
+    assert [line.split()[0] for line in lines] == [run.id for run in runs]
+    assert f"  {ago(runs[0].meta.created_at, datetime.now(UTC))}" in lines[0]
 
 
 def test_limit_keeps_the_newest(store: Store, tracekit: Callable[..., Done]) -> None:

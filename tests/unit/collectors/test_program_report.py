@@ -52,6 +52,13 @@ def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
     ]
 
 
+def test_steps_after_the_window_follow_those_before_it(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0", later_ns=[7, 8, 9], left_out=2)
+    times = timings(recorded_ranks(tmp_path))
+    assert times is not None
+    assert (times.step_ns, times.later, times.left_out) == ([5, 6, 7, 8, 9], 3, 2)
+
+
 def test_steps_that_could_not_be_timed_leave_no_timings(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", step_ns=[], notes=[UNREAD])
     assert timings(recorded_ranks(tmp_path)) is None

@@ -63,7 +63,7 @@ BROKEN = torch_of(Cuda(device("a"), init_error="Error 802: system not yet initia
 
 
 def test_a_build_for_rocm_is_one_for_a_gpu() -> None:
-    assert doctor._torch(HIP, "").detail == "2.13.0, built for ROCm 7.0.1"
+    assert doctor._torch(HIP, "")[0].detail == "2.13.0, built for ROCm 7.0.1"
     found = doctor._gpu_use(HIP)
     assert (found.status, found.detail) == ("ok", "2 GPUs: AMD Instinct MI300X, NVIDIA H100")
 
@@ -86,8 +86,22 @@ def test_gpus_that_torch_cannot_use_are_explained(
     assert (found.status, found.detail) == ("missing", detail)
 
 
-def test_without_torch_or_activities_of_the_gpu_a_check_says_so() -> None:
-    assert [doctor._gpu_use(None).status, doctor._profiler(None).status] == ["missing", "missing"]
+def test_a_missing_extra_is_one_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module in ("torch", "dash", "plotly", "dash_ag_grid", "dash_mantine_components", "waitress"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for page in [name for name in sys.modules if name.startswith("tracekit.dashboards")]:
+        monkeypatch.delitem(sys.modules, page)
+    found = {check.name: check for check in doctor.examine(tmp_path)}
+    assert {"cuda", "profiler", "cupti"} & found.keys() == set()
+    assert not doctor.can_collect(list(found.values()))
+    for extra in ("torch", "dashboard"):
+        assert found[extra].status == "missing"
+        assert found[extra].detail.startswith("not installed: ")
+        assert found[extra].next_step == f"pip install 'tracekit-torch[{extra}]'"
+    assert found["plug-ins"].status == "ok"
+
+
+def test_without_activities_of_the_gpu_a_check_says_so() -> None:
     cpu = SimpleNamespace(name="CPU")
     profiler = SimpleNamespace(kineto_available=lambda: True, supported_activities=lambda: [cpu])
     HIP.profiler = profiler

@@ -125,6 +125,7 @@ class Agent:
         self._calls.stop()
         for window in self._windows():
             self._guarded(window.close)
+        self._guarded(self._report.add_later_steps)
         steps = self._window.steps_done
         self._guarded(
             lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
@@ -207,7 +208,7 @@ class Report:
     def __init__(self, torch: Any, directory: str) -> None:
         self._torch, self._directory = torch, Path(directory)
         self._name: str | None = None
-        self._written = False
+        self._described: tuple[Path, dict[str, Any], TorchRecorder] | None = None
         self._error = ""
 
     def trace_path(self, *, fallback: bool) -> Path | None:
@@ -231,7 +232,6 @@ class Report:
         requested_steps: int,
     ) -> None:
         """Describe a complete trace."""
-        self._written = True
         rank, world = self._rank()
         step_ns, clock = recorder.timings()
         facts = {
@@ -251,11 +251,23 @@ class Report:
             "notes": recorder.notes,
             "environment": _environment(),
         }
+        self._described = trace.with_suffix(".facts"), facts, recorder
         self._write(trace.with_suffix(".facts"), facts)
+
+    def add_later_steps(self) -> None:
+        """Add the times of the steps after the window, at the end of the program."""
+        if self._described is None:
+            return
+        path, facts, recorder = self._described
+        later_ns, clock = recorder.later_timings()
+        if later_ns and clock != facts["clock"]:  # the program first used its GPU after the window
+            facts = facts | {"step_ns": [], "clock": clock}
+        if recorder.left_out:
+            self._write(path, facts | {"later_ns": later_ns, "left_out": recorder.left_out})
 
     def write_note(self, *, source: str, steps_done: int, notes: list[tuple[str, str]]) -> None:
         """Describe a process that recorded nothing, and the reason if it is known."""
-        if not self._written:
+        if self._described is None:
             error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
             codes = [code for code, _ in notes]
             note = {"source": source, "steps_done": steps_done, "error": error, "codes": codes}

@@ -60,21 +60,25 @@ class DeviceClock:
         else:
             self._torch.accelerator.synchronize()
 
-    def elapsed_ns(self, pairs: Iterable[tuple[Any, Any]]) -> tuple[list[int], str]:
+    def elapsed_ns(self, pairs: Iterable[tuple[Any, Any]], *, wait: bool = True) -> tuple[list[int], str]:
         """Return the time from the first to the second event of each pair, ns, exact to about 500 ns.
 
-        Waits for the device. Pairs that cannot be read are omitted.
+        Waits for the device; with `wait` off, pairs that it has not reached are omitted. So are pairs that
+        cannot be read.
 
         Returns:
             The durations, and why the first omitted pair could not be read; empty if all were.
         """
-        try:
-            self.wait()
-        except RuntimeError as error:
-            return [], summary(error)
+        if wait:
+            try:
+                self.wait()
+            except RuntimeError as error:
+                return [], summary(error)
         durations, reason = [], ""
         for start, end in pairs:
             try:
+                if not (wait or end.query()):
+                    continue
                 durations.append(round(start.elapsed_time(end) * 1e6))
             except (RuntimeError, ValueError) as error:  # such as events of two devices
                 reason = reason or summary(error)

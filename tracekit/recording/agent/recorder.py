@@ -1,4 +1,4 @@
-"""Record a window of steps with torch.profiler, or mark it for another profiler; time the earlier steps."""
+"""Record a window of steps with torch.profiler, or mark it for another profiler; time the other steps."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 STEP_NAME = "ProfilerStep#"
+LATER_STEPS = 50
+"""Maximum steps to time after the window."""
 OPEN_NAME = "tracekit: after the last step"
 """Name of the range between the last complete step and the end of the program."""
 
@@ -43,11 +45,14 @@ class TorchRecorder:
         notes: Diagnostics of the recording, as pairs of code and message.
         peaks: Peak memory until the recording began: source, device, metric, bytes.
         began_unix_ns: Begin of the recording, ns since the epoch.
+        left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
     def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
         self._torch, self._options = torch, options
         self._marks: list[Any] = []
+        self._later: list[Any] = []
+        self._settled_ns: int | None = None
         self._clock: DeviceClock | None = None
         self._profiler: Any = None
         self._path: Path | None = None
@@ -60,6 +65,7 @@ class TorchRecorder:
         self.notes: list[tuple[str, str]] = []
         self.peaks: list[tuple[str, int | None, str, float]] = []
         self.began_unix_ns = 0
+        self.left_out = 0
 
     @property
     def needs_warmup(self) -> bool:
@@ -86,17 +92,42 @@ class TorchRecorder:
 
     def mark(self) -> None:
         """See `window.Recorder`; on a GPU, CUDA events take the time without synchronizing."""
+        self._marks.append(self._now())
+
+    def _now(self) -> Any:
         if self._clock is None and self._torch.cuda.is_initialized():
             self._marks.clear()  # times of the host clock
+            self._later.clear()
             self._clock = DeviceClock(self._torch, CUDA)
-        self._marks.append(time.perf_counter_ns() if self._clock is None else self._clock.now())
+        return time.perf_counter_ns() if self._clock is None else self._clock.now()
+
+    def mark_later(self) -> bool:
+        """See `window.Recorder`.
+
+        Steps are left out for as long as it took to end the profiler and write the trace: meanwhile data
+        loaders fetched batches in advance, other ranks waited, and the device was idle.
+        """
+        if self._settled_ns is None:
+            return False
+        if not self._later:
+            self.left_out += 1
+        if time.perf_counter_ns() >= self._settled_ns:
+            self._later.append(None if is_capturing(self._torch) else self._now())
+        return len(self._later) <= LATER_STEPS
+
+    def later_timings(self) -> tuple[list[int], str]:
+        """Return durations of the steps after the window, ns, and their clock; never waits for the device."""
+        pairs = _pairs(self._later)
+        if self._clock is None:
+            return [end - start for start, end in pairs], "perf_counter"
+        return self._clock.elapsed_ns(pairs, wait=False)[0], "cuda_event"
 
     def timings(self) -> tuple[list[int], str]:
         """Return durations of the steps before the window, ns, and their clock.
 
         A note says how many could not be read.
         """
-        pairs = [(start, end) for start, end in pairwise(self._marks) if start is not None is not end]
+        pairs = _pairs(self._marks)
         if self._clock is None:
             return [end - start for start, end in pairs], "perf_counter"
         durations, reason = self._clock.elapsed_ns(pairs)
@@ -146,7 +177,8 @@ class TorchRecorder:
         return self._profiler is not None and self._profiler.profiler is profiler
 
     def give_way(self) -> None:
-        """See `program_profilers.Recorder`; what was recorded is kept."""
+        """See `program_profilers.Recorder`; what was recorded is kept, and later steps are not timed."""
+        self._settled_ns = None
         if self._profiler is not None:
             note = "the program started its own profiler, which ended the recording"
             self.notes.append(("other_profiler", note))
@@ -174,6 +206,7 @@ class TorchRecorder:
 
     def stop(self, steps: int, *, open_step: int | None) -> None:
         """See `window.Recorder`."""
+        began_ns = time.perf_counter_ns()
         profiler, path = self._end()
         if profiler is None or path is None:
             return
@@ -184,6 +217,8 @@ class TorchRecorder:
             _rename_step(part, open_step)
         part.rename(path)
         self.on_written(path, steps)
+        ended_ns = time.perf_counter_ns()
+        self._settled_ns = ended_ns + (ended_ns - began_ns)
 
     def discard(self) -> None:
         """See `window.Recorder`."""
@@ -196,6 +231,11 @@ class TorchRecorder:
             with _quiet():
                 profiler.stop()
         return profiler, self._path
+
+
+def _pairs(marks: list[Any]) -> list[tuple[Any, Any]]:
+    """Return the begin and the end of each timed step."""
+    return [(start, end) for start, end in pairwise(marks) if start is not None is not end]
 
 
 def peaks(torch: Any) -> tuple[list[tuple[str, int | None, str, float]], str]:

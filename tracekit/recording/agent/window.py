@@ -1,4 +1,4 @@
-"""Count the steps of a program, time those before the recorded window, and record those in it."""
+"""Count the steps of a program, record a window of them, and time those before and after it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class Recorder(Protocol):
 
     def mark(self) -> None:
         """Mark the begin of a step that is timed without a profiler, or the end of the last of them."""
+        ...
+
+    def mark_later(self) -> bool:
+        """Mark the end of a step after the window; return whether to mark the end of the next one."""
         ...
 
     def start(self, first: int, *, warm: bool) -> None:
@@ -61,7 +65,7 @@ class Window:
 
     Attributes:
         steps_done: Steps that have ended.
-        state: `waiting`, `recording` or `done`.
+        state: `waiting`, `recording`, `timing` of the steps after the window, or `done`.
     """
 
     def __init__(self, start_step: int, steps: int | None, recorder: Recorder) -> None:
@@ -72,7 +76,7 @@ class Window:
     @property
     def recorded_steps(self) -> int:
         """Steps that were recorded completely."""
-        return max(0, self.steps_done - self._start) if self.state != "waiting" else 0
+        return max(0, self.steps_done - self._start) if self.state == "recording" else 0
 
     def begin(self) -> None:
         """Mark the begin of the first step, which is not timed without this call."""
@@ -81,17 +85,19 @@ class Window:
 
     def end_step(self) -> None:
         """End a step and begin the next."""
-        if self.state != "done" and self._recorder.is_captured():
+        if self.state in {"waiting", "recording"} and self._recorder.is_captured():
             return
         self.steps_done += 1
         if self.state == "waiting":
             self._mark_or_start()
         elif self.state == "recording":
             if self._steps is not None and self.steps_done >= self._start + self._steps:
-                self.state = "done"
-                self._recorder.stop(self.recorded_steps, open_step=None)
+                steps, self.state = self.recorded_steps, "timing"
+                self._recorder.stop(steps, open_step=None)
             else:
                 self._recorder.step()
+        elif self.state == "timing" and not self._recorder.mark_later():
+            self.state = "done"
 
     def _mark_or_start(self) -> None:
         warm = self._recorder.needs_warmup and self.steps_done == self._start - 1
@@ -106,10 +112,10 @@ class Window:
         Args:
             keep_open: Write it even without a complete step.
         """
-        if self.state != "recording":
-            return
-        steps = self.recorded_steps
+        steps, former = self.recorded_steps, self.state
         self.state = "done"
+        if former != "recording":
+            return
         if steps:
             self._recorder.stop(steps, open_step=self.steps_done)
         elif keep_open:

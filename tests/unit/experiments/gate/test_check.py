@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tracekit.experiments import gate as gate_module
 from tracekit.experiments.gate import Options, check
 from tracekit.experiments.gate_model import Outcome
 from tracekit.render.check import sides
+from tracekit.runs import meta as run_meta
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
@@ -328,3 +330,18 @@ def test_noise_of_single_runs_is_not_taken_from_runs_timed_otherwise(git: Git, s
     assert check(store, "main", options=options).verdict is Verdict.NONE
     record(store, first, BASE, settings={"steps": 5})
     assert check(store, "main", runs=["git:topic"], options=options).verdict is Verdict.PASS
+
+
+def test_runs_of_which_other_steps_were_timed_are_not_compared_in_silence(git: Git, store: Store) -> None:
+    """As when programs end sooner after the profiled steps, or an older version recorded them."""
+    runs = record(store, git("rev-parse", "HEAD"), BASE, settings={"start_step": 5}, steps=4)
+    for run in runs:
+        assert run.meta.timings is not None
+        run_meta.write(run.path, replace(run.meta, timings=replace(run.meta.timings, later=3, left_out=2)))
+    record(store, commit(git, "topic", branch="topic"), BASE, settings={"start_step": 5}, steps=4)
+    (one,) = check(store, "main", options=STEP_TIME).configurations
+    (note,) = [text for text in one.notes if text.startswith("step_time")]
+    assert note.startswith(
+        "step_time: timed part was before and after the profiled steps in 5 base runs, before the profiled "
+        "steps in 5 head runs"
+    )

@@ -90,6 +90,23 @@ def test_times_of_the_host_end_when_the_program_first_uses_the_device(cuda: Fake
     assert (clock, len(durations)) == ("cuda_event", 1)
 
 
+def test_steps_after_the_window_are_timed_without_waiting(cuda: FakeCuda, tmp_path: Path) -> None:
+    recorder = recorded(tmp_path / "trace.json", 2, lambda: cuda.launch(MS))
+    waits = cuda.calls.count("synchronize")
+    recorder._settled_ns = 0
+    for number in range(5):
+        cuda.launch(5 * MS)
+        assert recorder.mark_later()
+        if number == 3:
+            cuda.now_ns = cuda.reached_ns()  # the last step is still running
+    durations, clock = recorder.later_timings()
+    assert (len(durations), clock) == (3, "cuda_event")
+    assert all(5 * MS <= duration < 6 * MS for duration in durations)
+    assert cuda.calls.count("synchronize") == waits
+    cuda.broken = ILLEGAL
+    assert recorder.later_timings() == ([], "cuda_event")
+
+
 def test_events_that_cannot_be_read_cost_a_warning_not_the_trace(cuda: FakeCuda, tmp_path: Path) -> None:
     recorder = recorded(tmp_path / "trace.json", 4, lambda: cuda.launch(MS))
     recorder._marks[1]._at_ns = None  # as an event of another device
@@ -135,7 +152,11 @@ def test_nothing_ends_the_capture_of_a_graph(cuda: FakeCuda, pending: list[int],
     assert window.state == "recording"
     window.end_step()
     window.end_step()
-    assert (window.steps_done, window.state, pending) == (4, "done", [0])
+    assert (window.steps_done, window.state, pending) == (4, "timing", [0])
+    with cuda.capture():
+        window.end_step()
+    window.end_step()
+    assert recorder.later_timings() == ([], "cuda_event")
     assert [code for code, _ in recorder.notes] == ["captured_steps"]
 
 

@@ -59,3 +59,21 @@ def test_a_profiler_that_warmed_up_before_is_found() -> None:
         profiler.step()
         assert _warming_up(torch) == []
     assert _warming_up(torch) == []
+
+
+def test_steps_under_a_profiler_of_the_program_are_not_timed(tmp_path: Path) -> None:
+    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder.trace_path = lambda: tmp_path / "trace.json"
+    window = Window(0, 1, recorder)
+    window.begin()
+    window.end_step()
+    recorder._settled_ns = 0
+    for _ in range(3):
+        window.end_step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        for _ in range(3):
+            window.end_step()
+    window.end_step()
+    assert window.state == "done"
+    assert len(recorder.later_timings()[0]) == 2
+    assert recorder.notes == []

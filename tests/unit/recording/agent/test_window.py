@@ -11,12 +11,17 @@ class FakeRecorder:
     def __init__(self, *, needs_warmup: bool = False) -> None:
         self.needs_warmup = needs_warmup
         self.calls: list[str] = []
+        self.later = 0
 
     def is_captured(self) -> bool:
         return False
 
     def mark(self) -> None:
         self.calls.append("mark")
+
+    def mark_later(self) -> bool:
+        self.later += 1
+        return self.later < 3
 
     def start(self, first: int, *, warm: bool) -> None:
         self.calls.append(f"warm {first}" if warm else f"start {first}")
@@ -90,3 +95,21 @@ def test_an_abandoned_window_is_neither_written_nor_started_again() -> None:
     window.end_step()
     window.close()
     assert recorder.calls == ["mark", "start 0", "discard"]
+
+
+def test_steps_after_the_window_are_marked_until_enough_are_timed() -> None:
+    recorder = FakeRecorder()
+    window = Window(1, 1, recorder)
+    states = []
+    for _ in range(6):
+        window.end_step()
+        states.append((window.state, recorder.later))
+    assert states == [("recording", 0), ("timing", 0), ("timing", 1), ("timing", 2), ("done", 3), ("done", 3)]
+    assert window.steps_done == 6
+    window.close()
+    assert recorder.calls == ["mark", "start 1", "stop 1 open None"]
+
+
+def test_the_program_may_end_while_steps_after_the_window_are_timed() -> None:
+    log = calls(FakeRecorder(), 1, 1, steps_done=3)
+    assert log == ["mark", "start 1", "stop 1 open None"]
