@@ -112,8 +112,9 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Idle time inside the profiled steps, in all and per step of the rank (missing without steps); the part
-    of it (without steps, of all) in gaps that are set aside.
+    """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
+
+    Without steps the former are missing, and the latter is that of the whole capture.
     """
     keys = [*_PLACE, CAUSE]
     lengths = lanes.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)

@@ -49,6 +49,7 @@ def report(
     question: str,
     results: list[tuple[Analysis, Result]],
     integrity: Result,
+    bound: str = "",
     advice: Sequence[Finding] | None = None,
     facts: bool = False,
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
@@ -63,6 +64,7 @@ def report(
         question: What the page answers.
         results: Its analyses with their results.
         integrity: Result of the `integrity` analysis, shown at the top.
+        bound: What bounds the run, in a sentence; empty to say nothing.
         advice: Findings to show first; those of the single analyses are then left out.
         facts: Whether to include metadata of the run.
         lacking: Missing data, with the analyses that were skipped for it.
@@ -80,6 +82,7 @@ def report(
         label=clean(run.meta.label or ""),
         created=clean(run.meta.created_at),
         verdict=sentence(verdict_line(integrity).strip()),
+        bound=clean(bound),
         advice=[_finding(one) for one in advice or ()],
         advised=advice is not None,
         parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],

@@ -1,4 +1,4 @@
-"""Causes of idle time of a device, and the label that findings, charts, tables and the timeline show for each.
+"""Causes of idle time of a device, and the label of each in findings, charts and the timeline.
 
 Example:
     >>> IdleCause.DATALOAD.label

@@ -39,13 +39,16 @@ def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
 
 
 def summary(run: Run, *, err: bool = False) -> None:
-    """Print the integrity verdict of a run, its step time, and a summary of where the time went."""
+    """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     import statistics
 
     from tracekit import analysis, render
+    from tracekit.analysis.verdict import judge
     from tracekit.render.results import INTEGRITY, verdict_line
 
     click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
+    if run.meta.profiled:
+        click.echo(judge(run).sentence, err=err)
     if run.meta.timings:
         steps = run.meta.timings.step_ns
         median = render.human(statistics.median_low(steps), "ns")
