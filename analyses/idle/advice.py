@@ -71,8 +71,8 @@ COMPUTES = Rule(
 )
 CALLS = Rule(
     "idle_slow_call",
-    states=f"slow_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of graphs are "
-    "not counted, and memory calls that occur less than 3 times have no saving",
+    states=f"slow_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of "
+    "graphs are not counted, and memory calls that occur less than 3 times have no saving",
     why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
     "graph's launch takes longer while each of its kernels is recorded",
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-COLORS = {
+COLORS: dict[str, str] = {
     IdleCause.LAUNCH_BOUND: "#d55e00",
     IdleCause.HOST_WORK: "#b3413b",
     IdleCause.SLOW_CALL: "#f0956b",

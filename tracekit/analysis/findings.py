@@ -111,14 +111,28 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
     evidence = Evidence()
     usable = tuple(_without_tables(analysis, result, evidence) for analysis, result in results)
     against = budget(run)
-    ranked = [
-        Ranked(analysis.name, finding, _share(finding, against))
-        for analysis, result in usable
-        for finding in result.findings
+    found = [
+        ranked(analysis.name, finding, against) for analysis, result in usable for finding in result.findings
     ]
     rules = sum(len(analysis.rules) for analysis, _ in usable)
-    found = _claimed_once(sorted(ranked, key=_place))
-    return Advice(found, against, rules, usable, evidence.verdict(found) if evidence.complete else None)
+    once = by_saving(found)
+    return Advice(once, against, rules, usable, evidence.verdict(once) if evidence.complete else None)
+
+
+def ranked(analysis: str, finding: Finding, against: Budget) -> Ranked:
+    """Return a finding of an analysis with its saving as a share of the step.
+
+    Args:
+        analysis: Name of the analysis.
+        finding: The finding.
+        against: What savings are measured against.
+    """
+    return Ranked(analysis, finding, _share(finding, against))
+
+
+def by_saving(found: Iterable[Ranked]) -> tuple[Ranked, ...]:
+    """Rank findings; of several with the same evidence, only the first keeps its saving."""
+    return _claimed_once(sorted(found, key=_place))
 
 
 def _without_tables(analysis: Analysis, result: Result, evidence: Evidence) -> tuple[Analysis, Result]:

@@ -239,7 +239,7 @@ class Evidence:
         if ("idle_gaps", "summary") not in self.tables:
             return {**lengths, (Bound.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
-        found = {(_CAUSED[cause], cause.label): causes.get(cause, 0) for cause in IdleCause}
+        found = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _CAUSED.items()}
         return {**lengths, **found}, idle - sum(found.values())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:

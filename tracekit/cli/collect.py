@@ -40,19 +40,18 @@ def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
 
 def summary(run: Run, *, err: bool = False) -> None:
     """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
-    import statistics
-
     from tracekit import analysis, render
     from tracekit.analysis.verdict import judge
     from tracekit.render.results import INTEGRITY, verdict_line
+    from tracekit.runs import step_times
 
     click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.profiled:
         click.echo(judge(run).sentence, err=err)
-    if run.meta.timings:
-        steps = run.meta.timings.step_ns
-        median = render.human(statistics.median_low(steps), "ns")
-        click.echo(f"\nStep time without the profiler: {median} (median of {len(steps)} steps)", err=err)
+    timed = step_times.unprofiled(run.meta.timings)
+    if timed:
+        median = render.human(timed.median_ns, "ns")
+        click.echo(f"\nStep time without the profiler: {median} (median of {timed.steps} steps)", err=err)
 
     result = analysis.analyze(run, SUMMARY)
     more = f"`tracekit analyze {run.id} {SUMMARY} --limit 0` shows all"

@@ -1,4 +1,4 @@
-"""Overview page: verdict, run metadata, key numbers, time breakdown and findings."""
+"""Overview page: what bounds the run, findings, key numbers, time breakdown, integrity and metadata."""
 
 from __future__ import annotations
 
@@ -148,14 +148,22 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
 
 def _layout(_: Context) -> list[Component]:
     return [
-        block(NAME, "ran", height=22),
-        block(NAME, "integrity", height=40),
+        html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
         block(NAME, "baseline", height=0),
-        tile_blocks(NAME, *_TILES),
         html.Div(
             [
-                html.Div(block(NAME, "findings", height=360), className="tk-wide"),
-                html.Div(block(NAME, "breakdown", height=360), className="tk-narrow"),
+                html.Div(
+                    [block(NAME, "findings", height=480), block(NAME, "integrity", height=40)],
+                    className="tk-wide",
+                ),
+                html.Div(
+                    [
+                        tile_blocks(NAME, *_TILES),
+                        block(NAME, "breakdown", height=360),
+                        block(NAME, "ran", height=120),
+                    ],
+                    className="tk-narrow",
+                ),
             ],
             className="tk-columns",
         ),
@@ -186,11 +194,12 @@ def _tiles(name: str, context: Context) -> list[Component]:
 PAGE = Page(
     name=NAME,
     title="Overview",
-    question="Can the run be trusted, where did the time go, and what should be changed?",
+    question="What bounds this run, what should be changed, and can the numbers be trusted?",
     section=Section.START,
     order=10,
     layout=_layout,
     blocks={
+        "verdict": advice.verdict,
         "ran": lambda context: shown(context.run.meta),
         "integrity": lambda context: show_verdict(context, context.result("integrity")),
         "baseline": _baseline,
@@ -199,7 +208,7 @@ PAGE = Page(
         "findings": advice.findings,
     },
     exports=FIRST,
-    advice=advice.ranked,
+    advice=advice.in_order,
     prefetch=tuple(name for name, _ in _TILES["device_tiles"]),
     connect=advice.connect,
 )
