@@ -136,9 +136,11 @@ def findings_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, v
 
 def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
     against = advice.budget
-    unit = "step" if against.marked else "capture"
-    many = f"Mean {unit} time {human(against.step_ns, 'ns')} ({against.steps:,} {unit}s)"
-    one = f"{unit.capitalize()} time {human(against.step_ns, 'ns')}"
+    unit = "profiled step" if against.marked else "capture"
+    length = human(against.step_ns, "ns")
+    with_warmup = ", warm-up included" if against.marked else ""
+    many = f"Mean {unit} {length} ({against.steps:,} {unit.split()[-1]}s{with_warmup})"
+    one = f"{unit.capitalize()} {length}"
     takes = many if against.steps > 1 else one
     count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
     caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""

@@ -17,7 +17,7 @@ from ...site import Page, Section
 from .. import _shared
 from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
-from .advice import FIRST, run_fast_analyses
+from .advice import FIRST, FOR_VERDICT, run_fast_analyses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -149,13 +149,11 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
 def _layout(_: Context) -> list[Component]:
     return [
         html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
+        block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
         html.Div(
             [
-                html.Div(
-                    [block(NAME, "findings", height=480), block(NAME, "integrity", height=40)],
-                    className="tk-wide",
-                ),
+                html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place"),
                 html.Div(
                     [
                         tile_blocks(NAME, *_TILES),
@@ -209,6 +207,6 @@ PAGE = Page(
     },
     exports=FIRST,
     advice=advice.in_order,
-    prefetch=tuple(name for name, _ in _TILES["device_tiles"]),
+    prefetch=FOR_VERDICT,
     connect=advice.connect,
 )

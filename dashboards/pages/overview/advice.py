@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """Fast analyses to run first, fastest first; the page shows their numbers early."""
-_ORDER = (*FIRST, *(name for name in INPUTS if name not in FIRST))
-"""Analyses whose findings and numbers the page shows before those of the others."""
+FOR_VERDICT = tuple(dict.fromkeys(("steps", *INPUTS)))
+"""What the verdict follows from, after the step time, which is shown beside it."""
+_ORDER = tuple(dict.fromkeys((*FOR_VERDICT, *FIRST)))
+"""Analyses to run before the others."""
 _SERIAL = threading.Lock()
 """Run one analysis at a time; concurrent ones would slow each other down."""
 
@@ -304,9 +306,9 @@ def _same_rule(context: Context, same: list[Ranked]) -> list[Component]:
 def summary(advice: Advice) -> str:
     """Summarize number of rules and step time."""
     against, count = advice.budget, len(advice.findings)
-    unit = "step" if against.marked else "capture"
-    mean = f" (mean of {against.steps:,})" if against.steps > 1 else ""
-    of = f"{unit} time {human(against.step_ns, 'ns')}{mean}"
+    unit = "profiled step" if against.marked else "capture"
+    mean = f" (mean of {against.steps:,}, warm-up included)" if against.steps > 1 else ""
+    of = f"savings are of a {unit} of {human(against.step_ns, 'ns')}{mean}"
     if not against.step_ns:
         return f"The run has no intervals, so none of the {advice.rules} rules could be checked."
     if not count:
