@@ -15,7 +15,8 @@ are marked, summed over devices. Its parts sum to it exactly:
 
 The largest part without the edges bounds the run. If that is compute, the largest other part is the largest
 loss. A run without device work is described by the self time of its ops. It cannot be told what bounds a run
-whose numbers are misleading, whose trace is no whole execution, or whose largest part has no known cause.
+whose numbers are misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or
+whose largest part has no known cause.
 
 Example:
     >>> import tracekit
@@ -115,6 +116,8 @@ _OF_RULE = {
 CARRYING = 3
 """Maximum number of findings that carry a verdict."""
 TOP_OPS = 3
+FEWEST_INTERVALS = 4
+"""Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
@@ -208,7 +211,7 @@ class Evidence:
         if verdict is None or checks is None:
             return ""
         if verdict["verdict"].iloc[0] == "misleading":
-            return clean(str(verdict["reason"].iloc[0]))
+            return clean(str(verdict["reason"].iloc[0]).split("; ")[0])
         failed = checks[checks["level"].isin(["warn", "error"])]
         blocking = _NO_EXECUTION | (set() if ("gpu_breakdown", "whole") in self.tables else {_NOT_UNDERSTOOD})
         return clean("; ".join(map(str, failed.loc[failed["check"].isin(blocking), "detail"])))
@@ -217,6 +220,8 @@ class Evidence:
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
+                if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < FEWEST_INTERVALS:
+                    return _unknown("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 return _of_device(lengths, f"{window}{on}", edges_ns)
@@ -260,6 +265,7 @@ class Evidence:
 STEPPED = "profiled_steps"
 _WINDOWS = ((STEPPED, "the profiled steps"), ("whole", "the capture"))
 _PLACE = [C.RANK, C.DEVICE]
+_COUNTS = ["kernels", "memcpys", "memsets"]
 
 
 def _of_device(lengths: dict[tuple[Bound, str], int], window: str, edges_ns: int) -> Verdict:
