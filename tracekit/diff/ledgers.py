@@ -239,7 +239,7 @@ class Changed:
 
 ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE = "gaps", "cause"
-LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "sync idle", "data loading idle"
+LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "synchronization idle", "data loading idle"
 LINES = {LAUNCH_BOUND: HOST_LAUNCHES, SYNC: (IdleCause.SYNC,), DATALOAD: (IdleCause.DATALOAD,)}
 """Causes summed by each line of the ledger; all others are in the last line."""
 
