@@ -36,7 +36,7 @@ from tracekit.dashboards.pages.sweeps.points import points, value
 from tracekit.dashboards.site import Results, Site, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pandas as pd
 
@@ -287,14 +287,14 @@ QUANTITIES: tuple[Callable[[Shown], Places], ...] = (
 @pytest.fixture(scope="module", params=map(_marked, RECORDED))
 def shown(
     request: pytest.FixtureRequest, shared_runs: SharedRuns, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shown]:
+) -> Shown:
     path: Path = request.param
     run = shared_runs.of(path)
     origin = path.parent / "provenance.json"
     timed = json.loads(origin.read_text()).get("step_ns_without_profiler") if origin.exists() else None
     timings = Timings(step_ns=timed, warmup_ns=[], clock="perf_counter") if timed else None
     store = tmp_path_factory.mktemp("one_number")
-    yield Shown(copy_of(run, store / run.path.name, timings=timings))
+    return Shown(copy_of(run, store / run.path.name, timings=timings))
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda one: one.__name__)
