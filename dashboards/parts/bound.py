@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
+from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.verdict import Bound, Part
 from tracekit.render import human
 
@@ -29,6 +30,7 @@ COLORS = {
     Bound.UNKNOWN: "#868e96",
     Bound.EDGES: "#ced4da",
 }
+_WIDTH = 40
 _SHOWN = 0.005
 """Smaller parts are summed."""
 
@@ -39,7 +41,7 @@ def sentence_and_bar(verdict: Verdict) -> list[Component]:
     if not verdict.parts:
         return shown
     parts = _listed(verdict.parts)
-    words = [f"{part.label} {human(part.share, 'share')}" for part in parts]
+    words = [f"{brief(part.label, _WIDTH)} {human(part.share, 'share')}" for part in parts]
     bar = html.Div(
         [_segment(part) for part in parts],
         className="tk-bound-bar",

@@ -116,6 +116,7 @@ _OF_RULE = {
 CARRYING = 3
 """Maximum number of findings that carry a verdict."""
 TOP_OPS = 3
+_WIDTH = 40
 FEWEST_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
@@ -202,7 +203,8 @@ class Evidence:
 
     def verdict(self, ranked: Iterable[Ranked] = ()) -> Verdict:
         """Return the verdict, carried by some of these findings, which are ranked."""
-        found = _unknown(self._obstacle()) if self._obstacle() else self._bounded()
+        obstacle = self._obstacle()
+        found = _unknown(obstacle) if obstacle else self._bounded()
         return replace(found, findings=_carrying(found, list(ranked)))
 
     def _obstacle(self) -> str:
@@ -232,7 +234,7 @@ class Evidence:
         """Return the parts of the window of the devices, and the length of its edges."""
         waits = self._of(frame, "ranks", "stragglers").get("waited_ns")
         exposed = frame["communication_exposed_ns"]
-        waited = 0 if waits is None else int(waits.fillna(0).clip(upper=exposed).sum())
+        waited = 0 if waits is None else int(waits.fillna(0).clip(upper=exposed.to_numpy()).sum())
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
         lengths = {
             (Bound.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
@@ -308,13 +310,14 @@ def _mostly(parts: tuple[Part, ...], bound: Bound) -> str:
 def _of_host(host: pd.DataFrame) -> Verdict:
     """Describe a run without device work by its ops with the highest self time."""
     table = host.sort_values("self_ns", ascending=False, kind="stable")
-    names, times = [shorten(clean(str(name)), 40) for name in table[C.NAME]], table["self_ns"].tolist()
+    names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
     lengths = {(Bound.COMPUTE, name): int(time) for name, time in zip(names[:TOP_OPS], times, strict=False)}
     rest = sum(times[TOP_OPS:])
     parts = _parts({**lengths, (Bound.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
     if not parts:
         return _unknown("the ops have no length")
-    named = ", ".join(f"{part.label} {human(part.share, 'share')}" for part in parts[: len(lengths)])
+    largest = [(shorten(part.label, _WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]]
+    named = ", ".join(f"{name} {share}" for name, share in largest)
     text = f"Bound by compute on the CPU, with no GPU work recorded. Largest ops by self time: {named}."
     return Verdict(Bound.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
 
