@@ -272,7 +272,7 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 def _of_device(lengths: dict[tuple[Bound, str], int], window: str, edges_ns: int) -> Verdict:
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
-        window += f" without edges ({human(edges_ns, 'ns')})"
+        window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
         lengths = {**lengths, (Bound.EDGES, "before the first or after the last work"): edges_ns}
     total = sum(lengths.values())

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -54,6 +51,10 @@ def unprofiled(timings: Timings | None) -> StepTime | None:
 
 def profiled(run: Run) -> StepTime | None:
     """Return the step time with the profiler; None if no steps are marked."""
+    import numpy as np  # `tracekit runs` needs only the unprofiled steps
+
+    from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
+
     windows = step_windows(run).sort_values([C.RANK, C.START_NS, C.STEP])
     serving = of_different_batches(run)
     found = []
@@ -84,9 +85,12 @@ def warmup(times: Ints) -> int:
     """Return the number of leading steps that are warm-up outliers.
 
     Example:
+        >>> import numpy as np
         >>> warmup(np.array([190, 101, 100, 99, 100, 180]))
         1
     """
+    import numpy as np
+
     if len(times) < FEWEST_STEPS:
         return 0
     middle = float(np.median(times))

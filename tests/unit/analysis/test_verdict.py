@@ -84,7 +84,7 @@ def test_edges_bound_nothing_and_are_left_out_if_most_is_edge(aside_ns: int, win
     found = told(tables({"unknown": 90, "sync": 20}, aside_ns=aside_ns, outside_ns=30, active_ns=60))
     assert found.bound is Bound.COMPUTE
     assert found.window_ns == (200 if aside_ns == 40 else 80)
-    assert ("without edges (120 ns)" in found.window) == (aside_ns == 90)
+    assert ("without the edges of the capture (120 ns)" in found.window) == (aside_ns == 90)
 
 
 def test_nothing_is_told_of_what_is_unknown() -> None:
