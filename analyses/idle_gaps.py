@@ -36,6 +36,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
+from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.schema import C, HostKind
@@ -44,9 +46,9 @@ from .idle import advice
 from .idle import causes as idle_rows
 from .idle.causes import (
     ANCHOR_ROW,
+    ASIDE,
     CALL,
     CAUSE,
-    CAUSES,
     COMMON_OP,
     HOST_NS,
     NEXT_OP,
@@ -55,7 +57,6 @@ from .idle.causes import (
     SOURCE,
     WAIT_NS,
     WAIT_ROW,
-    Cause,
 )
 from .shared import lanes
 from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
@@ -76,8 +77,7 @@ PROFILER_NOTED = 0.01
 
 IDLE_NS = "idle_ns"
 _PLACE = [C.RANK, C.DEVICE]
-_HOST_LATE = (Cause.LAUNCH_BOUND, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
-_QUEUED = (Cause.KERNEL_TO_KERNEL, Cause.STREAM_DEPENDENCY)
+_HOST_LATE = (*HOST_LAUNCHES, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 
 NEVER_IDLE = Remark("no device was idle between its first start and its last end")
 
@@ -106,20 +106,24 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     table[CAUSE] = table[CAUSE].astype(object)
     idle = table.groupby(_PLACE)[IDLE_NS].transform("sum")
     table["share"] = share(table[IDLE_NS], idle.to_numpy(np.int64))
-    table["per_step_ns"] = _per_step(table, gaps, windows)
+    table = table.assign(**_in_steps(table, gaps, windows))
     table = table.sort_values([*_PLACE, IDLE_NS, CAUSE], ascending=[True, True, False, True])
     return table[[column.name for column in _BY_CAUSE]].reset_index(drop=True)
 
 
-def _per_step(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
-    """Idle time inside the profiled steps, per step of the rank; missing without steps."""
+def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
+
+    Without steps the former are missing, and the latter is that of the whole capture.
+    """
     keys = [*_PLACE, CAUSE]
-    inside = gaps[keys].assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
-    sums = inside.groupby(keys, observed=True)[C.DUR_NS].sum().reset_index().astype({CAUSE: object})
-    found = table[keys].merge(sums, how="left", on=keys)[C.DUR_NS].astype("Int64").fillna(0)
+    lengths = lanes.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = gaps[keys].assign(inside=lengths, aside=np.where(gaps[ASIDE], lengths, 0))
+    sums = inside.groupby(keys, observed=True)[["inside", "aside"]].sum().reset_index()
+    found = table[keys].merge(sums.astype({CAUSE: object}), how="left", on=keys).astype({"inside": "Int64"})
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
-    per_step: pd.Series = found // steps
-    return per_step
+    stepped = found["inside"].where(steps.notna())
+    return {"steps_ns": stepped, "per_step_ns": stepped // steps, "aside_ns": found["aside"]}
 
 
 def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -162,7 +166,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
         lengths = np.sort(ints(mine, C.DUR_NS))
         row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
         row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= LISTED_NS).sum())}
-        row |= {"host_late_ns": _sum_of(mine, _HOST_LATE), "had_work_ns": _sum_of(mine, _QUEUED)}
+        row |= {"host_late_ns": _sum_of(mine, _HOST_LATE), "had_work_ns": _sum_of(mine, QUEUED)}
         row["unknown_ns"] = _sum_of(mine, (Cause.UNKNOWN,))
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
@@ -227,6 +231,12 @@ _BY_CAUSE = (
     _COUNT,
     Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank"),
     _LONGEST,
+    Column("steps_ns", "ns", "idle time inside the profiled steps; missing if none are marked"),
+    Column(
+        "aside_ns",
+        "ns",
+        "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
+    ),
 )
 _BY_OP = (
     *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
@@ -260,8 +270,8 @@ _SUMMARY = (
     *(RANK, DEVICE),
     Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
     Column("idle_share", "share", "idle time over the window"),
-    Column("host_late_ns", "ns", "gaps with a late host: launch_bound, sync, dataload, profiler"),
-    Column("had_work_ns", "ns", "gaps with queued work: kernel_to_kernel, stream_dependency"),
+    Column("host_late_ns", "ns", f"gaps with a late host: {', '.join(map(str, _HOST_LATE))}"),
+    Column("had_work_ns", "ns", f"gaps with queued work: {', '.join(map(str, QUEUED))}"),
     Column("unknown_ns", "ns", "gaps without a known cause"),
     _COUNT,
     Column("listed", "count", "gaps of 1 µs and more, shown in the table gaps"),
@@ -281,7 +291,9 @@ ANALYSIS = Analysis(
         "or it was queued for most of the gap): stream_dependency from 30 µs or if a stream waited for an "
         "event of another, else kernel_to_kernel. Otherwise the host was late; the cause covers more than "
         "half of the gap before the launch: profiler overhead, dataload, sync (also a wait that ended in the "
-        "gap and was at least half as long as the gap before the launch), else launch_bound."
+        "gap and was at least half as long as the gap before the launch); else, where that part is 200 µs or "
+        "more: slow_call (mostly runtime calls), first_call (an op's call that took 10 times its median, at "
+        "most 3 times), host_work (1 ms or more, or outside ops, modules and ranges); else launch_bound."
     ),
     tables=(
         TableSpec("by_cause", "Idle time by cause, per device", _BY_CAUSE),

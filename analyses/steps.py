@@ -37,6 +37,14 @@ from tracekit.analysis import (
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.run import busy
+from tracekit.runs.step_times import (
+    FEWEST_STEPS,
+    OUTLIER_DEVIATIONS,
+    OUTLIER_SHARE,
+    of_different_batches,
+    unprofiled,
+    warmup,
+)
 from tracekit.runs.text import human
 from tracekit.schema import C
 
@@ -48,9 +56,6 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 
-FEWEST_STEPS = 4
-OUTLIER_SHARE = 0.1
-OUTLIER_DEVIATIONS = 3
 FEWEST_SETTLED = 8
 UNSTEADY_SHARE = 0.25
 SUGGESTIVE = 0.5
@@ -159,7 +164,6 @@ def _numbers(steps: pd.DataFrame) -> str:
 
 
 OWN_NS = "own_ns"
-_MAD_TO_SIGMA = 1.4826
 
 HOST_CLOCK = "perf_counter"
 
@@ -208,7 +212,7 @@ def compute(run: Run) -> Result:
         notes.append(NO_TIMINGS)
     elif len(compared) < steps[C.RANK].nunique():
         notes.append(NOT_SEEN if steps["device_span_ns"].isna().all() else OVERLAPPING)
-    different = _different(run)
+    different = of_different_batches(run)
     if different:
         notes.append(DIFFERENT)
     alike = steps[~steps[C.RANK].isin(different)]
@@ -232,20 +236,13 @@ def profiled_steps(run: Run) -> pd.DataFrame:
     table["window_ns"] = table[END_NS] - table[HOST_START_NS]
     table[OWN_NS] = own.mask((own <= 0) & (table["window_ns"] > 0))
     table[C.START_NS] = table[HOST_START_NS]
-    different = _different(run)
+    different = of_different_batches(run)
     slow = [
         np.zeros(len(rows), bool) if rank in different else _warmup(rows[OWN_NS])
         for rank, rows in table.groupby(C.RANK, sort=True)
     ]
     table["warmup_outlier"] = np.concatenate([np.empty(0, bool), *slow])
     return table[[C.RANK, C.STEP, C.START_NS, *_MEASURES, "warmup_outlier"]]
-
-
-def _different(run: Run) -> set[int]:
-    """Ranks whose steps process different numbers of requests or tokens, as an inference server's do."""
-    batch = [C.PHASE, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
-    kinds = run.table("steps", columns=[C.RANK, *batch]).drop_duplicates()
-    return set(ints(kinds[kinds.duplicated(C.RANK)], C.RANK).tolist())
 
 
 def _on_device(run: Run) -> pd.DataFrame:
@@ -263,13 +260,9 @@ def _on_device(run: Run) -> pd.DataFrame:
 
 def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Find the leading steps that are far longer than the median."""
-    if len(own) < FEWEST_STEPS or own.isna().any():
+    if own.isna().any():
         return np.zeros(len(own), bool)
-    times = own.to_numpy(dtype=np.int64)
-    middle = float(np.median(times))
-    deviation = _MAD_TO_SIGMA * float(np.median(np.abs(times - middle)))
-    slow = times - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
-    return np.logical_and.accumulate(slow)
+    return np.arange(len(own)) < warmup(own.to_numpy(dtype=np.int64))
 
 
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:
@@ -297,10 +290,9 @@ def _distribution(values: Ints) -> dict[str, float | int]:
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     """Compare the profiled steps of each rank with the run's un-profiled step times."""
-    timings = run.meta.timings
-    if timings is None or not timings.step_ns:
+    timings, timed = run.meta.timings, unprofiled(run.meta.timings)
+    if timings is None or timed is None:
         return pd.DataFrame()
-    unprofiled = percentile(np.array(timings.step_ns, np.int64), 50)
     compared = [(rank, _comparable(own, timings.clock)) for rank, own in steps.groupby(C.RANK)]
     medians = [
         (rank, percentile(times.to_numpy(dtype=np.int64), 50))
@@ -312,15 +304,19 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
             {
                 C.RANK: rank,
                 "profiled_ns": profiled,
-                "unprofiled_ns": unprofiled,
-                "overhead_ns": profiled - unprofiled,
-                "overhead_share": (profiled - unprofiled) / unprofiled if unprofiled else float("nan"),
-                "unprofiled_steps": len(timings.step_ns),
+                "unprofiled_ns": timed.median_ns,
+                "overhead_ns": profiled - timed.median_ns,
+                "overhead_share": _ratio(profiled - timed.median_ns, timed.median_ns),
+                "unprofiled_steps": timed.steps,
                 "clock": timings.clock,
             }
             for rank, profiled in medians
         ]
     )
+
+
+def _ratio(amount: int, of: int) -> float:
+    return amount / of if of else float("nan")
 
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:

@@ -27,11 +27,7 @@ from .causes import (
     BETWEEN,
     CALL,
     CAUSE,
-    DISPATCH,
-    DISPATCH_NS,
-    FIRST,
     HOST_NS,
-    LONG_NS,
     NAMED,
     OP,
     RESTING,
@@ -62,31 +58,27 @@ _ON_IDLE = f"on a device that is idle for at least {LEAST_IDLE:.0%} of the steps
 
 LAUNCHES = Rule(
     "idle_launch_bound",
-    states="launch_bound gaps with a host part under 200 µs, or under 1 ms inside one op, module or range, "
-    f"sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; without a "
+    states=f"launch_bound gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; without a "
     "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
 )
 COMPUTES = Rule(
     "idle_host_work",
-    states="launch_bound gaps with a host part of at least 1 ms (200 µs in Python outside modules), mostly "
-    f"outside runtime calls and first calls, sum to at least {WARN_SHARE:.0%} of the steps, {_ON_IDLE}; "
+    states=f"host_work gaps sum to at least {WARN_SHARE:.0%} of the steps, {_ON_IDLE}; "
     "without a saving where it was not recorded what the host did, or, with at most "
     "one step marked, was late only before it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
 )
 CALLS = Rule(
     "idle_slow_call",
-    states="launch_bound gaps with a host part of at least 200 µs, mostly inside runtime calls, sum to at "
-    f"least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of graphs are "
-    "not counted, and memory calls that occur less than 3 times have no saving",
+    states=f"slow_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of "
+    "graphs are not counted, and memory calls that occur less than 3 times have no saving",
     why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
     "graph's launch takes longer while each of its kernels is recorded",
 )
 FIRST_CALLS = Rule(
     "idle_first_calls",
-    states="launch_bound gaps with a host part of at least 200 µs in an op that took 10 times its median, "
-    f"at most 3 times, sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
+    states=f"first_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
 )
 LOADING = Rule(
@@ -169,7 +161,7 @@ if TYPE_CHECKING:
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
-    *(ASIDE, STARTING, DISPATCH, FIRST, NAMED, AFTER),
+    *(ASIDE, STARTING, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
 """Prefix of labels of gaps in which no host row covers most of the host's part."""
@@ -193,26 +185,22 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     allowed = budget(run)
     own = _of_idle_devices(run, gaps[_NEEDED], summary)
     own = own[~own[ASIDE]]
-    late = (own[CAUSE] == Cause.LAUNCH_BOUND).to_numpy(bool)
-    host_ns = own[HOST_NS].fillna(0).to_numpy(np.int64)
-    calling = (own[CALL] != "").to_numpy(bool) & (host_ns >= LONG_NS)
-    first = own[FIRST].to_numpy(bool) & (host_ns >= LONG_NS) & ~calling
-    computing = host_ns >= np.where(own[DISPATCH], DISPATCH_NS, LONG_NS)
     known = own[NAMED].to_numpy(bool)
     replays = own[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
+    caused = {cause: (own[CAUSE] == cause).to_numpy(bool) for cause in Cause}
     rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
         (
-            late & ~calling & ~first & ~computing,
+            caused[Cause.LAUNCH_BOUND],
             partial(_launches, waits=blocking_calls(run, marked=allowed.marked)),
             LEAST_SHARE,
         ),
-        (late & ~calling & ~first & computing & known, _computes, WARN_SHARE),
-        (late & ~calling & ~first & computing & ~known, _unexplained, WARN_SHARE),
-        (late & calling & ~replays, _calls, LEAST_SHARE),
-        (late & first, _first_calls, LEAST_SHARE),
-        ((own[CAUSE] == Cause.DATALOAD).to_numpy(bool), _loading, LEAST_SHARE),
-        ((own[CAUSE] == Cause.STREAM_DEPENDENCY).to_numpy(bool), _depends, LEAST_SHARE),
-        ((own[CAUSE] == Cause.KERNEL_TO_KERNEL).to_numpy(bool), _small, LEAST_SMALL),
+        (caused[Cause.HOST_WORK] & known, _computes, WARN_SHARE),
+        (caused[Cause.HOST_WORK] & ~known, _unexplained, WARN_SHARE),
+        (caused[Cause.SLOW_CALL] & ~replays, _calls, LEAST_SHARE),
+        (caused[Cause.FIRST_CALL], _first_calls, LEAST_SHARE),
+        (caused[Cause.DATALOAD], _loading, LEAST_SHARE),
+        (caused[Cause.STREAM_DEPENDENCY], _depends, LEAST_SHARE),
+        (caused[Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
     )
     found = []
     for chosen, rule, least in rules:
@@ -408,7 +396,7 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
         DEPENDS,
         rows,
         allowed,
-        title=f"GPU idle with work queued {amount(rows, allowed)}",
+        title=f"GPU idle on a stream dependency, with work queued, {amount(rows, allowed)}",
         advice=(
             f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
             "else: an event of another device or stream, a host function in the stream, another process "

@@ -17,7 +17,7 @@ the launch had ended by g; if the
    * sync: waits for the device do; or a wait had begun before g, ended in the gap (or up to 5 µs before it:
      the clocks of host and device differ by that much), and was at least half as long as that part. Without a
      wait the launch could have been earlier by at most the wait's length;
-   * launch_bound: the rest.
+   * slow_call, first_call, host_work, launch_bound: the rest, by what the host did (`context.reasons`).
 
 The responsible thread is the launching one, unless it records nothing in the middle of the host's part while
 another thread that launches work of the rank does (autograd's thread during a backward pass).
@@ -26,12 +26,13 @@ another thread that launches work of the rank does (autograd's thread during a b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.idle_causes import CAUSES
+from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import step_windows
@@ -43,7 +44,7 @@ from ..shared.host_lines import STEP_MARKER
 from ..shared.hosts import NO_OP, source_lines
 from ..shared.lanes import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS, first_ending_after, waits
 from . import context
-from .context import CLOCKS_NS
+from .context import CLOCKS_NS, DISPATCH_NS, LONG_NS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,19 +61,6 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 
-class Cause(StrEnum):
-    """Cause of an idle interval."""
-
-    LAUNCH_BOUND = "launch_bound"
-    SYNC = "sync"
-    DATALOAD = "dataload"
-    KERNEL_TO_KERNEL = "kernel_to_kernel"
-    STREAM_DEPENDENCY = "stream_dependency"
-    PROFILER = "profiler"
-    UNKNOWN = "unknown"
-
-
-CAUSES = tuple(str(cause) for cause in Cause)
 DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
 WAIT_EVENT = r"(?i)streamwaitevent"
@@ -94,12 +82,6 @@ _MODULE = r"^nn\.Module: "
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
 
-DISPATCH_NS = 1_000_000
-"""Maximum host part that the dispatch of an op or module explains: eager ops with autograd, hooks and a
-profiler take up to some hundreds of µs."""
-LONG_NS = 200_000
-"""Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
-
 _NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
 
@@ -108,7 +90,7 @@ class Explained:
     """The cause of each gap and its evidence, in the order of the gaps.
 
     Attributes:
-        cause: Index into `CAUSES`.
+        cause: Index into `CAUSES`; launch_bound for every late launch without another cause.
         host_ns: The host's part of each gap; 0 if the work was queued, or no launch is known.
         queued_ns: Part of each gap during which the work was queued.
         thread: The responsible thread.
@@ -374,7 +356,6 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     anchor = host.up_to(subject, _names_activity(host))
     next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[lanes.AFTER]))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
-    shown[CAUSE] = pd.Categorical.from_codes(why.cause, categories=pd.Index(CAUSES))
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
@@ -397,6 +378,11 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.named(_BACKWARD_NODE), anchor)
     dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)
     shown[DISPATCH] = _at(dispatching, anchor) | (host.up_to(anchor, host.named(_MODULE)) >= 0)
+    calling = (shown[CALL] != "").to_numpy(bool)
+    codes = context.reasons(
+        why.cause, why.host_ns, calling, *(shown[one].to_numpy() for one in (FIRST, DISPATCH))
+    )
+    shown[CAUSE] = pd.Categorical.from_codes(codes, categories=pd.Index(CAUSES))
     return shown
 
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.analysis.idle_causes import CAUSES
+from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.schema import C, HostKind
@@ -41,6 +43,11 @@ FIRST_FACTOR = 10
 MOST_FIRST = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
 FEWEST_CALLS = 4
+DISPATCH_NS = 1_000_000
+"""Maximum host part that the dispatch of an op or module explains: eager ops with autograd, hooks and a
+profiler take up to some hundreds of µs."""
+LONG_NS = 200_000
+"""Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
 
 
 def set_aside(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints, queued: Bools) -> Bools:
@@ -144,3 +151,24 @@ def first_calls(host: HostLines, anchor: Ints) -> tuple[Bools, Bools]:
     first[ops] = slow & (few & enough)[group] & (is_op[ops] | earliest)
     rare[ops] = (np.bincount(group, minlength=len(names)) == 1)[group] & is_op[ops]
     return values_at(first, anchor, 0) > 0, values_at(rare, anchor, 0) > 0
+
+
+def reasons(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: Bools) -> Ints:
+    """Tell what the host did while the device was launch-bound, as indices into `CAUSES`.
+
+    slow_call: a host part of 200 µs or more, mostly in runtime calls. first_call: of 200 µs or more, in a
+    first call. host_work: of 1 ms or more, or of 200 µs or more outside ops, modules and ranges. The other
+    causes are unchanged.
+
+    Args:
+        cause: Cause of each gap.
+        host_ns: The host's part of each gap.
+        calling: Whether a runtime call covers most of that part.
+        first: Whether a first call of an op does.
+        dispatch: Whether an op, a module or a range does.
+    """
+    late = (cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (host_ns >= LONG_NS)
+    found = np.where(late & (~dispatch | (host_ns >= DISPATCH_NS)), CAUSES.index(Cause.HOST_WORK), cause)
+    found = np.where(late & first, CAUSES.index(Cause.FIRST_CALL), found)
+    chosen: Ints = np.where(late & calling, CAUSES.index(Cause.SLOW_CALL), found)
+    return chosen

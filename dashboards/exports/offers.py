@@ -11,6 +11,7 @@ from dash import Input, Output, html
 from flask import Response, abort, request
 
 from tracekit import analysis, registry
+from tracekit.analysis.verdict import judge
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.render.cells import records
@@ -179,7 +180,13 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
     view = View(page=name, run=run.path.name, peaks=run.peaks.name if run.peaks else "")
     advice = page.advice(site.context(view, dark=False)) if page.advice else None
     text = report(
-        run, title=page.title, question=page.question, results=results, integrity=integrity, advice=advice
+        run,
+        title=page.title,
+        question=page.question,
+        results=results,
+        integrity=integrity,
+        bound=judge(run, by=site.results.of).sentence if page.advice else "",
+        advice=advice,
     )
     response = _file(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
     response.headers["Content-Security-Policy"] = POLICY

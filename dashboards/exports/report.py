@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from tracekit.analysis.idle_causes import label
 from tracekit.analysis.savings import budget
 from tracekit.errors import clean
 from tracekit.registry import VERSION
@@ -37,7 +38,7 @@ LIMIT = 500
 _DEFINITION = (
     "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
 )
-_WHOLE = ("profiled_steps", "whole")
+_WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the capture"}
 _NAMED = "named"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -49,6 +50,7 @@ def report(
     question: str,
     results: list[tuple[Analysis, Result]],
     integrity: Result,
+    bound: str = "",
     advice: Sequence[Finding] | None = None,
     facts: bool = False,
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
@@ -63,6 +65,7 @@ def report(
         question: What the page answers.
         results: Its analyses with their results.
         integrity: Result of the `integrity` analysis, shown at the top.
+        bound: What bounds the run, in a sentence; empty to say nothing.
         advice: Findings to show first; those of the single analyses are then left out.
         facts: Whether to include metadata of the run.
         lacking: Missing data, with the analyses that were skipped for it.
@@ -80,6 +83,7 @@ def report(
         label=clean(run.meta.label or ""),
         created=clean(run.meta.created_at),
         verdict=sentence(verdict_line(integrity).strip()),
+        bound=clean(bound),
         advice=[_finding(one) for one in advice or ()],
         advised=advice is not None,
         parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
@@ -134,12 +138,13 @@ def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> d
 
 def _breakdown(result: Result) -> Standard | None:
     """Draw the device time breakdown, if the result has one."""
-    frame = next((result.tables[name] for name in _WHOLE if len(result.tables.get(name, ()))), None)
+    name = next((name for name in _WINDOWS if len(result.tables.get(name, ()))), "")
+    frame = result.tables[name] if name else None
     if frame is None or shares.WINDOW not in frame:
         return None
     shown, some = shares.extremes(frame.assign(**{_NAMED: places(frame)}))
     figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return Standard(figure, f"Time breakdown of each device. {_DEFINITION}{some}")
+    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {_DEFINITION}{some}")
 
 
 def _causes(result: Result) -> Standard | None:
@@ -148,8 +153,8 @@ def _causes(result: Result) -> Standard | None:
     if frame is None or not len(frame):
         return None
     idle = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False)
-    figure = bars.bars([str(cause) for cause in idle.index], idle.tolist(), "ns", title="idle")
-    return Standard(figure, "Idle time by cause, summed over all devices.")
+    figure = bars.bars([label(str(cause)) for cause in idle.index], idle.tolist(), "ns", title="idle")
+    return Standard(figure, "Idle time of the capture by cause, summed over all devices.")
 
 
 def prose(text: str) -> Markup:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracekit.analysis.idle_causes import IdleCause
+from tracekit.analysis.idle_causes import label as label_of
 from tracekit.render import human
 from tracekit.schema import C
 
@@ -18,28 +20,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-CAUSES = {
-    "launch_bound": ("launch-bound", "#d55e00"),
-    "sync": ("synchronization", "#e69f00"),
-    "dataload": ("waiting for data", "#cc79a7"),
-    "stream_dependency": ("stream dependency", "#3b82c4"),
-    "kernel_to_kernel": ("between kernels", "#56b4e9"),
-    "profiler": ("profiler", "#9467bd"),
-    "unknown": ("unknown", "#adb5bd"),
+COLORS: dict[str, str] = {
+    IdleCause.LAUNCH_BOUND: "#d55e00",
+    IdleCause.HOST_WORK: "#b3413b",
+    IdleCause.SLOW_CALL: "#f0956b",
+    IdleCause.FIRST_CALL: "#f3c29b",
+    IdleCause.SYNC: "#e69f00",
+    IdleCause.DATALOAD: "#cc79a7",
+    IdleCause.STREAM_DEPENDENCY: "#3b82c4",
+    IdleCause.KERNEL_TO_KERNEL: "#56b4e9",
+    IdleCause.PROFILER: "#9467bd",
+    IdleCause.UNKNOWN: "#adb5bd",
 }
-"""Label and colour of each cause: warm if the host was late, blue if work was queued."""
+"""Colour of each cause: warm if the host was late, blue if work was queued."""
 IDLE, COUNT = "idle_ns", "gaps"
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
-
-
-def cause(name: str) -> str:
-    """Return the label of a cause.
-
-    Example:
-        >>> cause("sync"), cause("another")
-        ('synchronization', 'another')
-    """
-    return CAUSES.get(name, (name, ""))[0]
 
 
 def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
@@ -52,7 +47,7 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     rows = list(dict.fromkeys(names))
     if len(rows) == 1:
         ordered = frame.sort_values(IDLE, ascending=False, kind="stable")
-        figure = by_op(ordered, [cause(name) for name in ordered["cause"]])
+        figure = by_op(ordered, [label_of(name) for name in ordered["cause"]])
         figure["layout"] |= {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": 36}}
         return figure
     return by_op(frame, names, rows=rows)
@@ -69,7 +64,7 @@ def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None =
     every, unit = scaled(frame[IDLE].tolist(), "ns")
     positions = [rows.index(name) for name in names] if rows else list(range(len(names)))
     hover = [
-        f"{whole(name)}<br>{cause(why_idle)}: {time} in {count} gaps<br>{share} of the device's idle time"
+        f"{whole(name)}<br>{label_of(why_idle)}: {time} in {count} gaps<br>{share} of the device's idle time"
         for name, why_idle, time, count, share in zip(
             names,
             frame["cause"].tolist(),
@@ -122,7 +117,7 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
             "x": list(range(len(edges))),
             "y": [int(value) * scale for value in time],
             "hovertext": [
-                f"{bounds}<br>{cause(name)}: {human(int(total), 'ns')} in {int(number):,} gaps"
+                f"{bounds}<br>{label_of(name)}: {human(int(total), 'ns')} in {int(number):,} gaps"
                 for bounds, total, number in zip(names, time, count, strict=True)
             ],
         }
@@ -158,14 +153,14 @@ def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:
 def _ordered(causes: Sequence[str]) -> list[str]:
     """Return the causes that occur, in legend order; unknown ones last."""
     found = dict.fromkeys(causes)
-    return [name for name in CAUSES if name in found] + [name for name in found if name not in CAUSES]
+    return [name for name in COLORS if name in found] + [name for name in found if name not in COLORS]
 
 
 def _trace(name: str) -> dict[str, Any]:
     return {
         "type": "bar",
-        "name": label(cause(name), 30),
-        "marker": {"color": CAUSES.get(name, ("", TOTAL))[1]},
+        "name": label(label_of(name), 30),
+        "marker": {"color": COLORS.get(name, TOTAL)},
         "hoverinfo": "text",
     }
 

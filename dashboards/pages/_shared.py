@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 from dash import html
@@ -170,39 +171,38 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "idle_gaps": (
         "summary",
         {
-            "idle_share": ("GPU idle", "from first start to last end"),
-            "host_late_ns": ("Caused by the host", "launch-bound, synchronization, data, profiler"),
-            "had_work_ns": ("Work was queued", "between kernels, stream dependencies"),
-            "unknown_ns": ("Unknown cause", "next launch not recorded"),
-            "gaps": ("Gaps", "of any length"),
-            "longest_ns": ("Longest gap", "first row of the table below"),
+            "host_late_ns": ("Caused by the host", "of the capture: the host launched late"),
+            "had_work_ns": ("Work was queued", "of the capture: between kernels, stream dependencies"),
+            "unknown_ns": ("Unknown cause", "of the capture: next launch not recorded"),
+            "gaps": ("Gaps", "of the capture, of any length"),
+            "longest_ns": ("Longest gap", "of the capture; first row of the table below"),
         },
     ),
     "zero_grad_gaps": (
         "summary",
         {
-            "ranges": ("zero_grad ranges", ""),
-            "kernels": ("Kernels launched", "in zero_grad"),
-            "idle_ns": ("Idle between fills", "on the device"),
-            "saving_ns": ("Potential saving", "with a fused fill, whole capture"),
-            "share": ("Share of the steps", "first start to last end of its kernels"),
+            "ranges": ("zero_grad ranges", "of the capture"),
+            "kernels": ("Kernels launched", "of the capture, in zero_grad"),
+            "idle_ns": ("Idle between fills", "of the capture, on the device"),
+            "saving_ns": ("Potential saving", "of the capture, with a fused fill"),
+            "share": ("Share of the steps", "of the profiled steps: first start to last end of its kernels"),
         },
     ),
     "small_kernels": (
         "summary",
         {
-            "small_share": ("Small kernels", "kernels shorter than a launch"),
-            "launch_ns": ("Launch cost", "median launch call"),
-            "in_runs": ("In sequences", "5 or more small kernels in a row on a stream"),
-            "gap_ns": ("Idle in sequences", "device idle time"),
-            "late_ns": ("Launch-bound part", "idle during a launch call"),
+            "small_share": ("Small kernels", "of the capture: kernels shorter than a launch"),
+            "launch_ns": ("Launch cost", "of the capture: median launch call"),
+            "in_runs": ("In sequences", "of the capture: 5 or more small kernels in a row on a stream"),
+            "gap_ns": ("Idle in sequences", "of the capture: device idle time"),
+            "late_ns": ("Launch-bound part", "of the capture: idle during a launch call"),
         },
     ),
     "launch_latency": (
         "queue",
         {
-            "launch_bound_share": ("Launch-bound", "launch queue empty and device idle"),
-            "max_depth": ("Max queue depth", "launched but not started"),
+            "launch_bound_share": ("Empty queue", "of the capture: launch queue empty and device idle"),
+            "max_depth": ("Max queue depth", "of the capture: launched but not started"),
         },
     ),
 }
@@ -226,11 +226,12 @@ def analysis_tiles(name: str, result: Result, view: View) -> list[Tile]:
 
 OWN, HOST = "own (window after earlier steps)", "host"
 """Measures of `steps`: incremental time per step, and duration of its host marker."""
-_SHARES = (
-    ("GPU active", "active_share", "a kernel runs"),
-    ("Data movement", "movement_share", "exposed copies and memsets"),
-    ("GPU idle", "idle_share", "nothing runs"),
-)
+IDLE_SHARE = "idle_share"
+_SHARES = {
+    "active_share": ("GPU active", "a kernel runs"),
+    "movement_share": ("Data movement", "exposed copies and memsets"),
+    IDLE_SHARE: ("GPU idle", "nothing runs"),
+}
 """None of these has a better direction: faster kernels raise the idle share of a shorter step."""
 
 
@@ -248,20 +249,26 @@ def own_steps(steps: Result, view: View) -> pd.DataFrame | None:
     if summary is None:
         return None
     found = (summary[summary["measure"] == measure] for measure in (OWN, HOST))
-    return next((own for own in found if len(own)), None)
+    return next((own for own in found if len(own)), summary)
 
 
 def _step(own: pd.DataFrame, view: View) -> list[Tile]:
-    counts = own["steps"].tolist()
+    """Tile of the step time; of several ranks the median of theirs, as everywhere."""
+    counts, medians = own["steps"].tolist(), sorted(own["median_ns"].tolist())
+    measure = str(own["measure"].iloc[0])
+    is_profiled = measure in {OWN, HOST}
+    steps = "profiled" if is_profiled else "unprofiled"
     if len(own) > 1:
-        note = f"medians of {len(own)} ranks"
+        low, high = (human(int(one), "ns") for one in (medians[0], medians[-1]))
+        note = f"profiled steps; medians of {len(own)} ranks: {low} to {high}"
     elif counts[0] == 1:
-        note = "single profiled step"
+        note = f"single {steps} step"
     else:
         spread = own["spread"].iloc[0]
-        note = f"median of {counts[0]:,} profiled steps; spread {human(float(spread), 'share')}"
+        note = f"median of {counts[0]:,} {steps} steps; spread {human(float(spread), 'share')}"
+    label = f"{steps.capitalize()} step"
     return charts.of(
-        own["median_ns"], label="Step time", unit="ns", note=note, wanted="low", href=_steps(view)
+        [median_low(medians)], label=label, unit="ns", note=note, wanted="low", href=_steps(view)
     )
 
 
@@ -285,7 +292,7 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
             overhead["overhead_share"].dropna(),
             label="Profiler overhead",
             unit="share",
-            note="of the unprofiled step",
+            note="profiled minus unprofiled step, over the latter",
             href=where,
         ),
     ]
@@ -293,15 +300,21 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
 
 def device_time(breakdown: Result, view: View) -> list[Tile]:
     """Tiles of device time shares and kernel count."""
+    found = [tile for column in _SHARES for tile in device_share(column, breakdown, view)]
+    return [*found, *_kernels(breakdown, view)] if found else _host_time(breakdown, view)
+
+
+def device_share(column: str, breakdown: Result, view: View) -> list[Tile]:
+    """Tile of a share of `gpu_breakdown`, of the profiled steps or else of the capture."""
     in_steps = links.rows(breakdown, "profiled_steps", view)
     frame = in_steps if in_steps is not None else links.rows(breakdown, "whole", view)
     if frame is None:
-        return _host_time(breakdown, view)
-    of, href = "" if len(frame) == 1 else f"; {len(frame)} devices", view.elsewhere("idle_gaps")
-    found: list[Tile] = []
-    for label, column, note in _SHARES:
-        found += charts.of(frame[column], label=label, unit="share", note=note + of, href=href)
-    return found + _kernels(breakdown, view)
+        return []
+    label, meaning = _SHARES[column]
+    window = "the profiled steps" if in_steps is not None else "the capture"
+    note = f"of {window}: {meaning}" + ("" if len(frame) == 1 else f"; {len(frame)} devices")
+    href = "" if view.page == "idle_gaps" else view.elsewhere("idle_gaps")
+    return charts.of(frame[column], label=label, unit="share", note=note, href=href)
 
 
 def _kernels(breakdown: Result, view: View) -> list[Tile]:
@@ -313,7 +326,7 @@ def _kernels(breakdown: Result, view: View) -> list[Tile]:
         frame["kernels"],
         label="Kernels per step" if steps is not None else "Kernels",
         unit="count",
-        note="per device" if steps is not None else "whole capture",
+        note="of the profiled steps, per device" if steps is not None else "of the capture",
         href=view.elsewhere("kernels"),
     )
 
@@ -328,7 +341,7 @@ def _host_time(breakdown: Result, view: View) -> list[Tile]:
         [float(first["self_share"])],
         label="Largest op",
         unit="share",
-        note=f"of host op time: {str(first[C.NAME])[:40]}",
+        note=f"of the capture's host op time: {str(first[C.NAME])[:40]}",
         href=view.elsewhere("ops"),
     )
 
@@ -345,7 +358,7 @@ def copies(overlap: Result, view: View) -> list[Tile]:
         h2d[C.BYTES].dropna().astype(int),
         label="Host to device",
         unit="bytes",
-        note=f"in {number} copies, whole capture",
+        note=f"of the capture, in {number} copies",
         wanted="low",
         href=view.elsewhere("h2d_copies"),
     )
@@ -365,7 +378,7 @@ def memory(result: Result, view: View) -> list[Tile]:
         own["peak_allocated"].dropna(),
         label="Peak memory",
         unit="bytes",
-        note=f"allocated {where}{more}",
+        note=f"of the capture, allocated {where}{more}",
         wanted="low",
         href=view.elsewhere("memory"),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dash import html
 
 from tracekit import analysis
+from tracekit.schema import C
 
 from ..blocks import block
 from ..figures import gaps as figures
@@ -14,15 +16,22 @@ from ..grids.table import MOST, table
 from ..parts import finding, links
 from ..parts.charts import chart
 from ..site import Page, Section
-from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline, title
+from ._shared import IDLE_SHARE, analysis_tiles, device_share, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
     from dash.development.base_component import Component
 
-    from ..site import Context
+    from tracekit.analysis import Result
+
+    from ..parts.charts import Tile
+    from ..site import Context, View
 
 NAME, WAITS = "idle_gaps", "sync_points"
 _OPS = 15
+_PLACE = [C.RANK, C.DEVICE]
 _LISTED = 2_000
 
 
@@ -46,20 +55,35 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = tiles_with_baseline(context, lambda result: analysis_tiles(NAME, result(NAME), context.view))
+    shown = tiles_with_baseline(context, partial(_tiles, context.view))
     return shown or [finding.note(note) for note in context.result(NAME).notes]
+
+
+def _tiles(view: View, result: Callable[[str], Result]) -> list[Tile]:
+    return [
+        *device_share(IDLE_SHARE, result("gpu_breakdown"), view),
+        *analysis_tiles(NAME, result(NAME), view),
+    ]
+
+
+def _in_steps(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return idle time by cause of the profiled steps, else of the capture, and which of them."""
+    if frame["steps_ns"].isna().any():
+        return frame, "the capture"
+    inside = frame.assign(**{figures.IDLE: frame["steps_ns"].astype("int64")})
+    totals = inside.groupby(_PLACE)[figures.IDLE].transform("sum")
+    inside["share"] = inside[figures.IDLE] / totals.where(totals > 0, 1)
+    return inside[inside[figures.IDLE] > 0], "the profiled steps"
 
 
 def _causes(context: Context) -> list[Component]:
     frame = links.rows(context.result(NAME), "by_cause", context.view)
     if frame is None:
         return []
+    frame, window = _in_steps(frame)
     places = links.places(frame)
     what = "Idle time by cause" if len(set(places)) > 1 else "Idle time and share by cause"
-    caption = (
-        f"{what}. Launch-bound, synchronization, waiting for data: caused by the host. "
-        "Stream dependency, between kernels: work was already queued."
-    )
+    caption = f"{what}, of {window}. Blue: the work was already queued. Warm colours: the host launched late."
     figure = figures.by_cause(frame, places)
     return [title("By cause"), chart(context, "causes", figure, caption=caption)]
 
@@ -68,7 +92,7 @@ def _lengths(context: Context) -> list[Component]:
     frame = links.rows(context.result(NAME), "gaps", context.view)
     if frame is None:
         return []
-    caption = f"Idle time by gap length: {len(frame):,} gaps of at least 1 µs."
+    caption = f"Idle time of the capture by gap length: {len(frame):,} gaps of at least 1 µs."
     return [title("By gap length"), chart(context, "lengths", figures.lengths(frame), caption=caption)]
 
 
@@ -79,7 +103,7 @@ def _ops(context: Context) -> list[Component]:
     top = frame.head(_OPS)
     names = links.named(top, [str(op) or "(no op)" for op in top["op"].tolist()])
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
-    caption = f"{which} of cause and op, with their share of the device's idle time; colours as above."
+    caption = f"{which} of cause and op in the capture, with their share of its idle time; colours as above."
     return [title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
 
 

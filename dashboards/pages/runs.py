@@ -11,10 +11,10 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from tracekit import analysis
 from tracekit.errors import TracekitError, UnusableInputError, clean
 from tracekit.render import human
 from tracekit.runs.meta import Level, together
+from tracekit.runs.step_times import profiled, unprofiled
 from tracekit.runs.text import MISSING
 
 from ..blocks import error_alert
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.meta import RunMeta
     from tracekit.runs.run import Run
+    from tracekit.runs.step_times import StepTime
 
     from ..catalogue import Listing
     from ..site import Context, Site
@@ -179,40 +180,35 @@ def _card(title: str, text: str, *content: Component) -> Component:
 if TYPE_CHECKING:
     Row: TypeAlias = dict[str, Any]
 
-MEASURE = "window"
 PENDING = "…"
 BUDGET_S = 0.8
 """Seconds per refresh to spend on step times."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Number and median duration of a run's steps; None without steps."""
-
-    count: int | None = None
-    median_ns: int | None = None
 
 
 @dataclass
 class StepTimes:
     """Step times of runs, computed incrementally after the list is shown."""
 
-    _known: dict[str, Steps] = field(default_factory=dict)
+    _known: dict[str, StepTime | None] = field(default_factory=dict)
     _serial: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, run: Run) -> Steps | None:
-        """Return the step times of a run; None if not computed yet."""
-        return self._known.get(run.path.name) if run.rows("steps") else Steps()
+    def of(self, run: Run) -> StepTime | None:
+        """Return the profiled step time of a run; None if unknown."""
+        return self._known.get(run.path.name)
+
+    def pending(self, run: Run) -> bool:
+        """Whether it has yet to be computed."""
+        return bool(run.rows("steps")) and run.path.name not in self._known
 
     def work(self, runs: Sequence[Run], *, budget_s: float = BUDGET_S) -> bool:
         """Compute some missing step times; return whether any were missing."""
         if not self._serial.acquire(blocking=False):
             return False  # another request is computing them
         try:
-            pending = [run for run in runs if self.of(run) is None]
+            pending = [run for run in runs if self.pending(run)]
             end = time.monotonic() + budget_s
             for run in pending:
-                self._known[run.path.name] = _steps(run)
+                self._known[run.path.name] = _profiled(run)
                 if time.monotonic() > end:
                     break
         finally:
@@ -220,29 +216,25 @@ class StepTimes:
         return bool(pending)
 
 
-def _steps(run: Run) -> Steps:
-    """Return the window of the `steps` analysis at the lowest rank."""
+def _profiled(run: Run) -> StepTime | None:
     try:
-        summary = analysis.analyze(run, "steps").tables.get("summary")
+        return profiled(run)
     except TracekitError:
-        return Steps()
-    if summary is None:
-        return Steps()
-    lowest = summary[summary["measure"] == MEASURE].sort_values("rank").head(1)
-    values = lowest[["steps", "median_ns"]].to_dict("records")
-    return Steps(int(values[0]["steps"]), int(values[0]["median_ns"])) if values else Steps()
+        return None
 
 
 def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
     """Return one row per run, newest first."""
-    return [_row(run, times.of(run)) for run in reversed(runs)]
+    return [_row(run, times.of(run), pending=times.pending(run)) for run in reversed(runs)]
 
 
-def _row(run: Run, steps: Steps | None) -> Row:
+def _row(run: Run, known: StepTime | None, *, pending: bool) -> Row:
     meta = run.meta
     workload = meta.workload or {}
     size = sum(table.bytes for table in meta.tables.values())
-    known = steps or Steps()
+    count, median_ns = (known.steps, known.median_ns) if known else (None, None)
+    timed = unprofiled(meta.timings)
+    unprofiled_ns = timed.median_ns if timed else None
     return {
         "run": run.path.name,
         "label": clean(meta.label) if meta.label else None,
@@ -251,10 +243,12 @@ def _row(run: Run, steps: Steps | None) -> Row:
         "device": _text(workload.get("device")),
         "gpu": gpu_names(meta) or None,
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
-        "steps": known.count,
-        "steps_text": human(known.count, "count") if steps else PENDING,
-        "step": known.median_ns,
-        "step_text": human(known.median_ns, "ns") if steps else PENDING,
+        "steps": count,
+        "steps_text": PENDING if pending else human(count, "count"),
+        "step": median_ns,
+        "step_text": PENDING if pending else human(median_ns, "ns"),
+        "unprofiled": unprofiled_ns,
+        "unprofiled_text": human(unprofiled_ns, "ns"),
         "source": (source_files(meta) if meta.collector.name == "import" else "")
         or clean(meta.collector.name),
         "commit": commit_name(meta.git, 9) or None,
@@ -316,8 +310,9 @@ _COLUMNS = [
     _column("workload", "workload", "workload name", 120),
     _column("mode", "mode", "train or infer", 80),
     _column("device", "device", "device type of the workload", 85),
-    _number("step", "step time", "median step window of the lowest rank (analysis `steps`)", 110),
-    _number("steps", "steps", "number of steps without warm-up outliers", 95),
+    _number("step", "profiled step", "median time of the profiled steps without warm-up outliers", 120),
+    _number("unprofiled", "unprofiled step", "median time of the steps timed without the profiler", 135),
+    _number("steps", "steps", "number of profiled steps without warm-up outliers", 95),
     _column("gpu", "GPU", "GPUs in the recording", 200, flex=2),
     _column("created", "created (UTC)", "time of recording or import", 165),
     _column("commit", "commit", "recorded commit; + marks uncommitted changes", 115),

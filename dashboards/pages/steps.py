@@ -62,7 +62,9 @@ def _spread(result: Result, view: View) -> list[Tile]:
     return [
         tile
         for label, column in _SPREAD
-        for tile in charts.of(own[column], label=label, unit="ns", note="without warm-up outliers")
+        for tile in charts.of(
+            own[column], label=label, unit="ns", note="profiled steps without warm-up outliers"
+        )
     ]
 
 

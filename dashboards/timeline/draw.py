@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tracekit.analysis.idle_causes import CAUSES
 from tracekit.schema import C, DeviceKind
 
 from . import reading
 from .peaks import longest_intervals
-from .reading import CATEGORIES, CAUSES, IDLE_CATEGORIES, NUMBER
+from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from tracekit.analysis.idle_causes import IdleCause, label
 from tracekit.diff.naming import Role, role
 from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C, CopyKind, DeviceKind, HostKind
@@ -112,22 +113,12 @@ def order(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.in
 if TYPE_CHECKING:
     CategoryCodes = npt.NDArray[np.uint8]
 
-CAUSES: Final = (
-    "launch_bound",
-    "sync",
-    "dataload",
-    "kernel_to_kernel",
-    "stream_dependency",
-    "profiler",
-    "unknown",
-)
-"""Causes of idle time in `idle_gaps`."""
 IDLE_CATEGORIES: Final = "idle"
 CATEGORIES: Final = (
     *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
     *("copy H2D", "copy D2H", "copy D2D/other", "memset", "communication", "other kernel", "graph"),
     *("op", "runtime call", "annotation", "python", "overhead", "sync"),
-    *(f"{IDLE_CATEGORIES}: {cause}" for cause in CAUSES),
+    *(f"{IDLE_CATEGORIES}: {cause.label}" for cause in IdleCause),
     IDLE_CATEGORIES,
 )
 """Names by number. Append new ones at the end, since clients use the numbers."""
@@ -179,7 +170,7 @@ def of_cause(cause: str) -> int:
         >>> CATEGORIES[of_cause("sync")], CATEGORIES[of_cause("")]
         ('idle: sync', 'idle')
     """
-    return NUMBER.get(f"{IDLE_CATEGORIES}: {cause}", NUMBER[IDLE_CATEGORIES])
+    return NUMBER.get(f"{IDLE_CATEGORIES}: {label(cause)}", NUMBER[IDLE_CATEGORIES])
 
 
 def of_kinds(kinds: Sequence[str]) -> CategoryCodes:

@@ -70,7 +70,7 @@ def test_the_op_and_the_line_that_held_the_device_up_are_named(shared_runs: Shar
     result = analyze(run, "idle_gaps")
     first = result.tables["by_op"].iloc[0]
     assert first[["cause", "op", "source_line"]].tolist() == [
-        "launch_bound",
+        "host_work",
         "aten::_unique2",
         "train.py(7): sort",
     ]

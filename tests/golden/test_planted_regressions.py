@@ -225,7 +225,7 @@ def test_checks_that_the_host_reads_are_added_work_and_sync_idle(bench: Bench) -
         ("reduce_kernel<MaxOps<long>>", 0, STEPS * TABLES),
     }
     assert found.wall is not None
-    assert idle(found, "sync idle") > 0.9 * (found.wall.total.delta - STEPS * TABLES * check)
+    assert idle(found, "synchronization idle") > 0.9 * (found.wall.total.delta - STEPS * TABLES * check)
 
 
 def test_a_check_after_each_launch_is_launch_bound_idle_and_no_work(bench: Bench) -> None:
@@ -327,7 +327,7 @@ NAMED = {
     "65594": ("aten::add_", "vectorized", " → unrolled_elementwise_kernel"),
     "65839 in training": ("aten::conv2d > aten::convolution", "conv_sgemm"),
     "65839 in inference": ("aten::conv2d > aten::convolution", "conv_sgemm"),
-    "71904": ("sync idle", "aten::embedding_bag > aten::max"),
+    "71904": ("synchronization idle", "aten::embedding_bag > aten::max"),
     "72148": ("aten::linear > aten::addmm", "cublasLt"),
     "87855": ("launch-bound idle",),
 }

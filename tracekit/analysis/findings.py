@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis import Remark, Severity, analyze, analyze_each
 from tracekit.analysis.savings import budget
+from tracekit.analysis.verdict import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tracekit.analysis import Analysis, Analyze, Finding, Progress, Result
     from tracekit.analysis.savings import Budget
+    from tracekit.analysis.verdict import Verdict
     from tracekit.runs.run import Run
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
@@ -43,12 +45,14 @@ class Advice:
         rules: Number of rules that were asked.
         results: Every analysis with its result, without the tables of those that give advice: these can have
             a row for every gap, and evidence names the rows that matter.
+        verdict: What bounds the run; None if not all analyses that tell it were asked.
     """
 
     findings: tuple[Ranked, ...]
     budget: Budget
     rules: int
     results: tuple[tuple[Analysis, Result], ...]
+    verdict: Verdict | None = None
 
     @property
     def unseen(self) -> tuple[tuple[str, str], ...]:
@@ -104,17 +108,36 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         run: The run they were run on.
         results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
     """
-    usable = tuple(
-        (analysis, replace(result, tables={}) if analysis.rules else result) for analysis, result in results
-    )
+    evidence = Evidence()
+    usable = tuple(_without_tables(analysis, result, evidence) for analysis, result in results)
     against = budget(run)
-    ranked = [
-        Ranked(analysis.name, finding, _share(finding, against))
-        for analysis, result in usable
-        for finding in result.findings
+    found = [
+        ranked(analysis.name, finding, against) for analysis, result in usable for finding in result.findings
     ]
     rules = sum(len(analysis.rules) for analysis, _ in usable)
-    return Advice(_claimed_once(sorted(ranked, key=_place)), against, rules, usable)
+    once = by_saving(found)
+    return Advice(once, against, rules, usable, evidence.verdict(once) if evidence.complete else None)
+
+
+def ranked(analysis: str, finding: Finding, against: Budget) -> Ranked:
+    """Return a finding of an analysis with its saving as a share of the step.
+
+    Args:
+        analysis: Name of the analysis.
+        finding: The finding.
+        against: What savings are measured against.
+    """
+    return Ranked(analysis, finding, _share(finding, against))
+
+
+def by_saving(found: Iterable[Ranked]) -> tuple[Ranked, ...]:
+    """Rank findings; of several with the same evidence, only the first keeps its saving."""
+    return _claimed_once(sorted(found, key=_place))
+
+
+def _without_tables(analysis: Analysis, result: Result, evidence: Evidence) -> tuple[Analysis, Result]:
+    evidence.add(analysis.name, result)
+    return analysis, replace(result, tables={}) if analysis.rules else result
 
 
 def _claimed_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:

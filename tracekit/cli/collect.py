@@ -44,17 +44,19 @@ def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
 
 
 def summary(run: Run, *, err: bool = False) -> None:
-    """Print the integrity verdict of a run, its step time, and a summary of where the time went."""
-    import statistics
-
+    """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     from tracekit import analysis, render
+    from tracekit.analysis.verdict import judge
     from tracekit.render.facts import timed_steps
     from tracekit.render.results import INTEGRITY, verdict_line
+    from tracekit.runs import step_times
 
     click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
-    if run.meta.timings:
-        steps = run.meta.timings.step_ns
-        median = render.human(statistics.median_low(steps), "ns")
+    if run.meta.profiled:
+        click.echo(judge(run).sentence, err=err)
+    timed = step_times.unprofiled(run.meta.timings)
+    if timed and run.meta.timings:
+        median = render.human(timed.median_ns, "ns")
         many = f"median of {timed_steps(run.meta.timings)}"
         click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 

@@ -120,6 +120,7 @@ def _text(
         question="",
         results=[shown[name] for name in names if name in shown],
         integrity=shown["integrity"][1],
+        bound=advice.verdict.sentence if advice.verdict else "",
         advice=[one.finding for one in advice.findings],
         facts=True,
         lacking=advice.lacking,

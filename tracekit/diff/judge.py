@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tracekit.diff import pieces, spans
 from tracekit.diff.model import Design, Metric
 from tracekit.runs import conditions
+from tracekit.runs import step_times as timed
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES, of_run
 from tracekit.runs.run import busy
 from tracekit.schema import HOST_DEVICE, C, DeviceKind
@@ -171,7 +172,7 @@ def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
         a, b = (tuple(_unprofiled(run) for run in side) for side in (base, head))
         return Measured(STEP_TIME, "ns", f"{UNPROFILED} ({clocks.pop()})", a, b)
     marked = all(run.rows("steps") for run in runs)
-    a, b = (tuple(spans.typical_ns(run, marked=marked) for run in side) for side in (base, head))
+    a, b = (tuple(_profiled(run, marked=marked) for run in side) for side in (base, head))
     return Measured(STEP_TIME, "ns", PROFILED if marked else CAPTURE, a, b)
 
 
@@ -181,8 +182,13 @@ def typical(runs: Sequence[Run], times: Sequence[int]) -> Run:
 
 
 def _unprofiled(run: Run) -> int:
-    timings = run.meta.timings
-    return round(median(timings.step_ns)) if timings else 0
+    found = timed.unprofiled(run.meta.timings)
+    return found.median_ns if found else 0
+
+
+def _profiled(run: Run, *, marked: bool) -> int:
+    found = timed.profiled(run) if marked else None
+    return found.median_ns if found else spans.capture_ns(run)
 
 
 def _peak(run: Run, name: str) -> int | None:

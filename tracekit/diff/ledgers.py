@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tracekit import registry
 from tracekit.analysis import analyze
+from tracekit.analysis.idle_causes import HOST_LAUNCHES, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.errors import TracekitError
 from tracekit.runs import intervals
@@ -238,8 +239,8 @@ class Changed:
 
 ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE = "gaps", "cause"
-LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "sync idle", "data loading idle"
-LINES = {LAUNCH_BOUND: ("launch_bound",), SYNC: ("sync",), DATALOAD: ("dataload",)}
+LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "synchronization idle", "data loading idle"
+LINES = {LAUNCH_BOUND: HOST_LAUNCHES, SYNC: (IdleCause.SYNC,), DATALOAD: (IdleCause.DATALOAD,)}
 """Causes summed by each line of the ledger; all others are in the last line."""
 
 
@@ -291,7 +292,7 @@ MEANINGS = {
     OVERLAPPED: "a kernel that computes runs beside copies or communication",
     COMMUNICATING: "communication runs, and no kernel that computes",
     COPYING: "copies or memsets run, and no kernel",
-    LAUNCH_BOUND: "the device waits for the host to launch",
+    LAUNCH_BOUND: "the device waits for the host to launch, whatever the host does",
     SYNC: "the device waits for a host that waited for it",
     DATALOAD: "the device waits for a host that waits for data",
     OTHER_IDLE: "idle for another reason, or too short to tell, or before the first or after the last work",

@@ -2,10 +2,9 @@
 
 A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
 host or the device (`tracekit.runs.rank_view`): so steps of a host that runs ahead do not share time, and the
-steps of a rank sum to what they cover together. Warm-up outliers are leading steps whose time exceeds the
-median by more than 10% and by more than 3 scaled median absolute deviations (of at least 4 steps). As many
-leading steps are left out on both sides as the side with more outliers has, but one step always stays; of
-the rest both sides keep the last n, n being the number the shorter side has. Where steps are not marked on
+steps of a rank sum to what they cover together. Warm-up outliers are those of `tracekit.runs.step_times`. As
+many leading steps are left out on both sides as the side with more outliers has, but one step always stays;
+of the rest both sides keep the last n, n being the number the shorter side has. Where steps are not marked on
 both sides, the whole capture of each rank is one step. Ranks are compared with those of their number; where
 no number is on both sides, the lowest are, as many as both have.
 """
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import brief, family
 from tracekit.diff.naming import op_name
+from tracekit.runs import step_times
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import busy
 from tracekit.schema import C, HostKind, Phase
@@ -29,14 +30,9 @@ from tracekit.schema import C, HostKind, Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
 
-FEWEST_STEPS = 4
-OUTLIER_SHARE = 0.1
-OUTLIER_DEVIATIONS = 3
-_MAD_TO_SIGMA = 1.4826
 WHOLE_CAPTURE = -1
 """Number of the one step of a capture without marked steps."""
 
@@ -132,17 +128,8 @@ def _capture(run: Run) -> pd.DataFrame:
 
 def _warmup(windows: pd.DataFrame) -> int:
     """Return the largest number of leading outlier steps of any rank."""
-    lengths = windows[END_NS] - windows[C.START_NS]
-    return max((_outliers(own.to_numpy(np.int64)) for _, own in lengths.groupby(windows[C.RANK])), default=0)
-
-
-def _outliers(times: Ints) -> int:
-    if len(times) < FEWEST_STEPS:
-        return 0
-    middle = float(np.median(times))
-    deviation = _MAD_TO_SIGMA * float(np.median(np.abs(times - middle)))
-    slow = times - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
-    return int(np.logical_and.accumulate(slow).sum())
+    lengths = (windows[END_NS] - windows[C.START_NS]).groupby(windows[C.RANK])
+    return max((step_times.warmup(own.to_numpy(np.int64)) for _, own in lengths), default=0)
 
 
 def inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -171,17 +158,11 @@ def _starting_inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], 
     return found
 
 
-def typical_ns(run: Run, *, marked: bool) -> int:
-    """Median length of a run's steps without its warm-up outliers, or of its captures."""
-    windows = _own_windows(run) if marked else _capture(run)
-    steady = _steady(windows) if marked else windows
-    lengths = sorted((steady[END_NS] - steady[C.START_NS]).tolist())
-    return int(lengths[(len(lengths) - 1) // 2]) if lengths else 0
-
-
-def _steady(windows: pd.DataFrame) -> pd.DataFrame:
-    warmup = _warmup(windows)
-    return windows[windows.groupby(C.RANK).cumcount() >= warmup]
+def capture_ns(run: Run) -> int:
+    """Return the lower median of the recorded time of each rank; 0 if nothing is recorded."""
+    captures = _capture(run)
+    lengths = (captures[END_NS] - captures[C.START_NS]).tolist()
+    return int(median_low(lengths)) if lengths else 0
 
 
 if TYPE_CHECKING:

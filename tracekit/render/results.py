@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Analysis, Finding, Result, TableSpec
     from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.analysis.verdict import Verdict
     from tracekit.render.cells import Record
 
 
@@ -67,13 +68,14 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
 
 def findings_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: str) -> str:
     """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...], ...}`."""
-    against = advice.budget
+    against, verdict_of_run = advice.budget, advice.verdict
     unseen = [{"analysis": name, "note": note} for name, note in advice.unseen]
     return (
         envelope(
             "findings",
             run=run_id,
             integrity=verdict,
+            verdict=None if verdict_of_run is None else _verdict(verdict_of_run),
             steps=against.steps,
             step_ns=against.step_ns,
             steps_marked=against.marked,
@@ -86,6 +88,10 @@ def findings_json(run_id: str, findings: Sequence[Ranked], advice: Advice, verdi
     )
 
 
+def _verdict(found: Verdict) -> dict[str, Any]:
+    return asdict(replace(found, findings=())) | {"findings": [one.finding.code for one in found.findings]}
+
+
 def findings_csv(findings: Sequence[Ranked]) -> str:
     """Render a line per finding."""
     return csv_text([{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)], COLUMNS)
@@ -95,6 +101,7 @@ def as_text(run_id: str, findings: Sequence[Ranked], advice: Advice, verdict: st
     """Render for a terminal."""
     width = min(shutil.get_terminal_size((100, 40)).columns, _WIDEST)
     head = [f"run {clean(run_id)}", *([verdict] if verdict else [])]
+    head += _wrapped(advice.verdict.sentence, width, "") if advice.verdict else []
     head += _wrapped(_summary(findings, advice), width, "")
     blocks = [_block(place, ranked, width) for place, ranked in enumerate(findings, 1)]
     blocks += [_unseen(advice, width)] if advice.unseen else []
@@ -109,6 +116,7 @@ def findings_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, v
         f"# Findings of {escape(run_id)}",
         "",
         *([escape(verdict), ""] if verdict else []),
+        *([f"**{escape(advice.verdict.sentence)}**", ""] if advice.verdict else []),
         escape(_summary(findings, advice)),
         "",
     ]
@@ -128,9 +136,11 @@ def findings_markdown(run_id: str, findings: Sequence[Ranked], advice: Advice, v
 
 def _summary(findings: Sequence[Ranked], advice: Advice) -> str:
     against = advice.budget
-    unit = "step" if against.marked else "capture"
-    many = f"Mean {unit} time {human(against.step_ns, 'ns')} ({against.steps:,} {unit}s)"
-    one = f"{unit.capitalize()} time {human(against.step_ns, 'ns')}"
+    unit = "profiled step" if against.marked else "capture"
+    length = human(against.step_ns, "ns")
+    with_warmup = ", warm-up included" if against.marked else ""
+    many = f"Mean {unit} {length} ({against.steps:,} {unit.split()[-1]}s{with_warmup})"
+    one = f"{unit.capitalize()} {length}"
     takes = many if against.steps > 1 else one
     count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
     caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from tracekit.runs import step_times
 from tracekit.schema import C
 from tracekit.stats.comparison import Direction, Metric
 
@@ -41,14 +41,14 @@ def of_run(run: Run) -> dict[str, float]:
         run: A run of any origin.
 
     Returns:
-        `step_time`: median of its un-profiled step times, ns. `host_peak`: peak resident memory of its
+        `step_time`: lower median of its un-profiled step times, ns. `host_peak`: peak resident memory of its
         process during them, bytes. `device_peak`: peak of the memory that torch's allocator handed out, of
         the device with most, bytes.
     """
     found: dict[str, float] = {}
-    timings = run.meta.timings
-    if timings and timings.step_ns:
-        found[STEP_TIME] = float(statistics.median(timings.step_ns))
+    timed = step_times.unprofiled(run.meta.timings)
+    if timed:
+        found[STEP_TIME] = float(timed.median_ns)
     wanted = pc.field(C.METRIC).isin(list(_COUNTERS.values()))
     counters = run.arrow("counters", columns=[C.METRIC, C.VALUE], where=wanted).to_pylist()
     for name, counter in _COUNTERS.items():

@@ -7,13 +7,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const STEPS = 60;
   tl.STEPS = STEPS;
   const HATCHES = {
-    "idle: launch_bound": [[0, 8, 8, 0]],
-    "idle: sync": [[0, 0, 8, 8]],
-    "idle: dataload": [[0, 8, 8, 0], [0, 0, 8, 8]],
-    "idle: kernel_to_kernel": [[4, 0, 4, 3]],
-    "idle: stream_dependency": [[4, 0, 4, 8]],
-    "idle: profiler": [[0, 4, 8, 4]],
-    "idle: unknown": [[0, 4, 4, 0]],
+    "idle: launch-bound": [[0, 8, 8, 0]],
+    "idle: synchronization": [[0, 0, 8, 8]],
+    "idle: data loading": [[0, 8, 8, 0], [0, 0, 8, 8]],
+    "idle: between kernels": [[4, 0, 4, 3]],
+    "idle: stream dependency": [[4, 0, 4, 8]],
+    "idle: profiler overhead": [[0, 4, 8, 4]],
+    "idle: unknown cause": [[0, 4, 4, 0]],
+    "idle: CPU busy outside launches": [[0, 8, 8, 0], [4, 0, 4, 8]],
+    "idle: slow runtime calls": [[0, 8, 8, 0], [0, 4, 8, 4]],
+    "idle: first calls of ops": [[0, 4, 4, 0], [4, 8, 8, 4]],
     idle: [[0, 4, 4, 0]],
     sync: [[0, 0, 8, 8]],
     overhead: [[0, 4, 8, 4]],

@@ -1,4 +1,4 @@
-"""Overview page: verdict, run metadata, key numbers, time breakdown and findings."""
+"""Overview page: what bounds the run, findings, key numbers, time breakdown, integrity and metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...site import Page, Section
 from .. import _shared
 from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
-from .advice import FIRST, run_fast_analyses
+from .advice import FIRST, FOR_VERDICT, run_fast_analyses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,14 +148,20 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
 
 def _layout(_: Context) -> list[Component]:
     return [
-        block(NAME, "ran", height=22),
+        html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
-        tile_blocks(NAME, *_TILES),
         html.Div(
             [
-                html.Div(block(NAME, "findings", height=360), className="tk-wide"),
-                html.Div(block(NAME, "breakdown", height=360), className="tk-narrow"),
+                html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place"),
+                html.Div(
+                    [
+                        tile_blocks(NAME, *_TILES),
+                        block(NAME, "breakdown", height=360),
+                        block(NAME, "ran", height=120),
+                    ],
+                    className="tk-narrow",
+                ),
             ],
             className="tk-columns",
         ),
@@ -186,11 +192,12 @@ def _tiles(name: str, context: Context) -> list[Component]:
 PAGE = Page(
     name=NAME,
     title="Overview",
-    question="Can the run be trusted, where did the time go, and what should be changed?",
+    question="What bounds this run, what should be changed, and can the numbers be trusted?",
     section=Section.START,
     order=10,
     layout=_layout,
     blocks={
+        "verdict": advice.verdict,
         "ran": lambda context: shown(context.run.meta),
         "integrity": lambda context: show_verdict(context, context.result("integrity")),
         "baseline": _baseline,
@@ -199,7 +206,7 @@ PAGE = Page(
         "findings": advice.findings,
     },
     exports=FIRST,
-    advice=advice.ranked,
-    prefetch=tuple(name for name, _ in _TILES["device_tiles"]),
+    advice=advice.in_order,
+    prefetch=FOR_VERDICT,
     connect=advice.connect,
 )

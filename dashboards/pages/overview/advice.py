@@ -12,24 +12,28 @@ from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit import analysis
 from tracekit.analysis import Result
-from tracekit.analysis.findings import gather
-from tracekit.errors import PluginError, TracekitError, clean
+from tracekit.analysis.findings import by_saving, gather, ranked
+from tracekit.analysis.savings import budget
+from tracekit.analysis.verdict import CARRYING, INPUTS, Evidence
+from tracekit.errors import PluginError, TracekitError
 from tracekit.render import human
 from tracekit.render.capture import of_results
 
 from ...blocks import error_alert
 from ...parts import capture
+from ...parts.bound import sentence_and_bar
 from ...parts.charts import aria
-from ...parts.finding import WORDS, coded, finding, sentence, spots
+from ...parts.finding import coded, finding, sentence, spots
 from ...site import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dash.development.base_component import Component
 
     from tracekit.analysis import Analysis, Finding
-    from tracekit.analysis.findings import Advice
+    from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.analysis.verdict import Verdict
     from tracekit.runs.run import Run
 
     from ...site import Context, Results, Site
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """Fast analyses to run first, fastest first; the page shows their numbers early."""
+FOR_VERDICT = tuple(dict.fromkeys(("steps", *INPUTS)))
+"""What the verdict follows from, after the step time, which is shown beside it."""
+_ORDER = tuple(dict.fromkeys((*FOR_VERDICT, *FIRST)))
+"""Analyses to run before the others."""
 _SERIAL = threading.Lock()
 """Run one analysis at a time; concurrent ones would slow each other down."""
 
@@ -51,7 +59,8 @@ class Advising:
         title: Title of the running analysis; empty before the first.
         done: Number of finished analyses.
         total: Number of analyses.
-        found: Findings so far, in order of the analyses.
+        found: Findings so far, in the order in which the analyses ended.
+        evidence: What the verdict follows from, so far.
         advice: The result; None until finished or if it failed.
         error: Error message.
         finished: Set when finished.
@@ -62,7 +71,8 @@ class Advising:
     title: str = ""
     done: int = 0
     total: int = 1
-    found: tuple[Finding, ...] = ()
+    found: tuple[Ranked, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
     advice: Advice | None = None
     error: str = ""
     finished: threading.Event = field(default_factory=threading.Event)
@@ -77,21 +87,32 @@ class Advising:
             self.finished.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
-        chosen = analysis.available()
-        self.total = len(chosen)
-        run_fast_analyses(self.results, self.run)
+        chosen = sorted(analysis.available(), key=lambda one: (_place(one.name), one.order, one.name))
+        self.total, against = len(chosen), budget(self.run)
         for self.done, one in enumerate(chosen):
             self.title = one.title
             with _SERIAL:
                 found = self._result(one)
-            self.found += found.findings
+            self.evidence.add(one.name, found)
+            self.found += tuple(ranked(one.name, finding, against) for finding in found.findings)
             yield one, found
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What bounds the run by the analyses that have ended; None if those it follows from have not."""
+        if self.advice is not None:
+            return self.advice.verdict
+        return self.evidence.verdict(by_saving(self.found)) if self.evidence.complete else None
 
     def _result(self, one: Analysis) -> Result:
         try:
             return self.results.of(self.run, one.name)
         except PluginError as error:
             return Result(notes=(f"failed: {error.message}",))
+
+
+def _place(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def run_fast_analyses(results: Results, run: Run, before: str = "") -> None:
@@ -139,7 +160,24 @@ def findings(context: Context) -> Component:
     return html.Section(_content(context, job), id="advice", **aria(label="Findings", live="polite"))
 
 
-def ranked(context: Context) -> list[Finding]:
+def verdict(context: Context) -> Component:
+    """Show what bounds the run, or that it is being computed."""
+    job = advising(context)
+    job.finished.wait(PROGRESS_DELAY_S)
+    return html.Section(_bound(job), id="verdict", **aria(label="What bounds this run", live="polite"))
+
+
+def _bound(job: Advising) -> list[Component]:
+    found = job.verdict
+    if found is not None:
+        return sentence_and_bar(found)
+    if job.finished.is_set():
+        return [html.P("Cannot tell what bounds this run: an analysis failed.", className="tk-answer")]
+    tick = dcc.Interval(id="verdict-tick", interval=_TICK_MS)
+    return [html.P("Finding out what bounds this run…", className="tk-answer tk-dim"), tick]
+
+
+def in_order(context: Context) -> list[Finding]:
     """Wait for all analyses; return their findings, largest saving first."""
     job = advising(context)
     job.finished.wait()
@@ -147,7 +185,20 @@ def ranked(context: Context) -> list[Finding]:
 
 
 def connect(site: Site) -> None:
-    """Register the callback that updates the progress until the findings replace it."""
+    """Register the callbacks that update the progress until the results replace it."""
+
+    @site.app.callback(
+        Output("verdict", "children"),
+        Input("verdict-tick", "n_intervals"),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    def judge(_: int, view: dict[str, str]) -> Any:
+        try:
+            job = advising(site.context(View.parse(view["path"], view["search"]), dark=False))
+        except TracekitError as error:
+            return error_alert(error.message, error.hint)
+        return no_update if job.verdict is None and not job.finished.is_set() else _bound(job)
 
     @site.app.callback(
         Output("advice", "children"),
@@ -167,32 +218,43 @@ def connect(site: Site) -> None:
                 return _content(context, job), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
-        return no_update, _percent(job), _progress_text(job), _so_far(job)
+        return no_update, _percent(job), _progress_text(job), _so_far(context, job)
 
 
 def _content(context: Context, job: Advising) -> list[Component]:
     title: Component = html.H2("Findings", className="tk-block-title")
     if not job.finished.is_set():
-        return [title, *_progress(job)]
+        return [title, *_progress(context, job)]
     if job.advice is None:
         return [title, error_alert("computing the findings failed", job.error)]
     return [title, *_shown(context, job.advice)]
 
 
-def _progress(job: Advising) -> list[Component]:
+def _progress(context: Context, job: Advising) -> list[Component]:
     return [
         html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
         dmc.Progress(
             id="advice-percent", value=_percent(job), size="sm", **aria(label="Analyses that are done")
         ),
-        html.Ul(_so_far(job), id="advice-partial", className="tk-partial-findings"),
+        html.Div(_so_far(context, job), id="advice-partial", className="tk-carrying"),
         dcc.Interval(id="advice-tick", interval=_TICK_MS),
     ]
 
 
-def _so_far(job: Advising) -> list[Component]:
-    """List findings so far, unranked; lines are only appended."""
-    return [html.Li([html.Strong(f"{WORDS[one.severity]}: "), clean(one.title)]) for one in job.found]
+def _so_far(context: Context, job: Advising) -> list[Component]:
+    """Show the most important findings so far in the places of the final ones."""
+    found, verdict = by_saving(job.found), job.verdict
+    return _cards(context, verdict.findings if verdict else tuple(found[:CARRYING]))
+
+
+def _cards(context: Context, found: Sequence[Ranked]) -> list[Component]:
+    run, shown = context.run, [one.finding for one in found]
+    key = (run.path, spots, run.peaks, *(repr(one) for one in shown))  # callbacks may overlap
+    known = context.results.get(key, lambda: spots(run, shown))
+    return [
+        finding(context, one.finding, share=one.share_of_step, analysis=one.analysis, known=known)
+        for one in found
+    ]
 
 
 def _percent(job: Advising) -> float:
@@ -206,23 +268,47 @@ def _progress_text(job: Advising) -> str:
 
 
 def _shown(context: Context, advice: Advice) -> list[Component]:
-    run, found = context.run, [ranked.finding for ranked in advice.findings]
-    key = (run.path, spots, run.peaks)  # callbacks may overlap
-    known = context.results.get(key, lambda: spots(run, found))
-    cards = [
-        finding(context, ranked.finding, share=ranked.share_of_step, analysis=ranked.analysis, known=known)
-        for ranked in advice.findings
-    ]
+    """Show the findings that carry the verdict, and the others folded, one entry per rule."""
+    first = advice.verdict.findings if advice.verdict else advice.findings[:CARRYING]
+    others = [one for one in advice.findings if one not in first]
     lacks = capture.advice(of_results(advice.results))
-    return [html.P(summary(advice), className="tk-dim"), *cards, *_skipped(advice), *lacks]
+    return [
+        html.P(summary(advice), className="tk-dim tk-advice-summary"),
+        html.Div(_cards(context, first), className="tk-carrying" if first else ""),
+        *_folded(context, others),
+        *_skipped(advice),
+        *lacks,
+    ]
+
+
+def _folded(context: Context, others: list[Ranked]) -> list[Component]:
+    if not others:
+        return []
+    by_rule: dict[tuple[str, str], list[Ranked]] = {}
+    for one in others:
+        by_rule.setdefault((one.analysis, one.finding.code), []).append(one)
+    entries = [part for same in by_rule.values() for part in _same_rule(context, same)]
+    what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
+    return [html.Details([html.Summary(what), *entries], className="tk-more")]
+
+
+def _same_rule(context: Context, same: list[Ranked]) -> list[Component]:
+    """Show the first finding of a rule, and fold the others, which say the same of something else."""
+    first, *others = _cards(context, same)
+    if not others:
+        return [first]
+    return [
+        first,
+        html.Details([html.Summary(f"{len(others)} more of this rule"), *others], className="tk-more"),
+    ]
 
 
 def summary(advice: Advice) -> str:
     """Summarize number of rules and step time."""
     against, count = advice.budget, len(advice.findings)
-    unit = "step" if against.marked else "capture"
-    mean = f" (mean of {against.steps:,})" if against.steps > 1 else ""
-    of = f"{unit} time {human(against.step_ns, 'ns')}{mean}"
+    unit = "profiled step" if against.marked else "capture"
+    mean = f" (mean of {against.steps:,}, warm-up included)" if against.steps > 1 else ""
+    of = f"savings are of a {unit} of {human(against.step_ns, 'ns')}{mean}"
     if not against.step_ns:
         return f"The run has no intervals, so none of the {advice.rules} rules could be checked."
     if not count:

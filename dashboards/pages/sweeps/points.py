@@ -127,10 +127,9 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
         return _active(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
         return measured(point.run).get(quantity)
-    timings = point.run.meta.timings
-    if not timings or not timings.step_ns:
+    step = measured(point.run).get(STEP_TIME)
+    if step is None:
         return None
-    step = float(statistics.median(timings.step_ns))
     batch = point.settings[BATCH]
     if quantity == STEP_TIME:
         return step

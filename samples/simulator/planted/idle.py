@@ -39,7 +39,7 @@ def host_work(*, clean: bool = False) -> Program:
             with program.op("aten::_unique2", **STACK):
                 program.wait(1_500_000)
             with program.op("aten::relu"):
-                program.kernel("after_launch_bound", 100_000)
+                program.kernel("after_host_work", 100_000)
     return program
 
 
@@ -52,7 +52,7 @@ def slow_calls(*, clean: bool = False) -> Program:
                 program.kernel("work", 200_000)
             with program.op("aten::softmax"):
                 launch_ns = 4_000 if clean else 600_000
-                program.kernel("after_launch_bound", 100_000, launch_ns=launch_ns, delay_ns=launch_ns + 1_000)
+                program.kernel("after_slow_call", 100_000, launch_ns=launch_ns, delay_ns=launch_ns + 1_000)
     return program
 
 

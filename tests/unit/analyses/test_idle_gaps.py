@@ -106,6 +106,8 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
             "gaps": 1,
             "per_step_ns": 36_000,
             "longest_ns": 36_000,
+            "steps_ns": 36_000,
+            "aside_ns": 0,
         }
     ]
     summary = result.tables["summary"].iloc[0]

@@ -77,8 +77,9 @@ def test_the_summary_begins_with_the_verdict_on_its_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summary(misleading(tmp_path))
-    first, _, times, *_ = capsys.readouterr().out.splitlines()
+    first, bound, _, times, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("integrity: misleading: a profiled step takes 56177.")
+    assert bound.startswith("Cannot tell what bounds this run: a profiled step takes 56177.")
     assert times == "Step time without the profiler: 2.31 ms (median of 2 steps)"
 
 

@@ -38,6 +38,7 @@ def test_json_lists_every_run_newest_last(store: Store, tracekit: Callable[..., 
         "collector": "torch",
         "created_at": "2026-11-21T03:15:00Z",
         "git": "abcdef012+",
+        "unprofiled_step_ns": None,
         "rows": 2,
         "size": first.meta.tables["steps"].bytes,
     }

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.idle.causes import CAUSES
 from tracekit.dashboards.site import Results
 from tracekit.dashboards.timeline import build as build_module
 from tracekit.dashboards.timeline import disk, draw, explain, reading
@@ -151,10 +150,6 @@ def test_copies_go_by_direction_and_the_rest_by_kind(tmp_path: Path) -> None:
     ]
     every = [*DeviceKind, *HostKind]
     assert {reading.CATEGORIES[number] for number in reading.of_kinds(every)} >= {"graph", "overhead"}
-
-
-def test_the_causes_are_those_of_the_analysis() -> None:
-    assert reading.CAUSES == CAUSES
 
 
 def test_one_name_in_two_categories_has_two_labels() -> None:

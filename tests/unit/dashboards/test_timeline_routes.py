@@ -208,7 +208,7 @@ def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
         ],
     )
     reported = client(run)("row/device_intervals/1").json
-    assert (reported["cause"], reported["category"]) == ("launch_bound", "idle: launch_bound")
+    assert (reported["cause"], reported["category"]) == ("launch-bound", "idle: launch-bound")
     assert (reported["idle_op"], reported["op"]["name"], reported["launch"]["row"]) == (
         "aten::relu",
         "aten::relu",

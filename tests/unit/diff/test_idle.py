@@ -55,7 +55,7 @@ def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
     assert lines(run) == {
         "compute only": 20,
         "launch-bound idle": 20,
-        "sync idle": 10,
+        "synchronization idle": 10,
         "data loading idle": 25,
         "other idle": 50,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
-from tracekit.diff.spans import shared, typical_ns
+from tracekit.diff.spans import capture_ns, shared
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
     assert not a.marked
     assert not b.marked
     assert (reported(a), reported(b)) == ([(0, -1, 40)], [(0, -1, 9)])
-    assert typical_ns(plain, marked=False) == 40
+    assert capture_ns(plain) == 40
 
 
 def test_a_run_without_anything_has_no_step(tmp_path: Path) -> None:

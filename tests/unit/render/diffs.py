@@ -71,7 +71,7 @@ DEVICE_PARTS = (
     "exposed communication",
     "exposed copies",
     "launch-bound idle",
-    "sync idle",
+    "synchronization idle",
     "data loading idle",
     "other idle",
 )

@@ -49,7 +49,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
-        "Mean step time 10.00 µs (5 steps). 2 findings, 7 rules",
+        "Mean profiled step 10.00 µs (5 steps, warm-up included). 2 findings, 7 rules",
         "checked. Savings overlap; don't sum them.",
         "",
         " 1. HIGH: saves 1.50 µs (15.0%), estimated",
@@ -99,7 +99,7 @@ def test_no_line_ends_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPa
 def test_one_step_has_no_mean() -> None:
     single = replace(advice(), budget=Budget(1, 10_000, marked=True))
     line = as_text("r1", [], single, "").splitlines()[1]
-    assert line == "Step time 10.00 µs. 0 findings, 7 rules checked."
+    assert line == "Profiled step 10.00 µs. 0 findings, 7 rules checked."
 
 
 def test_json_holds_everything() -> None:

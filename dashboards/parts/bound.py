@@ -1,0 +1,78 @@
+"""What bounds a run: one sentence, and one bar of the parts of its window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dash import html
+
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.verdict import Bound, Part
+from tracekit.render import human
+
+from .charts import aria
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from tracekit.analysis.verdict import Verdict
+
+COLORS = {
+    Bound.COMPUTE: "#3b82c4",
+    Bound.COMMUNICATION: "#009e73",
+    Bound.STRAGGLERS: "#7a5195",
+    Bound.COPIES: "#e69f00",
+    Bound.LAUNCH: "#d55e00",
+    Bound.QUEUED: "#56b4e9",
+    Bound.INPUT: "#cc79a7",
+    Bound.SYNC: "#a89200",
+    Bound.PROFILER: "#9467bd",
+    Bound.UNKNOWN: "#868e96",
+    Bound.EDGES: "#ced4da",
+}
+_WIDTH = 40
+_SHOWN = 0.005
+"""Smaller parts are summed."""
+
+
+def sentence_and_bar(verdict: Verdict) -> list[Component]:
+    """Show what bounds the run, with each part of the window as a segment and in words."""
+    shown: list[Component] = [html.P(verdict.sentence, className="tk-answer tk-bound")]
+    if not verdict.parts:
+        return shown
+    parts = _listed(verdict.parts)
+    words = [f"{brief(part.label, _WIDTH)} {human(part.share, 'share')}" for part in parts]
+    bar = html.Div(
+        [_segment(part) for part in parts],
+        className="tk-bound-bar",
+        role="img",
+        **aria(label=f"Of {verdict.window}: {', '.join(words)}"),
+    )
+    legend = html.Ul(
+        [html.Li([_swatch(part), html.Span(text)]) for part, text in zip(parts, words, strict=True)],
+        className="tk-bound-legend",
+        **aria(label=f"Parts of {verdict.window}"),
+    )
+    return [*shown, bar, legend]
+
+
+def _listed(parts: tuple[Part, ...]) -> list[Part]:
+    """Return the parts that can be seen, and the sum of the others."""
+    small = [part for part in parts if part.share < _SHOWN]
+    shown = [part for part in parts if part.share >= _SHOWN]
+    if len(small) < 2:
+        return list(parts)
+    rest = sum(part.dur_ns for part in small), sum(part.share for part in small)
+    return [*shown, Part(Bound.UNKNOWN, f"{len(small)} smaller parts", *rest)]
+
+
+def _segment(part: Part) -> Component:
+    time = human(part.dur_ns, "ns")
+    return html.Span(
+        title=f"{part.label}: {time}, {human(part.share, 'share')}",
+        style={"width": f"{100 * part.share:.3f}%", "background": COLORS[part.bound]},
+    )
+
+
+def _swatch(part: Part) -> Component:
+    return html.Span(className="tk-bound-swatch", style={"background": COLORS[part.bound]})

@@ -1,0 +1,157 @@
+"""The verdict: parts that sum to the window, the largest of them, and when nothing can be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from tests.builders import device, host, kernel, make_run, memcpy, step
+from tracekit.analysis import Finding, Result, Severity
+from tracekit.analysis.findings import Ranked
+from tracekit.analysis.verdict import INPUTS, Bound, Evidence, Verdict, judge
+from tracekit.schema import C, DeviceKind, HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def tables(idle: dict[str, int], *, aside_ns: int = 0, **lengths: int) -> dict[str, Result]:
+    """Results of the analyses for one device: idle time by cause, and the rest of its window."""
+    parts = {"active_ns": 0, "communication_exposed_ns": 0, "movement_ns": 0, "graph_ns": 0, **lengths}
+    outside = parts.pop("outside_ns", 0)
+    total = sum(idle.values()) + outside
+    place = {C.RANK: 0, C.DEVICE: 0}
+    window = parts["active_ns"] + parts["movement_ns"] + parts["graph_ns"] + total
+    counts = {"kernels": 9, "memcpys": 0, "memsets": 0}
+    frame = pd.DataFrame([{**place, **parts, **counts, "idle_ns": total, "window_ns": window}])
+    causes = [
+        {**place, "cause": cause, "idle_ns": length, "steps_ns": pd.NA, "aside_ns": aside_ns * (at == 0)}
+        for at, (cause, length) in enumerate(idle.items())
+    ]
+    verdict = pd.DataFrame([{"verdict": "good", "reason": "every check passed"}])
+    checks = pd.DataFrame({"check": ["sampled"], "level": ["ok"], "detail": [""]})
+    waits = pd.DataFrame([{**place, "waited_ns": 30}])
+    return {
+        "integrity": Result({"verdict": verdict, "checks": checks}),
+        "gpu_breakdown": Result({"whole": frame}),
+        "idle_gaps": Result({"by_cause": pd.DataFrame(causes), "summary": pd.DataFrame([place])}),
+        "ranks": Result({"stragglers": waits}),
+    }
+
+
+def told(results: dict[str, Result], *ranked: Ranked) -> Verdict:
+    evidence = Evidence()
+    for name, result in results.items():
+        evidence.add(name, result)
+    assert evidence.complete == (set(results) >= set(INPUTS))
+    found = evidence.verdict(ranked)
+    assert sum(part.dur_ns for part in found.parts) == found.window_ns
+    return found
+
+
+def finding(analysis: str, code: str, severity: Severity = Severity.WARN) -> Ranked:
+    return Ranked(analysis, Finding(code, severity, code, "do it"), None)
+
+
+def test_compute_with_its_largest_loss() -> None:
+    found = told(tables({"dataload": 200, "launch_bound": 100}, active_ns=600, movement_ns=100))
+    assert (found.bound, found.loss, found.window_ns) == (Bound.COMPUTE, Bound.INPUT, 1000)
+    assert found.sentence == (
+        "Bound by compute: kernels compute for 60.0% of the capture. Largest loss: input, 20.0% (the GPU is "
+        "idle during data loading)."
+    )
+
+
+def test_causes_of_late_launches_are_one_bound() -> None:
+    found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
+    assert (found.bound, found.loss) == (Bound.LAUNCH, None)
+    assert (
+        "45.0% of the capture, mostly CPU busy outside launches; kernels compute for 31.0%" in found.sentence
+    )
+
+
+def test_waiting_for_the_last_rank_is_no_communication() -> None:
+    found = told(tables({}, active_ns=100, communication_exposed_ns=40))
+    lengths = {part.bound: part.dur_ns for part in found.parts}
+    assert lengths == {Bound.COMPUTE: 60, Bound.COMMUNICATION: 10, Bound.STRAGGLERS: 30}
+
+
+@pytest.mark.parametrize(("aside_ns", "window_ns"), [(40, 200), (90, 110)])
+def test_edges_bound_nothing_and_are_left_out_if_most_is_edge(aside_ns: int, window_ns: int) -> None:
+    found = told(tables({"unknown": 90, "sync": 20}, aside_ns=aside_ns, outside_ns=30, active_ns=60))
+    assert found.bound is Bound.COMPUTE
+    assert found.window_ns == (200 if aside_ns == 40 else 80)
+    assert ("without the edges of the capture (120 ns)" in found.window) == (aside_ns == 90)
+
+
+def test_nothing_is_told_of_what_is_unknown() -> None:
+    found = told(tables({"unknown": 600, "sync": 100}, active_ns=300))
+    assert found.bound is Bound.UNKNOWN
+    assert found.sentence.startswith("Cannot tell what bounds this run, too little is recorded")
+
+
+def test_nothing_is_told_of_numbers_that_mislead() -> None:
+    results = tables({"sync": 100}, active_ns=300)
+    bad = pd.DataFrame([{"verdict": "misleading", "reason": "a sample; and more"}])
+    integrity = replace(results["integrity"], tables={**results["integrity"].tables, "verdict": bad})
+    found = told({**results, "integrity": integrity})
+    assert (found.bound, found.parts) == (Bound.UNKNOWN, ())
+    assert found.sentence == "Cannot tell what bounds this run: a sample."
+
+
+def test_findings_on_the_bound_and_the_loss_come_first() -> None:
+    copies, loading = finding("pinned_memory", "pageable_copies"), finding("idle_gaps", "idle_dataload")
+    note, kernels = finding("steps", "warmup_steps", Severity.INFO), finding("kernels", "eager_attention")
+    found = told(tables({"dataload": 300}, active_ns=600), copies, note, loading, kernels)
+    assert found.findings == (loading, kernels, copies)
+
+
+def test_idle_time_without_its_analysis_is_unknown() -> None:
+    results = {name: one for name, one in tables({"sync": 100}, active_ns=10).items() if name != "idle_gaps"}
+    assert told(results).bound is Bound.UNKNOWN
+
+
+def run_tables(**more: Any) -> dict[str, Any]:
+    call = {"kind": HostKind.RUNTIME, C.PARENT_ROW: 0, C.DEPTH: 1}
+    first, second = ({C.LAUNCH_ROW: row, C.OP_ROW: 0, C.CORRELATION_ID: row} for row in (1, 2))
+    return {
+        "steps": [step(0, 0, 100_000)],
+        "host_intervals": [
+            host("aten::mm", 0, 90_000),
+            host("cudaLaunchKernel", 0, 1_000, **call, **{C.CORRELATION_ID: 1}),
+            host("cudaLaunchKernel", 80_000, 85_000, **call, **{C.CORRELATION_ID: 2}),
+        ],
+        "device_intervals": [
+            kernel(0, 10_000, **first),
+            memcpy(10_000, 12_000, **first),
+            device(DeviceKind.IDLE, 12_000, 90_000),
+            kernel(90_000, 99_000, **second),
+            kernel(99_000, 100_000, **second),
+        ],
+        **more,
+    }
+
+
+def test_a_run_is_judged_by_its_analyses(tmp_path: Path) -> None:
+    found = judge(make_run(tmp_path, **run_tables()))
+    assert found.bound is Bound.LAUNCH
+    assert {part.bound: part.dur_ns for part in found.parts} == {
+        Bound.COMPUTE: 20_000,
+        Bound.COPIES: 2_000,
+        Bound.LAUNCH: 78_000,
+    }
+
+
+def test_a_run_without_a_device_is_described_by_its_ops(tmp_path: Path) -> None:
+    ops = [host("aten::mm", 0, 75_000), host("aten::add", 75_000, 100_000)]
+    found = judge(make_run(tmp_path, **run_tables(device_intervals=[], host_intervals=ops)))
+    assert [(part.label, part.share) for part in found.parts] == [("aten::mm", 0.75), ("aten::add", 0.25)]
+    assert found.sentence.startswith("Bound by compute on the CPU")
+
+
+def test_a_few_kernels_are_too_little(tmp_path: Path) -> None:
+    few = run_tables(device_intervals=[kernel(0, 10_000), kernel(90_000, 99_000)])
+    assert "too little is recorded" in judge(make_run(tmp_path, **few)).sentence

@@ -1,0 +1,367 @@
+"""What bounds a run: every part of a stated window, and the findings on the largest ones.
+
+The window is that of `gpu_breakdown`: the union of the profiled steps of each device, or its capture if none
+are marked, summed over devices. Its parts sum to it exactly:
+
+* compute: a kernel other than communication runs, or an opaque graph and nothing else.
+* stragglers, communication: communication runs and no other kernel; stragglers is the part before the last
+  rank arrived.
+* memory copies: a copy or memset runs and no kernel.
+* idle time by cause: input (data loading), launch (the host launched late), synchronization, queued work,
+  profiler, unknown.
+* edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
+  the steps before the first or after the last work of the device. If they are more than half, the window is
+  what remains without them.
+
+The largest part without the edges bounds the run. If that is compute, the largest other part is the largest
+loss. A run without device work is described by the self time of its ops. It cannot be told what bounds a run
+whose numbers are misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or
+whose largest part has no known cause.
+
+Example:
+    >>> import tracekit
+    >>> from tracekit.analysis.verdict import judge
+    >>> judge(tracekit.open("latest")).sentence  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tracekit.analysis import Severity, analyze
+from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
+from tracekit.analysis.savings import LEAST_SHARE
+from tracekit.errors import PluginError, clean
+from tracekit.runs.text import human, shorten
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from tracekit.analysis import Analyze, Result
+    from tracekit.analysis.findings import Ranked
+    from tracekit.runs.run import Run
+
+
+class Bound(StrEnum):
+    """What time of the window is spent on."""
+
+    COMPUTE = "compute"
+    COMMUNICATION = "communication"
+    STRAGGLERS = "stragglers"
+    COPIES = "memory copies"
+    INPUT = "input"
+    LAUNCH = "kernel launches"
+    SYNC = "synchronization"
+    QUEUED = "queued work"
+    PROFILER = "the profiler"
+    UNKNOWN = "unknown"
+    EDGES = "edges of the capture"
+
+
+_CAUSED = {
+    **dict.fromkeys(HOST_LAUNCHES, Bound.LAUNCH),
+    **dict.fromkeys(QUEUED, Bound.QUEUED),
+    IdleCause.DATALOAD: Bound.INPUT,
+    IdleCause.SYNC: Bound.SYNC,
+    IdleCause.PROFILER: Bound.PROFILER,
+    IdleCause.UNKNOWN: Bound.UNKNOWN,
+}
+_MEANS = {
+    Bound.COMPUTE: "kernels compute",
+    Bound.COMMUNICATION: "communication runs and no other kernel",
+    Bound.STRAGGLERS: "a collective waits for its last rank",
+    Bound.COPIES: "copies run and no kernel",
+    Bound.INPUT: "the GPU is idle during data loading",
+    Bound.LAUNCH: "the GPU is idle until the CPU launches",
+    Bound.SYNC: "the GPU is idle after the CPU waited for it",
+    Bound.QUEUED: "the GPU is idle with work queued",
+    Bound.PROFILER: "the GPU is idle during profiler overhead",
+    Bound.UNKNOWN: "the GPU is idle for an unknown cause",
+}
+_OF_ANALYSIS = {
+    "idle_gaps": Bound.LAUNCH,
+    "small_kernels": Bound.LAUNCH,
+    "launch_latency": Bound.LAUNCH,
+    "zero_grad_gaps": Bound.LAUNCH,
+    "memory": Bound.LAUNCH,
+    "sync_points": Bound.SYNC,
+    "ranks": Bound.STRAGGLERS,
+    "overlap": Bound.COMMUNICATION,
+    "collectives": Bound.COMMUNICATION,
+    "parallelism": Bound.COMMUNICATION,
+    "pinned_memory": Bound.COPIES,
+    "h2d_copies": Bound.COPIES,
+    "d2h_copies": Bound.COPIES,
+    "kernels": Bound.COMPUTE,
+    "kernel_choice": Bound.COMPUTE,
+    "roofline": Bound.COMPUTE,
+    "launch_config": Bound.COMPUTE,
+    "compile": Bound.COMPUTE,
+}
+_OF_RULE = {
+    "idle_dataload": Bound.INPUT,
+    "idle_stream_dependency": Bound.QUEUED,
+    "idle_between_kernels": Bound.QUEUED,
+    "exposed_copies": Bound.COPIES,
+    "critical_path_copies": Bound.COPIES,
+    "critical_path_communication": Bound.COMMUNICATION,
+    "critical_path_sync_waits": Bound.SYNC,
+    "critical_path_host_op": Bound.LAUNCH,
+}
+CARRYING = 3
+"""Maximum number of findings that carry a verdict."""
+TOP_OPS = 3
+_WIDTH = 40
+FEWEST_INTERVALS = 4
+"""Minimum number of kernels, copies and memsets in the window of all devices."""
+_NO_EXECUTION = {"graph_capture", "step_outlives_events"}
+"""Checks of `integrity` that fail where a trace is no whole execution."""
+_NOT_UNDERSTOOD = "ignored_categories"
+INPUTS: dict[str, tuple[str, ...]] = {
+    "integrity": ("verdict", "checks"),
+    "gpu_breakdown": ("profiled_steps", "whole", "host"),
+    "idle_gaps": ("by_cause", "summary"),
+    "ranks": ("stragglers",),
+}
+"""The analyses that a verdict follows from, with their tables."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of the window.
+
+    Attributes:
+        bound: What it is spent on.
+        label: What exactly: the cause of idle time, or an op.
+        dur_ns: Its length.
+        share: Its share of the window.
+    """
+
+    bound: Bound
+    label: str
+    dur_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounds a run.
+
+    Attributes:
+        bound: The largest part; `UNKNOWN` if it cannot be told.
+        loss: The largest part other than compute of a run bound by compute; None if it is under 1%.
+        sentence: All of it in one or two sentences.
+        parts: Parts of the window, which sum to it; empty if there is none.
+        window: What the window is.
+        window_ns: Its length.
+        findings: Findings on the bound and on the loss, at most three; then the largest others.
+    """
+
+    bound: Bound
+    loss: Bound | None
+    sentence: str
+    parts: tuple[Part, ...] = ()
+    window: str = ""
+    window_ns: int = 0
+    findings: tuple[Ranked, ...] = ()
+
+    def share(self, bound: Bound) -> float:
+        """Return the share of the window that is spent on something."""
+        return sum(part.share for part in self.parts if part.bound == bound)
+
+
+@dataclass
+class Evidence:
+    """The tables that a verdict follows from, collected as the analyses end.
+
+    Attributes:
+        tables: Non-empty tables by analysis and name.
+        done: Analyses that have ended.
+    """
+
+    tables: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+
+    def add(self, name: str, result: Result) -> None:
+        """Add the result of an analysis; those that are not needed are ignored."""
+        if name in INPUTS:
+            self.done.add(name)
+            found = ((table, result.tables.get(table)) for table in INPUTS[name])
+            self.tables |= {
+                (name, table): frame for table, frame in found if frame is not None and len(frame)
+            }
+
+    @property
+    def complete(self) -> bool:
+        """Whether all analyses that are needed have ended."""
+        return self.done >= set(INPUTS)
+
+    def verdict(self, ranked: Iterable[Ranked] = ()) -> Verdict:
+        """Return the verdict, carried by some of these findings, which are ranked."""
+        obstacle = self._obstacle()
+        found = _unknown(obstacle) if obstacle else self._bounded()
+        return replace(found, findings=_carrying(found, list(ranked)))
+
+    def _obstacle(self) -> str:
+        """Return why the trace supports no verdict; empty if it does."""
+        verdict, checks = (self.tables.get(("integrity", name)) for name in INPUTS["integrity"])
+        if verdict is None or checks is None:
+            return ""
+        if verdict["verdict"].iloc[0] == "misleading":
+            return clean(str(verdict["reason"].iloc[0]).split("; ")[0])
+        failed = checks[checks["level"].isin(["warn", "error"])]
+        blocking = _NO_EXECUTION | (set() if ("gpu_breakdown", "whole") in self.tables else {_NOT_UNDERSTOOD})
+        return clean("; ".join(map(str, failed.loc[failed["check"].isin(blocking), "detail"])))
+
+    def _bounded(self) -> Verdict:
+        for table, window in _WINDOWS:
+            frame = self.tables.get(("gpu_breakdown", table))
+            if frame is not None:
+                if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < FEWEST_INTERVALS:
+                    return _unknown("too little is recorded, only a few kernels and copies")
+                on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
+                lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
+                return _of_device(lengths, f"{window}{on}", edges_ns)
+        host = self.tables.get(("gpu_breakdown", "host"))
+        return _unknown("neither work of a device nor an op is recorded") if host is None else _of_host(host)
+
+    def _lengths(self, frame: pd.DataFrame, *, stepped: bool) -> tuple[dict[tuple[Bound, str], int], int]:
+        """Return the parts of the window of the devices, and the length of its edges."""
+        waits = self._of(frame, "ranks", "stragglers").get("waited_ns")
+        exposed = frame["communication_exposed_ns"]
+        waited = 0 if waits is None else int(waits.fillna(0).clip(upper=exposed.to_numpy()).sum())
+        graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
+        lengths = {
+            (Bound.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
+            (Bound.COMPUTE, "opaque CUDA graphs"): graph,
+            (Bound.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
+            (Bound.STRAGGLERS, "waiting for the last rank"): waited,
+            (Bound.COPIES, "exposed copies"): int(frame["movement_ns"].sum()),
+        }
+        if ("idle_gaps", "summary") not in self.tables:
+            return {**lengths, (Bound.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
+        causes = self._causes(frame, stepped=stepped)
+        found = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _CAUSED.items()}
+        return {**lengths, **found}, idle - sum(found.values())
+
+    def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
+        """Return idle time inside the window by cause, without gaps that are set aside."""
+        table = self.tables.get(("idle_gaps", "by_cause"))
+        if table is None:
+            return {}
+        own = table.merge(frame[_PLACE], on=_PLACE)
+        inside = own["steps_ns" if stepped else "idle_ns"].fillna(0) - own["aside_ns"]
+        return {str(cause): int(total) for cause, total in inside.groupby(own["cause"]).sum().items()}
+
+    def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
+        """Return the rows of a table for the devices of another one, in its order."""
+        found = self.tables.get((name, table))
+        return frame[_PLACE] if found is None else frame[_PLACE].merge(found, how="left", on=_PLACE)
+
+
+STEPPED = "profiled_steps"
+_WINDOWS = ((STEPPED, "the profiled steps"), ("whole", "the capture"))
+_PLACE = [C.RANK, C.DEVICE]
+_COUNTS = ["kernels", "memcpys", "memsets"]
+
+
+def _of_device(lengths: dict[tuple[Bound, str], int], window: str, edges_ns: int) -> Verdict:
+    if 2 * edges_ns > sum(lengths.values()) + edges_ns:
+        window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
+    else:
+        lengths = {**lengths, (Bound.EDGES, "before the first or after the last work"): edges_ns}
+    total = sum(lengths.values())
+    parts = _parts(lengths, total)
+    if not {part.bound for part in parts} - {Bound.EDGES}:
+        return _unknown("the window has no length")
+    shares: dict[Bound, float] = {}
+    for part in parts:
+        shares[part.bound] = shares.get(part.bound, 0.0) + part.share
+    bound, *others = sorted(shares.keys() - {Bound.EDGES}, key=lambda one: (-shares[one], one))
+    text = f"{_MEANS[bound]} for {human(shares[bound], 'share')} of {window}"
+    known = {one: shares[one] for one in others if one != Bound.COMPUTE and shares[one] >= LEAST_SHARE}
+    loss = next(iter(known), None) if bound == Bound.COMPUTE else None
+    if bound == Bound.UNKNOWN:
+        text = f"Cannot tell what bounds this run, too little is recorded: {text}"
+    else:
+        text = f"Bound by {bound}: {text}{_mostly(parts, bound)}"
+    if loss:
+        text += (
+            f". Largest loss: {loss}, {human(shares[loss], 'share')} ({_MEANS[loss]}{_mostly(parts, loss)})"
+        )
+    elif bound != Bound.COMPUTE:
+        text += f"; {_MEANS[Bound.COMPUTE]} for {human(shares.get(Bound.COMPUTE, 0.0), 'share')}"
+    return Verdict(bound, loss, f"{text}.", parts, window, total)
+
+
+def _mostly(parts: tuple[Part, ...], bound: Bound) -> str:
+    """Name the largest cause of idle time that the words for a bound do not tell."""
+    own = [part for part in parts if part.bound == bound]
+    largest = max(own, key=lambda part: part.dur_ns)
+    said = len(own) == 1 or largest.label == IdleCause.LAUNCH_BOUND.label
+    return "" if said or bound not in {Bound.LAUNCH, Bound.QUEUED} else f", mostly {largest.label}"
+
+
+def _of_host(host: pd.DataFrame) -> Verdict:
+    """Describe a run without device work by its ops with the highest self time."""
+    table = host.sort_values("self_ns", ascending=False, kind="stable")
+    names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
+    lengths = {(Bound.COMPUTE, name): int(time) for name, time in zip(names[:TOP_OPS], times, strict=False)}
+    rest = sum(times[TOP_OPS:])
+    parts = _parts({**lengths, (Bound.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
+    if not parts:
+        return _unknown("the ops have no length")
+    largest = [(shorten(part.label, _WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]]
+    named = ", ".join(f"{name} {share}" for name, share in largest)
+    text = f"Bound by compute on the CPU, with no GPU work recorded. Largest ops by self time: {named}."
+    return Verdict(Bound.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
+
+
+def _parts(lengths: dict[tuple[Bound, str], int], total: int) -> tuple[Part, ...]:
+    return tuple(
+        Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
+    )
+
+
+def _unknown(reason: str) -> Verdict:
+    return Verdict(Bound.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
+
+
+def bound_of(analysis: str, code: str) -> Bound | None:
+    """Return what the time of a finding is spent on; None if its rule concerns no part of the window.
+
+    Example:
+        >>> bound_of("idle_gaps", "idle_dataload").value, bound_of("steps", "warmup_steps")
+        ('input', None)
+    """
+    return _OF_RULE.get(code) or _OF_ANALYSIS.get(analysis)
+
+
+def _carrying(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
+    """Return the findings on the bound and the loss, then the largest others that are no information."""
+    wanted = {verdict.bound, verdict.loss} - {None, Bound.UNKNOWN}
+    own = [one for one in ranked if bound_of(one.analysis, one.finding.code) in wanted]
+    others = [one for one in ranked if one not in own and one.finding.severity != Severity.INFO]
+    serious = [one for one in own if one.finding.severity != Severity.INFO]
+    return tuple([*serious, *others, *(one for one in own if one not in serious)][:CARRYING])
+
+
+def judge(run: Run, *, by: Analyze = analyze) -> Verdict:
+    """Return what bounds a run, from the analyses in `INPUTS` alone and so without findings.
+
+    Args:
+        run: The run.
+        by: What gives the results; computes them by default.
+    """
+    evidence = Evidence()
+    for name in INPUTS:
+        try:
+            evidence.add(name, by(run, name))
+        except PluginError:
+            continue  # what it would tell is unknown
+    return evidence.verdict()
