@@ -123,14 +123,9 @@ def _device_measures(
             "device_share": np.nan,
         }
     own = total_by(groups[launched.op], size, launched.dur_ns)
-    total, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    at, duration = launched.op, launched.dur_ns
-    while len(at):
-        counted = top[at]
-        np.add.at(total, groups[at[counted]], duration[counted])
-        np.add.at(count, groups[at[counted]], 1)
-        above = ops.parent[at]
-        at, duration = above[above != NO_PARENT], duration[above != NO_PARENT]
+    inside = ops.total_inside(launched.op, launched.dur_ns)
+    launches = ops.total_inside(launched.op, np.ones_like(launched.op))
+    total, count = (total_by(groups[top], size, values[top]) for values in (inside, launches))
     everything = int(launched.dur_ns.sum())
     return {
         "launches": pd.array(count, dtype="Int64"),

@@ -259,13 +259,43 @@ class Ops:
 
     def outermost_by(self, groups: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether no other op of the same group encloses each op."""
-        alone = np.ones(len(self.parent), bool)
-        above = self.parent.copy()
-        while (climbing := above != NO_PARENT).any():
-            at = np.flatnonzero(climbing)
-            alone[at] &= groups[above[at]] != groups[at]
-            above[at] = self.parent[above[at]]
+        first, size = self.extent
+        order = np.lexsort((first, groups))
+        # each group's ends lie above those of the groups before: one running maximum for all of them
+        offset = groups[order] * (len(groups) + 1)
+        ends = np.maximum.accumulate(offset + (first + size)[order])
+        alone = np.ones(len(groups), bool)
+        alone[order[1:]] = (offset + first[order])[1:] >= ends[:-1]
         return alone
+
+    def total_inside(self, at: Ints, values: Ints) -> Ints:
+        """Sum values that belong to ops at some positions over each op and all ops inside it."""
+        first, size = self.extent
+        own = np.zeros(len(first) + 1, np.int64)
+        np.add.at(own, first[at] + 1, values)
+        sums = np.cumsum(own)
+        total: Ints = sums[first + size] - sums[first]
+        return total
+
+    @cached_property
+    def extent(self) -> tuple[Ints, Ints]:
+        """Place of each op in depth-first order, and the number of ops from it to the last one inside it.
+
+        One pass in each direction, as an op precedes the ops inside it: passes by level, or up from every op,
+        would take quadratic time if thousands of ops are nested.
+        """
+        before = self.parent < np.arange(len(self.parent))  # as it is unless rows are damaged
+        parent = np.where(before, self.parent, NO_PARENT).tolist()
+        size = [1] * (len(parent) + 1)
+        for at in range(len(parent) - 1, -1, -1):
+            size[parent[at]] += size[at]  # without a parent: the last entry, which is not used
+        free = [0] * (len(parent) + 1)
+        first = []
+        for at, above in enumerate(parent):
+            first.append(free[above])
+            free[above] += size[at]
+            free[at] = first[at] + 1
+        return np.array(first, np.int64), np.array(size[:-1], np.int64)
 
 
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:

@@ -85,6 +85,55 @@ def test_memory_stays_bounded(made: Callable[[], bytes], name: str, code: int, t
     assert int(done.stdout.split()[-1]) < MOST_MIB
 
 
+def _span(kind: str, at: int, count: int) -> tuple[int, int]:
+    """Start and duration of an event of so many."""
+    return {
+        "equal": (5, 1),
+        "ties": (5, at * 7919 % 100_003),
+        "reversed": (count - at, 1),
+        "nested": (at, 2 * (count - at)),
+        "sawtooth": (at * 7919 % 10_007, at * 31 % 5_000),
+    }[kind]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "category"),
+    [
+        ("equal", "cpu_op"),
+        ("ties", "cpu_op"),
+        ("reversed", "cpu_op"),
+        ("nested", "cpu_op"),
+        ("sawtooth", "cpu_op"),
+        ("equal", "kernel"),
+    ],
+)
+def test_memory_does_not_grow_with_the_rows_whatever_their_times(
+    kind: str, category: str, tmp_path: Path
+) -> None:
+    peaks = [_peak(tmp_path, kind, category, count) for count in (300_000, 1_200_000)]
+    assert max(peaks) < MOST_MIB // 2
+    assert peaks[1] - peaks[0] < 60, "the larger trace has 0.9 million rows more"
+
+
+def _peak(folder: Path, kind: str, category: str, count: int) -> int:
+    """Most memory of an import of so many events, in MiB."""
+    path, store = folder / "trace.json.gz", folder / str(count)
+    args = ',"args":{"device":0,"stream":7}' if category == "kernel" else ""
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        file.write("[")
+        for at in range(count):
+            start, duration = _span(kind, at, count)
+            file.write(
+                f'{"," * (at > 0)}{{"ph":"X","cat":"{category}","name":"a","pid":1,"tid":1,'
+                f'"ts":{start},"dur":{duration}{args}}}'
+            )
+        file.write("]")
+    command = [sys.executable, "-c", MEASURED, "import", str(path), "--store", str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
 def test_many_empty_gzip_members_are_skipped(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b"", mtime=0) * 100_000 + gzip.compress(kernels_text(5).encode()))

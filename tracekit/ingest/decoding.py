@@ -15,7 +15,7 @@ from tracekit.ingest.kineto import reader as kineto
 from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers, idle_batches
 from tracekit.ingest.link.steps import PHASES, Host, find_steps
-from tracekit.ingest.outline import outlined, windows
+from tracekit.ingest.outline import Ordered, outlined, windows
 from tracekit.ingest.rows import NONE, compact, counter_order, device_order, numbers
 from tracekit.ingest.spool import Index
 from tracekit.ingest.text_columns import NO_STRINGS
@@ -121,7 +121,7 @@ class _Writer:
         first, launched, unlinked = self._place.device_row, 0, 0
         file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
         file.values |= captured.texts if captured else {}
-        for rows in _ordered(device):
+        for rows in _sorted(device, _DEVICE, device_order):
             found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
             work = ~idle[rows.integers(C.KIND)]
             launched += int(work.sum())
@@ -143,7 +143,7 @@ class _Writer:
         """Attribute what graph launches ran to the ops of the captures."""
         kinds = device.texts.get(C.KIND, NO_STRINGS)
         found, first = [], self._place.device_row
-        for rows in _ordered(device):
+        for rows in _sorted(device, _DEVICE, device_order):
             call = launchers.of(rows, np.full(rows.count, NONE)).call
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
             found.append(replays.replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying))))
@@ -168,15 +168,13 @@ class _Writer:
     def _write_counters(self) -> None:
         counters = self._outlined(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
-            for window in windows([counters]):
-                rows = counters.read(window.spans[0], counters.spooled.names)
-                file.add(rows.take(counter_order(rows)), {})
+            for rows in _sorted(counters, counters.spooled.names, counter_order):
+                file.add(rows, {})
 
 
-def _ordered(device: Outline) -> Iterator[Rows]:
-    for window in windows([device]):
-        rows = device.read(window.spans[0], _DEVICE)
-        yield rows.take(device_order(rows))
+def _sorted(table: Outline, columns: Sequence[str], order: Callable[[Rows], Ints]) -> Iterator[Rows]:
+    for window in windows([Ordered(table=table, columns=columns, order=order)]):
+        yield window.rows[0]
 
 
 _IDLE_PART = 900_000

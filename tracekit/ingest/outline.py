@@ -1,7 +1,8 @@
 """Read spooled tables in order of time, window by window.
 
 Every part is sorted by time, so the rows of a window are one slice of each overlapping part. Borders of
-windows come from times sampled in every part; all rows of one instant are in one window.
+windows come from times sampled in every part, so all rows of one instant are in one window. Only if they are
+too many for one are they divided: see `crowded`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from tracekit.ingest import crowded
 from tracekit.ingest.rows import distinct
 from tracekit.ingest.spool import Span
 from tracekit.ingest.text_columns import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from tracekit.ingest.rows import Rows
+    from tracekit.ingest.rows import AnyInts, Rows
     from tracekit.ingest.spool import SpooledTable
     from tracekit.ingest.text_columns import Strings
 
@@ -31,26 +33,67 @@ ROWS = 1 << 16
 """Approximate number of rows of a window."""
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of some tables between two instants.
+CROWDED = 2
+"""Limit of the rows of a window, as a multiple of `ROWS`."""
+
+
+class Ordered(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of a table to be read in their final order.
 
     Attributes:
-        spans: For each table, its rows of each part.
-        until: End of the window, exclusive; None in the last window.
+        table: The table.
+        columns: The columns; those that were not spooled are left out.
+        order: Positions that sort rows, by time first; None if the order of a window's rows is irrelevant.
     """
 
-    spans: tuple[list[Span], ...]
+    table: Outline
+    columns: Sequence[str]
+    order: Callable[[Rows], AnyInts] | None = None
+
+    def read(self, spans: Sequence[Span]) -> Rows:
+        """Read spans of rows, and sort them."""
+        return self.sorted(self.table.read(spans, self.columns))
+
+    def sorted(self, rows: Rows) -> Rows:
+        """Sort rows; equal ones keep their order."""
+        return rows if self.order is None else rows.take(self.order(rows))
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The next rows of some tables.
+
+    Attributes:
+        rows: The rows of each table.
+        until: Instant before which no later row starts; None in the last window.
+    """
+
+    rows: tuple[Rows, ...]
     until: int | None
 
 
-def windows(tables: Sequence[Outline]) -> Iterator[Window]:
-    """Yield windows over tables that are read together, in order of time; none if they have no rows."""
-    if not any(table.rows for table in tables):
+def windows(tables: Sequence[Ordered]) -> Iterator[Window]:
+    """Yield windows over tables that are read together, in order of time; none if they have no rows.
+
+    If an instant is divided, the rows of each table precede those of the tables after it.
+    """
+    outlines = [each.table for each in tables]
+    if not any(table.rows for table in outlines):
         return
-    borders = _borders(tables)
-    cut = [_cut(table, borders) for table in tables]
-    for number, until in enumerate([*borders.tolist(), None]):
-        yield Window(spans=tuple(spans.pop(number, []) for spans in cut), until=until)
+    borders = _borders(outlines)
+    cut = [_cut(table, borders) for table in outlines]
+    begins = [None, *borders.tolist()]
+    for number, (begin, until) in enumerate(zip(begins, [*begins[1:], None], strict=True)):
+        spans = [held.pop(number, []) for held in cut]
+        if begin is not None and sum(map(crowded.count, spans)) > CROWDED * ROWS:
+            for place, table in enumerate(tables):
+                here, spans[place] = crowded.at(table, spans[place], begin)
+                for rows in crowded.pieces(table, here, begin, ROWS):
+                    yield Window(rows=_only(tables, place, rows), until=begin)
+        yield Window(rows=tuple(map(Ordered.read, tables, spans)), until=until)
+
+
+def _only(tables: Sequence[Ordered], place: int, rows: Rows) -> tuple[Rows, ...]:
+    return tuple(rows if at == place else table.read([]) for at, table in enumerate(tables))
 
 
 def _borders(tables: Sequence[Outline]) -> Ints:

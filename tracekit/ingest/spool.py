@@ -184,20 +184,22 @@ class Index:
 
     def table(self, name: str) -> SpooledTable:
         """Return a table, with its parts by number."""
-        return SpooledTable(self._directory, [head for _, head in sorted(self._tables[name].items())])
+        heads = [head for _, head in sorted(self._tables[name].items())]
+        return SpooledTable(self._directory, name, heads)
 
 
 class SpooledTable:
     """A spooled table of one trace, with its parts in the order of the file.
 
     Attributes:
+        directory: The spool folder.
+        name: Name of the table.
         heads: Index entries of the parts.
     """
 
-    def __init__(self, directory: Path, heads: list[PartEntry]) -> None:
+    def __init__(self, directory: Path, name: str, heads: list[PartEntry]) -> None:
         """See `Index.table`."""
-        self.heads = heads
-        self._directory = directory
+        self.directory, self.name, self.heads = directory, name, heads
         self._files: dict[str, int] = {}
 
     @property
@@ -208,7 +210,7 @@ class SpooledTable:
     def _file(self, head: PartEntry) -> int:
         """Return the file of a part, which stays open as long as the table."""
         if head.file not in self._files:
-            self._files[head.file] = file = os.open(self._directory / head.file, os.O_RDONLY)
+            self._files[head.file] = file = os.open(self.directory / head.file, os.O_RDONLY)
             weakref.finalize(self, os.close, file)
         return self._files[head.file]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pytest
-from tracekit.analyses.shared.hosts import host_rows, line_of, source_lines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tracekit.analyses.shared.hosts import Ops, host_rows, line_of, source_lines
 
 from tests.builders import host, kernel, make_run, step
+from tests.tiers import examples
 from tracekit.analysis import Severity
 from tracekit.analysis.savings import budget
 from tracekit.schema import C, HostKind
@@ -86,3 +90,36 @@ def test_an_empty_run_has_a_budget(tmp_path: Path) -> None:
     nothing = budget(make_run(tmp_path))
     assert not nothing.matters(1)
     assert nothing.per_step(7) == 7
+
+
+def enclosing(parent: list[int], at: int) -> list[int]:
+    """An op and those around it, the inner first."""
+    found = []
+    while at >= 0:
+        found.append(at)
+        at = parent[at]
+    return found
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.tuples(st.integers(-1, 40), st.integers(0, 2), st.integers(0, 9)), max_size=40))
+def test_ops_count_what_is_inside_them_once(rows: list[tuple[int, int, int]]) -> None:
+    parent = [min(above, at - 1) for at, (above, _, _) in enumerate(rows)]
+    groups = np.array([group for _, group, _ in rows], np.int64)
+    values = np.array([value for _, _, value in rows], np.int64)
+    ops = Ops(pd.DataFrame(), np.array(parent, np.int64), groups, pd.Index([]))
+    around = [enclosing(parent, at) for at in range(len(rows))]
+    expected = [all(groups[above] != groups[own[0]] for above in own[1:]) for own in around]
+    assert ops.outermost_by(groups).tolist() == expected
+    inside = [
+        sum(value for own, value in zip(around, values, strict=True) if at in own) for at in range(len(rows))
+    ]
+    assert ops.total_inside(np.arange(len(rows)), values).tolist() == inside
+
+
+def test_fifty_thousand_nested_ops_take_one_pass_each_way() -> None:
+    """Climbing from each would take minutes, so that the test would not end in time."""
+    count = 50_000
+    ops = Ops(pd.DataFrame(), np.arange(-1, count - 1), np.arange(count) % 7, pd.Index([]))
+    assert ops.outermost_by(ops.names).sum() == 7
+    assert ops.total_inside(np.array([count - 1]), np.array([3])).tolist() == [3] * count

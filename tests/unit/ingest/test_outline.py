@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,16 @@ from tracekit.ingest.executor import Destination, Linked
 from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.events import TopLevel
 from tracekit.ingest.kineto.reader import KinetoTrace
-from tracekit.ingest.link import launches
+from tracekit.ingest.link import launches, stacks
 from tracekit.ingest.outline import outlined
-from tracekit.ingest.rows import of_arrow
+from tracekit.ingest.rows import host_order, joined, of_arrow
+from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tracekit.ingest.rows import Rows
 
 Row = dict[str, Any]
 Tables = dict[str, pa.Table]
@@ -109,9 +113,10 @@ def spool_parts(directory: Path, table: str, held: list[list[Row]]) -> None:
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
-    """Tables of the parts that `fill` spools, with windows and lookup files of `size` rows."""
+    """Tables of the parts that `fill` spools, with windows, lookup files and stacks of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module, name in ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK")):
+        sizes = ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK"), (stacks, "HELD"))
+        for module, name in (*sizes, (stacks, "LEAST")):
             patch.setattr(module, name, size)
         spooled, run = Path(folder, "spooled"), Path(folder, "run")
         spooled.mkdir()
@@ -151,18 +156,28 @@ def test_a_long_kernel_covers_the_gaps_of_later_windows() -> None:
 
 
 @given(parts(HOST, 12), st.integers(1, 9))
-def test_windows_contain_each_row_once_and_do_not_split_instants(host: list[list[Row]], size: int) -> None:
+def test_windows_contain_each_row_once_in_final_order_and_are_small(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(outline, "ROWS", size)
         spool_parts(Path(folder), HOST_INTERVALS.name, host)
         table = outlined(spool.Index(Path(folder)).table(HOST_INTERVALS.name))
-        seen = []
-        for window in outline.windows([table]):
-            rows = table.read(window.spans[0], [C.START_NS]).integers(C.START_NS).tolist()
-            assert not seen or not rows or max(seen) < min(rows)
-            assert window.until is None or all(start < window.until for start in rows)
-            seen += rows
-    assert sorted(seen) == sorted(row[C.START_NS] for part in host for row in part)
+        order = partial(host_order, kinds=table.texts.get(C.KIND, NO_STRINGS))
+        wanted = outline.Ordered(table=table, columns=table.spooled.names, order=order)
+        seen, until = [], None
+        for window in outline.windows([wanted]):
+            (rows,) = window.rows
+            assert rows.count <= outline.CROWDED * size
+            times = rows.integers(C.START_NS).tolist()
+            assert until is None or all(until <= time for time in times)
+            until = window.until
+            seen.append(rows)
+        whole = wanted.read([table.whole(part) for part in table.spooled.parts])
+    assert not seen or columns(joined(seen)) == columns(whole)
+    assert sum(rows.count for rows in seen) == whole.count == sum(map(len, host))
+
+
+def columns(rows: Rows) -> dict[str, list[int]]:
+    return {name: rows.integers(name).tolist() for name in rows.columns}
 
 
 def test_windows_over_overlapping_parts_have_about_the_requested_size(
@@ -173,6 +188,8 @@ def test_windows_over_overlapping_parts_have_about_the_requested_size(
         spool.write_batches(tmp_path, number, {"samples": of_arrow(rows)})
     monkeypatch.setattr(outline, "ROWS", 4096)
     table = outlined(spool.Index(tmp_path).table("samples"))
-    found = [sum(span.stop - span.first for span in window.spans[0]) for window in outline.windows([table])]
+    found = [
+        window.rows[0].count for window in outline.windows([outline.Ordered(table=table, columns=[C.T_NS])])
+    ]
     assert sum(found) == 40_000
     assert max(found) < 1.2 * 4096

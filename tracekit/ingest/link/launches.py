@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest import spool
-from tracekit.ingest.outline import outlined, windows
+from tracekit.ingest.outline import Ordered, outlined, windows
 from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
 from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.runs import intervals
@@ -136,8 +136,8 @@ def _merged(spooled: spool.SpooledTable, path: Path) -> _InFile:
     done = 0
     table = outlined(spooled)
     with path.open("wb") as file:
-        for window in windows([table]):
-            rows = table.read(window.spans[0], spooled.names)
+        for window in windows([Ordered(table=table, columns=spooled.names)]):
+            (rows,) = window.rows  # with all rows of a key, as each part has it once
             columns = _firsts([rows.integers(name) for name in spooled.names])
             np.stack(columns, axis=1).tofile(file)
             first.append(columns[0][-done % BLOCK :: BLOCK])
@@ -246,8 +246,8 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
     table = outlined(spooled, texts=[C.KIND])
     occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
-    for window in windows([table]):
-        rows = table.read(window.spans[0], _WANTED)
+    for window in windows([Ordered(table=table, columns=_WANTED)]):
+        (rows,) = window.rows
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
         end = start + busy.integers(C.DUR_NS)

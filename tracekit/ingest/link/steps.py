@@ -12,8 +12,9 @@ from msgspec import structs
 
 from tracekit import schema
 from tracekit.ingest.link import serving
-from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Lanes, Threads
-from tracekit.ingest.outline import windows
+from tracekit.ingest.link.lanes import Inherited, Lanes, Threads
+from tracekit.ingest.link.stacks import Stacks
+from tracekit.ingest.outline import Ordered, windows
 from tracekit.ingest.rows import NONE, allocation_order, host_order, joined
 from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tracekit.ingest.link.lanes import Open
     from tracekit.ingest.link.serving import Batch
     from tracekit.ingest.nesting import Nest
     from tracekit.ingest.outline import Outline, Window
@@ -254,20 +254,21 @@ class Host:
         Args:
             first: Row id of the first row.
         """
-        carried = NOTHING_OPEN
-        for window in windows([self._host, self._allocations]):
-            linked, carried = self._linked(window, carried, first)
+        stacks = Stacks(self._host.spooled.directory / "open.rows")
+        hosts = Ordered(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
+        events = Ordered(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
+        for window in windows([hosts, events]):
+            linked = self._linked(window, stacks, first)
             first += linked.rows.count
             yield linked
 
-    def _linked(self, window: Window, carried: Open, first: int) -> tuple[HostWindow, Open]:
-        rows = self._host.read(window.spans[0], _HOST)
-        rows = rows.take(host_order(rows, self._kinds))
-        lanes = self._lanes(rows, carried, first)
-        events = self._allocations.read(window.spans[1], _ALLOCATIONS)
-        events = events.take(allocation_order(events))
+    def _linked(self, window: Window, stacks: Stacks, first: int) -> HostWindow:
+        rows, events = window.rows
+        lanes = self._lanes(rows, events, stacks, first)
+        if window.until is not None:
+            stacks.keep(lanes.open_at(window.until))
         found = Inherited(*[lanes.of_window(column) for column in lanes.inherited.columns])
-        linked = HostWindow(
+        return HostWindow(
             first=first,
             rows=rows,
             step=self._steps.at(rows.integers(C.START_NS)),
@@ -281,22 +282,25 @@ class Host:
             allocations=events,
             allocating=self._allocating(events, lanes),
         )
-        return linked, carried if window.until is None else lanes.open_at(window.until)
 
-    def _lanes(self, rows: Rows, carried: Open, first: int) -> Lanes:
-        start = rows.integers(C.START_NS)
+    def _lanes(self, rows: Rows, events: Rows, stacks: Stacks, first: int) -> Lanes:
+        start, thread = rows.integers(C.START_NS), self._thread(rows)
+        end = start + rows.integers(C.DUR_NS)
+        threads = np.concatenate((thread, self._thread(events)))
         return Lanes(
-            carried,
+            stacks.around(threads, np.concatenate((end, events.integers(C.T_NS)))),
             self._marks.own(rows, first),
-            thread=self._threads.of(rows.integers(C.PID), rows.integers(C.TID)),
+            thread=thread,
             start=start,
-            end=start + rows.integers(C.DUR_NS),
+            end=end,
             first=first,
             nest=self._nest,
         )
 
+    def _thread(self, rows: Rows) -> Ints:
+        return self._threads.of(rows.integers(C.PID), rows.integers(C.TID))
+
     def _allocating(self, events: Rows, lanes: Lanes) -> Ints:
-        thread = self._threads.of(events.integers(C.PID), events.integers(C.TID))
-        inside = lanes.innermost(thread, events.integers(C.T_NS))
+        inside = lanes.innermost(self._thread(events), events.integers(C.T_NS))
         op: Ints = np.append(lanes.inherited.op, NONE)[inside]
         return op
