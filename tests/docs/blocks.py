@@ -25,6 +25,7 @@ STATED = {
         "$ tracekit findings ./resnet50_w0",
     ): "Needs a recording that is not in the repository",
     ("README.md", "tracekit sweep --workload resnet50"): "Takes an hour",
+    ("README.md", 'eval "$(_TRACEKIT_COMPLETE'): "Needs the start-up file of a shell",
 }
 """Reasons of blocks of documents that have no titles, by how these begin."""
 FENCE = re.compile(
