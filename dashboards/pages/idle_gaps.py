@@ -156,4 +156,5 @@ PAGE = Page(
         "waits": _waits,
     },
     covers=(NAME, WAITS),
+    exports=(NAME, WAITS, "gpu_breakdown"),
 )

@@ -168,7 +168,7 @@ def of_cause(cause: str) -> int:
 
     Example:
         >>> CATEGORIES[of_cause("sync")], CATEGORIES[of_cause("")]
-        ('idle: sync', 'idle')
+        ('idle: synchronization', 'idle')
     """
     return NUMBER.get(f"{IDLE_CATEGORIES}: {label(cause)}", NUMBER[IDLE_CATEGORIES])
 

@@ -49,8 +49,8 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
-        "Mean profiled step 10.00 µs (5 steps, warm-up included). 2 findings, 7 rules",
-        "checked. Savings overlap; don't sum them.",
+        "Mean profiled step 10.00 µs (5 steps, warm-up included). 2",
+        "findings, 7 rules checked. Savings overlap; don't sum them.",
         "",
         " 1. HIGH: saves 1.50 µs (15.0%), estimated",
         "    copies are | slow",
@@ -71,7 +71,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
 
 def test_savings_without_steps_are_per_capture() -> None:
     text = as_text("r1", [], advice(marked=False), "integrity: good")
-    assert "Mean capture time 10.00 µs (5 captures). 0 findings, 7 rules checked. No steps are" in text
+    assert "Mean capture 10.00 µs (5 captures). 0 findings, 7 rules checked. No steps are" in text
 
 
 def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> None:
