@@ -172,7 +172,7 @@ if TYPE_CHECKING:
     Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
     Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 
-VERSION = 1
+VERSION = 2
 _TABLES = (
     ("steps", of_steps, draw.of_steps),
     ("device_intervals", of_device, draw.of_device),

@@ -123,10 +123,12 @@ CAUSES: Final = (
 )
 """Causes of idle time in `idle_gaps`."""
 IDLE_CATEGORIES: Final = "idle"
+HOST_CATEGORIES: Final = ("op", "runtime call", "annotation", "python", "overhead")
 CATEGORIES: Final = (
     *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
     *("copy H2D", "copy D2H", "copy D2D/other", "memset", "communication", "other kernel", "graph"),
-    *("op", "runtime call", "annotation", "python", "overhead", "sync"),
+    *HOST_CATEGORIES,
+    "sync",
     *(f"{IDLE_CATEGORIES}: {cause}" for cause in CAUSES),
     IDLE_CATEGORIES,
 )

@@ -49,7 +49,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = this.app;
       if (this.measured !== window.innerHeight) {
         this.measured = window.innerHeight;
-        this.room = window.innerHeight - (stage.getBoundingClientRect().top + window.scrollY) - BELOW;
+        const top = stage.getBoundingClientRect().top + window.scrollY;
+        this.app.element.style.setProperty("--tkl-above", `${Math.round(top)}px`);
+        this.room = window.innerHeight - top - BELOW;
       }
       const { room } = this;
       const height = tl.HEAD + Math.min(lanes.pinsHeight + lanes.height + 6, Math.max(LEAST, room));

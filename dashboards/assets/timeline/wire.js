@@ -28,9 +28,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
 
   /** Format lane numbers as ranges: 1-3,7. */
-  tl.ranges = function (ids) {
+  tl.ranges = (ids) => tl.runs([...ids].sort((a, b) => a - b));
+
+  /** Format numbers in their order, with runs of successive ones as ranges: 4-6,1-3. */
+  tl.runs = function (ids) {
     const parts = [];
-    for (const id of [...ids].sort((a, b) => a - b)) {
+    for (const id of ids) {
       const last = parts[parts.length - 1];
       if (last && last[1] === id - 1) last[1] = id;
       else parts.push([id, id]);
