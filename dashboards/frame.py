@@ -82,6 +82,7 @@ TIMELINE = (
     (("N", "Shift N"), "Next and previous match of the search"),
     (("M",), "Mark the visible range; also Shift and drag"),
     (("I",), "Show or hide the panel"),
+    (("T",), "Write a note"),
     (("C",), "Collapse or expand the groups of lanes"),
     (("Alt ↑", "Alt ↓"), "Move the focused lane or group"),
     (("Esc",), "Clear the search, mark and selection"),

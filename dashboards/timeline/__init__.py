@@ -9,15 +9,16 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
 `GET /timeline/<run>/lanes?rank=&device=`
     `{"schema": "tracekit.timeline/1", "start_ns", "end_ns", "steps": [{"rank", "step", "name", "start_ns",
     "end_ns"}], "categories": [{"id", "name"}], "lanes": [{"id", "group", "title", "kind", "rank", "device",
-    "stream", "pid", "tid", "depth", "rows"}], "left_out", "causes"}`. Lanes are in display order, and the
-    intervals of a lane do not overlap; the lanes of one line (a stream, a thread) are adjacent, with the same
-    title and increasing depth. `kind` is device, idle, host, annotation, steps or memory. A memory lane
-    has bytes allocated on a device over time instead of intervals: `rows` counts allocator events, `"low"`
-    and `"high"` are the minimum and maximum of the capture, and `"total"` is whether these are the
-    allocator's running totals, or changes since the start of the capture. Only `draw` accepts memory lanes. A
-    filter by device keeps the host's lanes. `left_out` counts intervals without a lane (more than 64
-    concurrent ones in a stream). `causes` is whether the causes of idle time are final; until then, idle
-    intervals have the category `idle`, and responses must not be cached.
+    "stream", "pid", "tid", "depth", "rows", "process_group" (of its collectives, or null)}], "left_out",
+    "causes"}`. Lanes are in display order, and the intervals of a lane do not overlap; the lanes of one
+    line (a stream, a thread) are adjacent, with the same title and increasing depth. `kind` is device,
+    idle, host, annotation, steps or memory. A memory lane has bytes allocated on a device over time
+    instead of intervals: `rows` counts allocator events, `"low"` and `"high"` are the minimum and maximum
+    of the capture, and `"total"` is whether these are the allocator's running totals, or changes since
+    the start of the capture. Only `draw` accepts memory lanes. A filter by device keeps the host's lanes.
+    `left_out` counts intervals without a lane (more than 64 concurrent ones in a stream). `causes` is
+    whether the causes of idle time are final; until then, idle intervals have the category `idle`, and
+    responses must not be cached.
 
 `GET /timeline/<run>/draw?from=&to=&width=&lanes=1,2,5-9`
     Binary, little-endian: `TKT1`, the length of the header as u32, the header as JSON padded with spaces so
@@ -60,7 +61,8 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
 
 `GET /timeline/<run>/step?q=&mode=&rank=&device=|lane=&row=TABLE:ROW|at=&by=1|-1|0&order=longest`
     `{"total": matching intervals, "place", "interval"}`: the match that follows (`by=1`) or precedes a row
-    or an instant, with its place from 1 in order of start, or from the longest. After the last comes the first.
+    or an instant, with its place from 1 in order of start, or from the longest. After the last comes the
+    first.
     `by=0` gives the place of the row itself; `place` and `interval` are null if it does not match. With
     `lane`, only that lane is searched, and all its intervals match without `q`.
 
@@ -69,4 +71,8 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
     "total": number of rows, "categories": [{"category", "count", "sum_ns", "share" of the range}]}`: sums,
     means and maxima of the parts in the range; the 500 largest sums. The CSV has all rows; spreadsheet
     formulas are quoted.
+
+`GET` and `POST /timeline/<run>/notes`, `POST` and `DELETE /timeline/<run>/notes/<id>`
+    `{"notes": [{"from_ns", "to_ns", "row" ("" for none), "text", "id", "written_at"}]}` by start. `POST`
+    takes such a note as JSON, without `id` and `written_at`, adds or replaces it, and returns it.
 """

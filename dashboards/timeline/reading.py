@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracekit.diff.naming import Role, role
 from tracekit.render import human
-from tracekit.schema import HOST_DEVICE, C, CopyKind, DeviceKind, HostKind
+from tracekit.schema import HOST_DEVICE, SEPARATOR, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,22 @@ def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
     if run.in_parts(table):
         columns[C.START_NS] = None
     return run.arrow(table, columns=list(columns))[column]
+
+
+def process_groups(run: Run) -> dict[tuple[int, int, int], str]:
+    """Return the process groups of the collectives on each stream, by rank, device and stream; only known."""
+    named = run.arrow(
+        "host_intervals", columns=[C.ROW_ID, C.GROUP_NAME], where=pc.field(C.GROUP_NAME).is_valid()
+    ).to_pandas()
+    if named.empty:
+        return {}
+    columns = [C.RANK, C.DEVICE, C.STREAM, C.OP_ROW]
+    where = pc.field(C.OP_ROW).is_valid() & pc.field(C.STREAM).is_valid()
+    device = run.arrow("device_intervals", columns=columns, where=where).to_pandas()
+    groups = named.set_index(C.ROW_ID)[C.GROUP_NAME].astype(object)
+    device = device.assign(group=device[C.OP_ROW].map(groups)).dropna(subset=["group"])
+    found = device.groupby([C.RANK, C.DEVICE, C.STREAM])["group"].agg(lambda names: sorted(set(names)))
+    return {tuple(map(int, place)): SEPARATOR.join(names) for place, names in found.items()}
 
 
 def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:

@@ -20,7 +20,7 @@ from tracekit.schema import HOST_DEVICE, TABLES, C
 
 from ..exports.offers import safe
 from ..site import Results, selected
-from . import disk, drawer, matches, reading
+from . import disk, drawer, matches, notes, reading
 from .disk import Opened
 from .draw import drawing
 from .lanes import ABSENT
@@ -194,19 +194,28 @@ class _Routes:
 
     site: Site
     opened: Opened
+    groups: Results = field(default_factory=lambda: Results(capacity=16))
     totals: Results = field(default_factory=lambda: Results(capacity=16))
 
     def requested(self, run_id: str) -> _Request:
+        run = self._run(run_id)
+        return _Request(run, self.opened.of(run))
+
+    def _run(self, run_id: str) -> Run:
         run = self.site.run(run_id)
         if run is None:
             raise RunNotFoundError("the store has no such run", hint="see the Runs page")
-        return _Request(run, self.opened.of(run))
+        return run
 
     def lanes(self, run: str) -> Response:
         requested = self.requested(run)
         rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
         levels = self.opened.levels(requested.run)
-        return _json(_described(requested, levels, rank, device), requested.index)
+        described = _described(requested, levels, rank, device)
+        groups = self.groups.get(requested.run.path, lambda: reading.process_groups(requested.run))
+        for lane in described["lanes"]:
+            lane["process_group"] = groups.get((lane[C.RANK], lane[C.DEVICE], lane.get(C.STREAM)))
+        return _json(described, requested.index)
 
     def draw(self, run: str) -> Response:
         requested = self.requested(run)
@@ -262,6 +271,16 @@ class _Routes:
         named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
         return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
 
+    def notes(self, run: str) -> Response:
+        return _current({"notes": notes.read(self._run(run))})
+
+    def write_note(self, run: str, note: str = "") -> Response:
+        return _current(notes.write(self.site.store, self._run(run), request.get_data(), note))
+
+    def remove_note(self, run: str, note: str) -> Response:
+        notes.remove(self.site.store, self._run(run), note)
+        return _current({"removed": note})
+
     def _summed(self, run: str) -> tuple[_Request, Totals]:
         requested = self.requested(run)
         start, end = read_window(request.args, requested.index)
@@ -287,6 +306,10 @@ def connect(site: Site) -> None:
         blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
     blueprint.add_url_rule("/summary.csv", "summary_csv", routes.summary_csv)
     blueprint.add_url_rule("/row/<table>/<number>", "row", routes.row)
+    blueprint.add_url_rule("/notes", "notes", routes.notes)
+    for path in ("/notes", "/notes/<note>"):
+        blueprint.add_url_rule(path, "write_note", routes.write_note, methods=["POST"])
+    blueprint.add_url_rule("/notes/<note>", "remove_note", routes.remove_note, methods=["DELETE"])
     blueprint.register_error_handler(TracekitError, _error_response)
     server.register_blueprint(blueprint)
 
@@ -317,6 +340,10 @@ def _step_key(index: Index, *, longest: bool) -> tuple[int, int]:
         first = -(1 << 62) if longest else read_number(request.args, "at", index.span[0])
         return first, -1
     return -int(index.duration(np.array([at]))[0]) if longest else int(index.start[at]), at
+
+
+def _current(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), mimetype="application/json", headers=_NO_STORE)
 
 
 def _optional(name: str) -> int | None:

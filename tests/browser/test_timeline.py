@@ -333,6 +333,22 @@ def test_an_arrow_leads_to_the_next_kernel_on_the_stream(tab: Page, address: str
     expect(tab).to_have_url(re.compile("row=device_intervals:11(&|$)"))
 
 
+def test_a_note_is_written_with_the_keyboard_and_leads_back(tab: Page, timelines: Served) -> None:
+    opened(tab, timelines.url("timeline", "filled", row="device_intervals:30"))
+    expect(selected(tab)).to_have_text("kernel0")
+    tab.keyboard.press("t")
+    tab.keyboard.type(HOSTILE)
+    tab.keyboard.press("Control+Enter")
+    notes = tab.get_by_role("region", name="Notes")
+    expect(notes.locator("li")).to_have_text(re.compile(re.escape(HOSTILE)))
+    opened(tab, timelines.url("timeline", "filled"))
+    notes.get_by_role("button", name=HOSTILE).first.click()
+    expect(selected(tab)).to_have_text("kernel0")
+    notes.get_by_role("button", name="Delete").click()
+    expect(notes.locator("li")).to_have_count(0)
+    assert tab.evaluate("window.pwned") is None
+
+
 def test_collapsing_leaves_one_line_per_group(tab: Page, address: str) -> None:
     opened(tab, address)
     tab.keyboard.press("c")

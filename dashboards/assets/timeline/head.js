@@ -42,6 +42,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#overview(pen, style);
       this.#window(pen, style);
       this.#ruler(pen, style);
+      return pen;
     }
 
     #overview(pen, style) {

@@ -36,6 +36,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#keep();
     }
 
+    reveal() { if (this.hidden) this.toggle(); }
+
     #resize(width) {
       this.width = Math.round(Math.min(Math.max(width, LEAST), this.most));
       this.hidden = false;

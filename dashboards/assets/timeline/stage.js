@@ -89,7 +89,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = app;
       const style = app.paintedWith();
       const room = Math.max(0, this.height - lanes.pinsHeight);
-      app.heading.paint(style);
+      app.notes.paint(app.heading.paint(style), style, tl.HEAD);
       const pinned = tl.contextOf(parts.pinned, app.scale.width, Math.max(1, lanes.pinsHeight));
       if (lanes.pinsHeight) {
         tl.paintBackground(pinned, style, lanes.pinsHeight);

@@ -69,6 +69,7 @@ def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
         "tid": None,
         "depth": 0,
         "rows": 2,
+        "process_group": None,
     }
 
 
@@ -180,23 +181,29 @@ def test_a_kernel_is_told_with_its_launch_and_what_is_around(get: Get) -> None:
 
 
 def test_a_device_row_has_the_shapes_of_its_op_and_the_collective_around_it(tmp_path: Path) -> None:
-    group = {C.COLLECTIVE: "all_reduce", C.GROUP_NAME: "dp", C.GROUP_SIZE: 8}
+    outer = {C.COLLECTIVE: "all_reduce", C.GROUP_SIZE: 8, C.INPUT_SHAPES: "[[9]]", C.MODULE: "Head"}
+    inner = {C.GROUP_NAME: "dp", C.INPUT_SHAPES: "[[4]]", C.PARENT_ROW: 0, C.DEPTH: 1}
     calls = [
-        host("c10d::allreduce_", 0, 90, **group, **{C.INPUT_SHAPES: "[[9]]", C.MODULE: "Head"}),
-        host("record_param_comms", 10, 80, **{C.PARENT_ROW: 0, C.DEPTH: 1, C.INPUT_SHAPES: "[[4]]"}),
+        host("c10d::allreduce_", 0, 90, **outer),
+        host("record_param_comms", 10, 80, **inner),
     ]
     called = {C.STREAM: 9, C.OP_ROW: 1}
     rows = [
         kernel(100, 200, **called, **{C.NAME: "ncclKernel"}),
         memcpy(300, 400, **{C.STREAM: 9, C.BYTES: 500}),
         kernel(500, 600, **{C.STREAM: 9}),
+        kernel(700, 800, **{C.STREAM: 7}),
     ]
     get = client(make_run(tmp_path, host_intervals=calls, device_intervals=rows))
+    lanes = {lane["title"]: lane["process_group"] for lane in get("lanes").json["lanes"]}
+    assert (lanes["stream 9"], lanes["stream 7"]) == ("dp", None)
     related = get("row/device_intervals/0").json["related"]
     assert {name: one["value"] for name, one in related.items()} == {
         C.INPUT_SHAPES: "[[4]]",
         C.MODULE: "Head",
-        **group,
+        C.COLLECTIVE: "all_reduce",
+        C.GROUP_NAME: "dp",
+        C.GROUP_SIZE: 8,
     }
     copied = get("row/device_intervals/1").json["related"]
     assert {name: one["text"] for name, one in copied.items()} == {"bandwidth": "5.00 GB/s"}
