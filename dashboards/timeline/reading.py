@@ -90,7 +90,8 @@ def process_groups(run: Run) -> dict[tuple[int, int, int], str]:
     groups = named.set_index(C.ROW_ID)[C.GROUP_NAME].astype(object)
     device = device.assign(group=device[C.OP_ROW].map(groups)).dropna(subset=["group"])
     found = device.groupby([C.RANK, C.DEVICE, C.STREAM])["group"].agg(lambda names: sorted(set(names)))
-    return {tuple(map(int, place)): SEPARATOR.join(names) for place, names in found.items()}
+    places = ((*map(int, place), names) for place, names in found.items())
+    return {(rank, device, stream): SEPARATOR.join(names) for rank, device, stream, names in places}
 
 
 def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:

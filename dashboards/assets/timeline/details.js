@@ -98,9 +98,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #relatives(info) {
       const same = info.op && info.launch && info.op.row === info.launch.row;
+      const idle = info.category !== null && info.category.startsWith("idle");
       return [
-        ...this.#list(info.table === "device_intervals" ? "Launched by" : "Launch", info.launch ? [info.launch] : []),
-        ...this.#list(info.table === "device_intervals" ? "Op" : "Innermost enclosing op", info.op && !same ? [info.op] : []),
+        ...this.#list(idle ? "Next launch" : "Launched by", info.launch ? [info.launch] : []),
+        ...this.#list(idle ? "Op, or next call" : info.table === "device_intervals" ? "Op" : "Innermost enclosing op", info.op && !same ? [info.op] : []),
         ...this.#list("Next on its stream", info.next ? [info.next] : []),
         ...this.#list("Launched on devices", info.launched, info.launched_total),
         ...this.#list("Enclosed by, innermost first", info.parents),

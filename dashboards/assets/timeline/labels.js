@@ -72,7 +72,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const deep = line.lanes.length > 1;
       const folded = lanes.folded.has(`l${line.key}`);
       const text = tl.clean(line.title);
-      const full = pinned || lanes.grouping ? `${lanes.ranks > 1 ? line.group : line.group.replace(/^rank \d+( · )?/, "")} · ${text}`.replace(/^ · /, "") : text;
+      const ranked = lanes.ranks > 1 && (pinned || lanes.grouping !== "rank");
+      const full = pinned || lanes.grouping ? `${ranked ? line.group : line.group.replace(/^rank \d+( · )?/, "")} · ${text}`.replace(/^ · /, "") : text;
       const title = tl.el("span", { class: "tkl-title", title: `${line.group} · ${text}` }, full);
       const fold = deep ? tl.button(folded ? `Show all ${line.lanes.length} levels of ${text}` : `Fold ${text}`, {
         class: "tkl-mini tkl-level", "aria-expanded": String(!folded), "data-tkl": `l${line.key}`, click: () => this.changed("folded", `l${line.key}`),
@@ -90,11 +91,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** Toolbar controls of the lanes: grouping, collapse all, and the usual arrangement. */
   tl.Arranging = class {
     constructor(element, lanes, changed) {
-      const choices = [["", "Group by device"], ...(lanes.ranks > 1 ? [["rank", "Group by rank"]] : []), ["stream", "Group by stream"], ...(lanes.processGroups ? [["process_group", "Group by process group"]] : [])];
+      const choices = [["", "Lanes by device"], ...(lanes.ranks > 1 ? [["rank", "Lanes by rank"]] : []), ["stream", "Lanes by stream"], ...(lanes.processGroups ? [["process_group", "By process group"]] : [])];
       this.grouping = tl.el("select", { class: "tkl-input tkl-mode", "aria-label": "Group the lanes", change: () => changed("group", this.grouping.value) },
         ...choices.map(([value, text]) => tl.el("option", { value }, text)));
       this.all = tl.button("Collapse all groups to one line each (C)", { click: () => changed("collapse") }, "Collapse");
-      this.reset = tl.button("Show all lanes in their usual order and groups", { click: () => changed("reset"), hidden: "" }, "Reset lanes");
+      this.reset = tl.button("Show all lanes in their usual order and groups", { click: () => changed("reset"), hidden: "" }, "Reset");
       element.append(this.grouping, this.all, this.reset);
     }
 

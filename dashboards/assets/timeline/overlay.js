@@ -120,6 +120,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     if (brush.lanes && !brush.lanes.length) return;
     const [left, right] = [app.scale.x(brush.from), app.scale.x(brush.to)].sort((a, b) => a - b);
     const all = [{ y: 0, h: height, pinned: true }];
+    if (right < 0 || left > app.scale.width) return;
     const places = brush.lanes ? brush.lanes.map((id) => app.lanes.where.get(id)).filter(Boolean) : all;
     pen.fillStyle = app.colors.accent;
     pen.globalAlpha = 0.16;
