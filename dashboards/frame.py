@@ -71,10 +71,21 @@ EVERYWHERE = (
     (("Esc",), "Close dialog or menu"),
 )
 TIMELINE = (
-    (("W", "S"), "Zoom in, zoom out"),
-    (("A", "D"), "Move left, move right"),
-    (("F",), "Show all, or the selection"),
-    ((".", ","), "Next, previous"),
+    (("W", "S"), "Zoom in and out; also +, − and the wheel"),
+    (("A", "D"), "Move left and right; also ←, → and drag"),
+    (("↑", "↓"), "Scroll the lanes; also Alt and the wheel"),
+    (("F",), "Show the marked range, the selection or everything"),
+    (("0",), "Show everything"),
+    (("Enter",), "Select in the middle of the first lane"),
+    ((".", ","), "Next and previous of the same name"),
+    ((">", "<"), "Next and previous in the lane"),
+    (("N", "Shift N"), "Next and previous match of the search"),
+    (("M",), "Mark the visible range; also Shift and drag"),
+    (("I",), "Show or hide the panel"),
+    (("T",), "Write a note"),
+    (("C",), "Collapse or expand the groups of lanes"),
+    (("Alt ↑", "Alt ↓"), "Move the focused lane or group"),
+    (("Esc",), "Clear the search, mark and selection"),
 )
 
 

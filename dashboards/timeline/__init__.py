@@ -9,15 +9,16 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
 `GET /timeline/<run>/lanes?rank=&device=`
     `{"schema": "tracekit.timeline/1", "start_ns", "end_ns", "steps": [{"rank", "step", "name", "start_ns",
     "end_ns"}], "categories": [{"id", "name"}], "lanes": [{"id", "group", "title", "kind", "rank", "device",
-    "stream", "pid", "tid", "depth", "rows"}], "left_out", "causes"}`. Lanes are in display order, and the
-    intervals of a lane do not overlap; the lanes of one line (a stream, a thread) are adjacent, with the same
-    title and increasing depth. `kind` is device, idle, host, annotation, steps or memory. A memory lane
-    has bytes allocated on a device over time instead of intervals: `rows` counts allocator events, `"low"`
-    and `"high"` are the minimum and maximum of the capture, and `"total"` is whether these are the
-    allocator's running totals, or changes since the start of the capture. Only `draw` accepts memory lanes. A
-    filter by device keeps the host's lanes. `left_out` counts intervals without a lane (more than 64
-    concurrent ones in a stream). `causes` is whether the causes of idle time are final; until then, idle
-    intervals have the category `idle`, and responses must not be cached.
+    "stream", "pid", "tid", "depth", "rows", "process_group" (of its collectives, or null)}], "left_out",
+    "causes"}`. Lanes are in display order, and the intervals of a lane do not overlap; the lanes of one
+    line (a stream, a thread) are adjacent, with the same title and increasing depth. `kind` is device,
+    idle, host, annotation, steps or memory. A memory lane has bytes allocated on a device over time
+    instead of intervals: `rows` counts allocator events, `"low"` and `"high"` are the minimum and maximum
+    of the capture, and `"total"` is whether these are the allocator's running totals, or changes since
+    the start of the capture. Only `draw` accepts memory lanes. A filter by device keeps the host's lanes.
+    `left_out` counts intervals without a lane (more than 64 concurrent ones in a stream). `causes` is
+    whether the causes of idle time are final; until then, idle intervals have the category `idle`, and
+    responses must not be cached.
 
 `GET /timeline/<run>/draw?from=&to=&width=&lanes=1,2,5-9`
     Binary, little-endian: `TKT1`, the length of the header as u32, the header as JSON padded with spaces so
@@ -44,20 +45,34 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
     "unit", "text", "meaning"}}, "launch", "op": intervals or null, "launched": the first 200 device
     intervals launched by a host row or its children, "launched_total", "parents": the intervals that
     enclose a host row, or the launch of a device row, innermost first, "stack": frames, innermost first,
-    "cause", "idle_op": of an idle row, from `idle_gaps`, else null, "pending": whether these are still being
-    computed}`. For an idle row, `launch` is the next launch and `op` the blocking op.
+    "related": fields, as above, that the op and the calls around a device row have (shapes, module,
+    collective), and the bandwidth of a copy; "next": the interval that starts next on the stream of a device
+    row, or null, "cause", "idle_op", "source": of an idle row, from `idle_gaps`, else null, "pending":
+    whether these are still being computed}`. For an idle row, `launch` is the next launch, `op` the blocking
+    op and `source` its source line.
 
-`GET /timeline/<run>/search?q=&from=&to=&limit=50`
-    `{"total": names that match, "names": [{"name", "count", "sum_ns", "first": interval}]}`: names of
-    device and host intervals that contain the text, ignoring case, largest sums first. Only the parts of
-    intervals in the range count.
+`GET /timeline/<run>/search?q=&mode=text&rank=&device=&from=&to=&limit=50`
+    `{"total": names that match, "count": intervals that match, "names": [{"name", "count", "sum_ns",
+    "first": interval}]}`: names of device and host intervals, largest sums first. `mode` is `text`
+    (contained, ignoring case), `regex` (RE2, ignoring case; the response also has `matched`, the first 5,000
+    names), `name` (the whole name) or `category` (contained in the name of the category, or the whole name
+    of one; idle time is searched too, `names` are categories, and `categories` has their numbers). Only the
+    parts of intervals in the range count.
 
-`GET /timeline/<run>/step?name=|lane=&after=|before=`
-    The first interval with exactly that name, or in that lane, or both, that starts after an instant,
-    or the last that starts before one; `null` without one.
+`GET /timeline/<run>/step?q=&mode=&rank=&device=|lane=&row=TABLE:ROW|at=&by=1|-1|0&order=longest`
+    `{"total": matching intervals, "place", "interval"}`: the match that follows (`by=1`) or precedes a row
+    or an instant, with its place from 1 in order of start, or from the longest. After the last comes the
+    first.
+    `by=0` gives the place of the row itself; `place` and `interval` are null if it does not match. With
+    `lane`, only that lane is searched, and all its intervals match without `q`.
 
 `GET /timeline/<run>/summary?from=&to=&lanes=` and `summary.csv`
     `{"rows": [{"name", "category" (its name), "count", "sum_ns", "mean_ns", "max_ns", "max": interval}],
-    "total": number of rows}`: sums, means and maxima of the parts in the range; the 500 largest sums. The
-    CSV has all rows; spreadsheet formulas are quoted.
+    "total": number of rows, "categories": [{"category", "count", "sum_ns", "share" of the range}]}`: sums,
+    means and maxima of the parts in the range; the 500 largest sums. The CSV has all rows; spreadsheet
+    formulas are quoted.
+
+`GET` and `POST /timeline/<run>/notes`, `POST` and `DELETE /timeline/<run>/notes/<id>`
+    `{"notes": [{"from_ns", "to_ns", "row" ("" for none), "text", "id", "written_at"}]}` by start. `POST`
+    takes such a note as JSON, without `id` and `written_at`, adds or replaces it, and returns it.
 """

@@ -34,6 +34,8 @@ class Explained:
         host: Row of that op, or of the next op or launch, in `host_intervals`; `NONE` if unknown.
         launch: Row of the next launch in `host_intervals`; `NONE` if unknown.
         ops: Names of blocking ops.
+        source: Source line of that op as an index into `sources`; `NONE` if it was not recorded.
+        sources: Source lines.
     """
 
     first: int
@@ -42,11 +44,17 @@ class Explained:
     host: Ints
     launch: Ints
     ops: list[str]
+    source: npt.NDArray[np.int32]
+    sources: list[str]
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays to save."""
-        ops = np.frombuffer(json.dumps(self.ops).encode(), np.uint8)
-        return {"label": self.label, "op": self.op, "host": self.host, "launch": self.launch, "ops": ops}
+        texts = {name: np.frombuffer(json.dumps(getattr(self, name)).encode(), np.uint8) for name in _TEXTS}
+        return {name: getattr(self, name) for name in _NUMBERS} | texts
+
+
+_NUMBERS = ("label", "op", "host", "launch", "source")
+_TEXTS = ("ops", "sources")
 
 
 class Causes:
@@ -74,6 +82,5 @@ class Causes:
 
 def restored(first: int, saved: dict[str, Any]) -> Explained:
     """Restore the saved causes of the idle intervals that start at a position of the index."""
-    ops = json.loads(saved["ops"].tobytes())
-    arrays = {name: saved[name] for name in ("label", "op", "host", "launch")}
-    return Explained(first=first, ops=ops, **arrays)
+    texts = {name: json.loads(saved[name].tobytes()) for name in _TEXTS}
+    return Explained(first=first, **{name: saved[name] for name in _NUMBERS}, **texts)

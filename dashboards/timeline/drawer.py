@@ -1,4 +1,4 @@
-"""Queries of the timeline: details of a row, totals of a range, search, and the next interval."""
+"""Queries of the timeline: details of a row, and totals of a range."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from tracekit.errors import RunNotFoundError
 from tracekit.schema import C, DeviceKind
 
-from . import table_rows
+from . import matches, table_rows
 from .causes import NONE
-from .lanes import IDLE, STEPS
-from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER
+from .lanes import IDLE
+from .reading import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,10 +50,11 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     }
     if table == HOSTS:
         details |= _of_host(run, index, values)
+    elif table == DEVICES and values[C.KIND] == DeviceKind.IDLE:
+        details |= _of_idle(index, at)
     elif table == DEVICES:
-        details |= (
-            _of_idle(index, at) if values[C.KIND] == DeviceKind.IDLE else _of_device(run, index, values)
-        )
+        details |= _of_device(run, index, values)
+        details["next"] = matches.next_on_stream(index, at) if at >= 0 else None
     return details
 
 
@@ -64,8 +65,11 @@ _EMPTY: dict[str, Any] = {
     "launched_total": 0,
     "parents": [],
     C.STACK: [],
+    "related": {},
+    "next": None,
     "cause": None,
     "idle_op": None,
+    "source": None,
     "pending": False,
 }
 
@@ -91,12 +95,14 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
     if from_row is not None:
         record = table_rows.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
         parents = table_rows.chain(run, index, from_row, record.get(C.PARENT_ROW))
-    related = [row for row in (launch, op, *parents) if row is not None]
+    around = [row for row in dict.fromkeys((launch, op, *parents)) if row is not None]
+    records = table_rows.some(run, around, [C.STACK, *table_rows.OF_OP, *table_rows.OF_AROUND])
     return {
         "launch": refer(index, launch),
         "op": refer(index, op),
         "parents": _known(index, parents),
-        C.STACK: _stack(run, index, related),
+        C.STACK: _stack(index, around, records),
+        "related": table_rows.bandwidth(values) | table_rows.inherited(records, op, around),
     }
 
 
@@ -106,12 +112,13 @@ def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
     details, total = table_rows.launched(run, index, row)
     known = _known(index, parents)
     ops = [one for one in known if one["category"] == NUMBER["op"]]
+    around = [row, *parents]
     return {
         "op": ops[0] if ops else None,
         "launched": details,
         "launched_total": total,
         "parents": known,
-        C.STACK: _stack(run, index, [row, *parents]),
+        C.STACK: _stack(index, around, table_rows.some(run, around, [C.STACK])),
     }
 
 
@@ -121,13 +128,14 @@ def _of_idle(index: Index, at: int) -> dict[str, Any]:
         return {"pending": not index.causes.final.is_set()}
     place = at - explained.first
     category = CATEGORIES[int(index.names.category_of[explained.label[place]])]
-    op = int(explained.op[place])
+    op, source = int(explained.op[place]), int(explained.source[place])
     host = refer(index, int(explained.host[place]))
     return {
         "cause": category.removeprefix(f"{IDLE_CATEGORIES}: ") if category != IDLE_CATEGORIES else None,
         "launch": refer(index, int(explained.launch[place])),
         "op": host,
         "idle_op": explained.ops[op] if op != NONE else None,
+        "source": explained.sources[source] if source != NONE else None,
     }
 
 
@@ -135,12 +143,9 @@ def _known(index: Index, rows: Sequence[int]) -> list[dict[str, Any]]:
     return [one for one in (refer(index, row) for row in rows) if one]
 
 
-def _stack(run: Run, index: Index, rows: Sequence[int]) -> list[str]:
+def _stack(index: Index, rows: Sequence[int], records: dict[int, dict[str, Any]]) -> list[str]:
     """Return the stack, innermost first: the nearest recorded one, else the enclosing Python frames."""
-    if not rows:
-        return []
-    found = table_rows.some(run, rows, [C.STACK])
-    recorded = next((text for row in rows if (text := found.get(row, {}).get(C.STACK))), None)
+    recorded = next((text for row in rows if (text := records.get(row, {}).get(C.STACK))), None)
     if recorded:
         return [frame.strip() for frame in _FRAMES.split(recorded) if frame.strip()]
     frames = [one for one in _known(index, rows) if one["category"] == NUMBER["python"]]
@@ -224,6 +229,36 @@ def rows(index: Index, found: Totals, *, limit: int | None = None) -> tuple[list
     return [_row(index, found, label) for label in ranked[:limit].tolist()], len(ranked)
 
 
+def by_category(index: Index, found: Totals, length: int) -> list[dict[str, Any]]:
+    """Return count, sum and share by category: work of devices, idle time, the host; largest sums first.
+
+    Args:
+        index: The index.
+        found: Totals of a range.
+        length: Length of the range in ns, of which `share` is the sum; above 1 if intervals overlap.
+    """
+    count, total = np.zeros(len(CATEGORIES), np.int64), np.zeros(len(CATEGORIES), np.int64)
+    np.add.at(count, index.names.category_of, found.count)
+    np.add.at(total, index.names.category_of, found.sum_ns)
+    present = np.flatnonzero(count)
+    part = np.array([_PARTS.get(name, 0) for name in CATEGORIES])
+    ranked = present[np.lexsort((present, -total[present], part[present]))].tolist()
+    return [
+        {
+            "category": CATEGORIES[one],
+            "count": int(count[one]),
+            "sum_ns": int(total[one]),
+            "share": int(total[one]) / length,
+        }
+        for one in ranked
+    ]
+
+
+_IDLE = dict.fromkeys((name for name in CATEGORIES if name.startswith(IDLE_CATEGORIES)), 1)
+_PARTS = _IDLE | dict.fromkeys(HOST_CATEGORIES, 2)
+"""Order of the categories: idle time, then the host, after everything else."""
+
+
 def _row(index: Index, found: Totals, label: int) -> dict[str, Any]:
     count, total = int(found.count[label]), int(found.sum_ns[label])
     return {
@@ -235,96 +270,3 @@ def _row(index: Index, found: Totals, label: int) -> dict[str, Any]:
         "max_ns": int(found.max_ns[label]),
         "max": index.reference(int(found.longest[label])),
     }
-
-
-LONGEST = 500
-"""Maximum characters of a query."""
-
-
-def searched(index: Index) -> list[Lane]:
-    """Return the searchable lanes: all but idle time and steps, which are also annotations."""
-    return [lane for lane in index.lanes if lane.track.kind not in {STEPS, IDLE}]
-
-
-def search(index: Index, found: Totals, query: str, limit: int) -> dict[str, Any]:
-    """Find names that contain a text, ignoring case; largest sums first.
-
-    Args:
-        index: The index.
-        found: Totals of the searched rows.
-        query: The text.
-        limit: Maximum number of names.
-    """
-    wanted = query.casefold()[:LONGEST]
-    matching = np.array([wanted in text for text in index.names.lowered], np.bool_)
-    labels = np.flatnonzero((found.count > 0) & matching[index.names.name_of])
-    names, place = np.unique(index.names.name_of[labels], return_inverse=True)
-    count, total = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
-    np.add.at(count, place, found.count[labels])
-    np.add.at(total, place, found.sum_ns[labels])
-    ranked = np.lexsort((names, -count, -total))
-    firsts = {one: found.first[labels[place == one]] for one in ranked[:limit].tolist()}
-    matches = [
-        {
-            "name": index.names.texts[int(names[one])],
-            "count": int(count[one]),
-            "sum_ns": int(total[one]),
-            "first": index.reference(int(at[np.argmin(index.start[at])])),
-        }
-        for one, at in firsts.items()
-    ]
-    return {"total": len(names), "names": matches}
-
-
-def step(
-    index: Index,
-    lanes: Sequence[Lane],
-    *,
-    name: str = "",
-    after: int | None = None,
-    before: int | None = None,
-) -> dict[str, Any] | None:
-    """Return the first interval that starts after an instant, or the last before one; None without any.
-
-    Args:
-        index: The index.
-        lanes: The lanes to search.
-        name: Only intervals with exactly this name; default: any.
-        after: The instant after which it starts.
-        before: The instant before which it starts; used without `after`.
-    """
-    labels = _named(index, name) if name else None
-    found = [_next(index, lane, labels, after=after, before=before) for lane in lanes]
-    places = np.array([at for at in found if at != NOWHERE], np.int64)
-    if not len(places):
-        return None
-    starts = index.start[places]
-    return index.reference(int(places[np.argmin(starts) if after is not None else np.argmax(starts)]))
-
-
-def _named(index: Index, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of the labels with a name."""
-    if name not in index.names.texts:
-        return np.zeros(len(index.names.name_of), np.bool_)
-    return index.names.name_of == index.names.texts.index(name)
-
-
-def _next(
-    index: Index,
-    lane: Lane,
-    labels: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
-    *,
-    after: int | None,
-    before: int | None,
-) -> int:
-    own = index.start[lane.at : lane.at + lane.rows]
-    if after is not None:
-        low, high = lane.at + int(np.searchsorted(own, after, side="right")), lane.at + lane.rows
-    else:
-        low, high = lane.at, lane.at + int(np.searchsorted(own, before or 0))
-    if low >= high:
-        return NOWHERE
-    if labels is None:
-        return low if after is not None else high - 1
-    hits = np.flatnonzero(labels[index.label[low:high]])
-    return low + int(hits[0 if after is not None else -1]) if len(hits) else NOWHERE

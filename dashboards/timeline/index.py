@@ -170,9 +170,10 @@ class Index:
         """Map the gaps of `idle_gaps` to the idle intervals."""
         idle = self.idle
         label = np.array(self.label[idle.start : idle.stop])
-        op = np.full(len(idle), NONE, np.int32)
+        op, source = np.full(len(idle), NONE, np.int32), np.full(len(idle), NONE, np.int32)
         host, launch = np.full(len(idle), NONE), np.full(len(idle), NONE)
         ops: list[str] = []
+        sources: list[str] = []
         if gaps is not None and len(gaps):
             at = self.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
             listed = (at >= 0) & (at < len(idle))
@@ -180,6 +181,9 @@ class Index:
             label[at] = gaps["cause"].map(self.names.idle).fillna(label[0]).to_numpy(np.uint32)
             texts = gaps["op"].astype("category")
             op[at], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
+            lines = gaps["source_line"].replace("", None).astype("category")
+            source[at], sources = lines.cat.codes, [str(text) for text in lines.cat.categories]
             host[at] = gaps["host_row"].astype("Int64").fillna(NONE).to_numpy(np.int64)
             launch[at] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
-        return Explained(first=idle.start, label=label, op=op, host=host, launch=launch, ops=ops)
+        numbers = {"label": label, "op": op, "host": host, "launch": launch, "source": source}
+        return Explained(first=idle.start, **numbers, ops=ops, sources=sources)

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracekit.analysis.idle_causes import IdleCause, label
 from tracekit.diff.naming import Role, role
 from tracekit.render import human
-from tracekit.schema import HOST_DEVICE, C, CopyKind, DeviceKind, HostKind
+from tracekit.schema import HOST_DEVICE, SEPARATOR, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +78,23 @@ def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
     return run.arrow(table, columns=list(columns))[column]
 
 
+def process_groups(run: Run) -> dict[tuple[int, int, int], str]:
+    """Return the process groups of the collectives on each stream, by rank, device and stream; only known."""
+    named = run.arrow(
+        "host_intervals", columns=[C.ROW_ID, C.GROUP_NAME], where=pc.field(C.GROUP_NAME).is_valid()
+    ).to_pandas()
+    if named.empty:
+        return {}
+    columns = [C.RANK, C.DEVICE, C.STREAM, C.OP_ROW]
+    where = pc.field(C.OP_ROW).is_valid() & pc.field(C.STREAM).is_valid()
+    device = run.arrow("device_intervals", columns=columns, where=where).to_pandas()
+    groups = named.set_index(C.ROW_ID)[C.GROUP_NAME].astype(object)
+    device = device.assign(group=device[C.OP_ROW].map(groups)).dropna(subset=["group"])
+    found = device.groupby([C.RANK, C.DEVICE, C.STREAM])["group"].agg(lambda names: sorted(set(names)))
+    places = ((*map(int, place), names) for place, names in found.items())
+    return {(rank, device, stream): SEPARATOR.join(names) for rank, device, stream, names in places}
+
+
 def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:
     """Group rows by distinct combinations of values, of which few are expected.
 
@@ -114,10 +132,12 @@ if TYPE_CHECKING:
     CategoryCodes = npt.NDArray[np.uint8]
 
 IDLE_CATEGORIES: Final = "idle"
+HOST_CATEGORIES: Final = ("op", "runtime call", "annotation", "python", "overhead")
 CATEGORIES: Final = (
     *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
     *("copy H2D", "copy D2H", "copy D2D/other", "memset", "communication", "other kernel", "graph"),
-    *("op", "runtime call", "annotation", "python", "overhead", "sync"),
+    *HOST_CATEGORIES,
+    "sync",
     *(f"{IDLE_CATEGORIES}: {cause.label}" for cause in IdleCause),
     IDLE_CATEGORIES,
 )

@@ -19,8 +19,8 @@ from tracekit.runs.rank_view import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
 from ..exports.offers import safe
-from ..site import Results
-from . import disk, drawer, reading
+from ..site import Results, selected
+from . import disk, drawer, matches, notes, reading
 from .disk import Opened
 from .draw import drawing
 from .lanes import ABSENT
@@ -194,19 +194,28 @@ class _Routes:
 
     site: Site
     opened: Opened
+    groups: Results = field(default_factory=lambda: Results(capacity=16))
     totals: Results = field(default_factory=lambda: Results(capacity=16))
 
     def requested(self, run_id: str) -> _Request:
+        run = self._run(run_id)
+        return _Request(run, self.opened.of(run))
+
+    def _run(self, run_id: str) -> Run:
         run = self.site.run(run_id)
         if run is None:
             raise RunNotFoundError("the store has no such run", hint="see the Runs page")
-        return _Request(run, self.opened.of(run))
+        return run
 
     def lanes(self, run: str) -> Response:
         requested = self.requested(run)
         rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
         levels = self.opened.levels(requested.run)
-        return _json(_described(requested, levels, rank, device), requested.index)
+        described = _described(requested, levels, rank, device)
+        groups = self.groups.get(requested.run.path, lambda: reading.process_groups(requested.run))
+        for lane in described["lanes"]:
+            lane["process_group"] = groups.get((lane[C.RANK], lane[C.DEVICE], lane.get(C.STREAM)))
+        return _json(described, requested.index)
 
     def draw(self, run: str) -> Response:
         requested = self.requested(run)
@@ -232,33 +241,45 @@ class _Routes:
         return _json(drawer.open_row(requested.run, requested.index, table, known), requested.index)
 
     def search(self, run: str) -> Response:
-        requested = self.requested(run)
+        requested, query = self.requested(run), _query()
         limit = clamped(request.args, "limit", default=50, low=1, high=SHOWN)
         start, end = read_window(request.args, requested.index)
-        found = self._totals(requested, drawer.searched(requested.index), start, end)
-        return _json(drawer.search(requested.index, found, request.args.get("q", ""), limit), requested.index)
+        found = self._totals(requested, query.lanes(requested.index), start, end)
+        return _json(matches.search(requested.index, found, query, limit), requested.index)
 
     def step(self, run: str) -> Response:
-        index = self.requested(run).index
-        name, lane = request.args.get("name", ""), request.args.get("lane", "")
-        if not name and not lane:
-            raise UnusableInputError("name or lane is required", hint="use for example lane=3&after=100")
-        lanes = read_lanes({"lanes": lane}, index) if lane else drawer.searched(index)
-        after, before = (_optional(word) for word in ("after", "before"))
-        if after is None and before is None:
-            raise UnusableInputError("after or before is required", hint="use for example lane=3&after=100")
-        return _json(drawer.step(index, lanes, name=name, after=after, before=before), index)
+        index, query, lane = self.requested(run).index, _query(), request.args.get("lane", "")
+        if not query.text and not lane:
+            raise UnusableInputError("q or lane is required", hint="use for example lane=3&at=100&by=1")
+        lanes = read_lanes({"lanes": lane}, index) if lane else query.lanes(index)
+        labels = query.labels(index) if query.text else None
+        by = clamped(request.args, "by", default=0, low=-1, high=1)
+        longest = request.args.get("order") == "longest"
+        key = _step_key(index, longest=longest)
+        return _json(matches.step(index, lanes, labels, key=key, by=by, longest=longest), index)
 
     def summary(self, run: str) -> Response:
         requested, found = self._summed(run)
+        start, end = read_window(request.args, requested.index)
         rows, total = drawer.rows(requested.index, found, limit=SHOWN)
-        return _json({"rows": rows, "total": total}, requested.index)
+        categories = drawer.by_category(requested.index, found, end - start)
+        return _json({"rows": rows, "total": total, "categories": categories}, requested.index)
 
     def summary_csv(self, run: str) -> Response:
         requested, found = self._summed(run)
         text = csv_text(drawer.rows(requested.index, found)[0])
         named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
         return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
+
+    def notes(self, run: str) -> Response:
+        return _current({"notes": notes.read(self._run(run))})
+
+    def write_note(self, run: str, note: str = "") -> Response:
+        return _current(notes.write(self.site.store, self._run(run), request.get_data(), note))
+
+    def remove_note(self, run: str, note: str) -> Response:
+        notes.remove(self.site.store, self._run(run), note)
+        return _current({"removed": note})
 
     def _summed(self, run: str) -> tuple[_Request, Totals]:
         requested = self.requested(run)
@@ -285,6 +306,10 @@ def connect(site: Site) -> None:
         blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
     blueprint.add_url_rule("/summary.csv", "summary_csv", routes.summary_csv)
     blueprint.add_url_rule("/row/<table>/<number>", "row", routes.row)
+    blueprint.add_url_rule("/notes", "notes", routes.notes)
+    for path in ("/notes", "/notes/<note>"):
+        blueprint.add_url_rule(path, "write_note", routes.write_note, methods=["POST"])
+    blueprint.add_url_rule("/notes/<note>", "remove_note", routes.remove_note, methods=["DELETE"])
     blueprint.register_error_handler(TracekitError, _error_response)
     server.register_blueprint(blueprint)
 
@@ -298,6 +323,27 @@ def _error_response(error: TracekitError) -> Response:
 def _json(content: Any, index: Index) -> Response:
     headers = _CACHEABLE if index.causes.final.is_set() else _NO_STORE
     return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
+
+
+def _query() -> matches.Query:
+    """Return the query of the request."""
+    mode = request.args.get("mode", matches.TEXT)
+    rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
+    return matches.Query(text=request.args.get("q", ""), mode=mode, rank=rank, device=device)
+
+
+def _step_key(index: Index, *, longest: bool) -> tuple[int, int]:
+    """Return the key of the current interval, `row`, or of an instant, `at`, between intervals."""
+    row = selected(request.args.get("row", ""))
+    at = int(index.position(row[0], np.array([row[1]]))[0]) if row else -1
+    if at < 0:
+        first = -(1 << 62) if longest else read_number(request.args, "at", index.span[0])
+        return first, -1
+    return -int(index.duration(np.array([at]))[0]) if longest else int(index.start[at]), at
+
+
+def _current(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), mimetype="application/json", headers=_NO_STORE)
 
 
 def _optional(name: str) -> int | None:

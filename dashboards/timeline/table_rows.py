@@ -63,6 +63,54 @@ def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
+OF_OP = (C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS)
+"""Columns of the op that are shown for its device intervals."""
+OF_AROUND = (
+    *(C.MODULE, C.COLLECTIVE, C.COLLECTIVE_SEQUENCE, C.DTYPE, C.ELEMENTS_IN, C.ELEMENTS_OUT),
+    *(C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
+)
+"""Columns of the nearest enclosing call that has them."""
+
+
+def inherited(
+    records: dict[int, dict[str, Any]], op: int | None, around: Sequence[int]
+) -> dict[str, dict[str, Any]]:
+    """Return what the op and the calls around a launch say about it; only known values.
+
+    Args:
+        records: Host rows by id.
+        op: Row of the op.
+        around: Rows of the launch, the op and the calls around them, innermost first.
+    """
+    values = {name: records.get(op, {}).get(name) for name in OF_OP} if op is not None else {}
+    for row in around:
+        for name in OF_AROUND:
+            if values.get(name) is None:
+                values[name] = records.get(row, {}).get(name)
+    return {name: one for name, one in described(HOSTS, values).items() if one["value"] is not None}
+
+
+def bandwidth(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the bandwidth of a copy or memset; nothing if its size is unknown or it took no time.
+
+    Example:
+        >>> bandwidth({C.BYTES: 4_000, C.DUR_NS: 2_000})["bandwidth"]["text"]
+        '2.00 GB/s'
+    """
+    size, dur = values.get(C.BYTES), values.get(C.DUR_NS)
+    if size is None or not dur:
+        return {}
+    meaning = "bytes over duration"
+    return {
+        "bandwidth": {
+            "value": size / dur,
+            "unit": "GB/s",
+            "text": f"{size / dur:,.2f} GB/s",
+            "meaning": meaning,
+        }
+    }
+
+
 def some(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
     """Return columns of host rows, by row id."""
     found = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))

@@ -196,10 +196,10 @@ def test_a_marked_range_has_a_table_of_its_own(tab: Page, address: str) -> None:
     tab.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
     tab.mouse.up()
     tab.keyboard.up("Shift")
-    expect(tab.get_by_role("heading", name="In the marked range")).to_be_visible()
+    expect(tab.get_by_role("heading", name="In the marked range", exact=True)).to_be_visible()
     expect(tab.locator(".tkl-panel .tkl-hint").first).to_contain_text(re.compile(r"^(499|500|501)\.\d\d µs"))
     tab.keyboard.press("f")
-    expect(tab.get_by_role("heading", name="In view")).to_be_visible()
+    expect(tab.get_by_role("heading", name="In view", exact=True)).to_be_visible()
     expect(canvas).to_have_attribute("data-range", re.compile(r"^(499|500|501)\d{3}-(999|100[01])\d{3}$"))
 
 
@@ -209,17 +209,153 @@ def test_a_row_of_the_table_leads_to_its_longest_and_names_stay_text(tab: Page, 
     expect(selected(tab)).to_have_text(HOSTILE)
     expect(canvas).not_to_have_attribute("data-range", f"0-{2 * STEP_NS}")
     assert tab.evaluate("window.pwned") is None
+    expect(count(tab)).to_have_text("1 of 2")
+    tab.keyboard.press("n")
+    expect(tab).to_have_url(re.compile(rf"row=device_intervals:{2 * KERNELS + 2}(&|$)"))
+    expect(count(tab)).to_have_text("2 of 2")
+
+
+def count(page: Page) -> Locator:
+    return page.locator(".tkl-count")
+
+
+def test_matches_are_counted_and_keys_step_through_them(tab: Page, address: str) -> None:
+    opened(tab, address)
+    tab.get_by_role("combobox", name="Search by").select_option("regex")
+    tab.keyboard.press("/")
+    tab.keyboard.type("^KERNEL[12]$")
+    expect(count(tab)).to_have_text("4,000 matches")
+    tab.locator("#timeline-canvas").focus()
+    for key, place in (("n", 1), ("n", 2), ("Shift+N", 1), ("Shift+N", 4000), ("n", 1)):
+        tab.keyboard.press(key)
+        expect(count(tab)).to_have_text(f"{place:,} of 4,000")
+    tab.get_by_role("button", name="kernel2").first.click()
+    expect(tab.get_by_role("combobox", name="Search by")).to_have_value("name")
+    tab.get_by_role("combobox", name="Search", exact=True).fill("ernel0")
+    expect(count(tab)).to_have_text("2,000 matches")
+    expect(tab.get_by_role("combobox", name="Search by")).to_have_value("text")
+    tab.keyboard.press("Escape")
+    expect(count(tab)).to_have_text("")
 
 
 def test_search_finds_a_name_and_goes_to_its_first(tab: Page, address: str) -> None:
     opened(tab, address)
     tab.keyboard.press("/")
     tab.keyboard.type("KERNEL2")
-    expect(tab.get_by_role("option")).to_have_count(1)
-    expect(tab.get_by_role("option")).to_contain_text("2,000 × · 300.00 µs")
+    expect(tab.locator("#timeline-found [role=option]")).to_have_count(1)
+    expect(tab.locator("#timeline-found [role=option]")).to_contain_text("2,000 × · 300.00 µs")
     tab.keyboard.press("Enter")
     expect(selected(tab)).to_have_text("kernel2")
     expect(tab).to_have_url(re.compile("row=device_intervals:2(&|$)"))
+
+
+def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
+    words = {
+        "from": 900_000,
+        "to": 1_500_000,
+        "row": "device_intervals:3000",
+        "q": "idle",
+        "mode": "category",
+        "order": "longest",
+        "mark": "950000:1000000",
+        "sort": "count",
+        "group": "stream",
+        "fold": 0,
+        "top": 8,
+    }
+    canvas = opened(tab, timelines.url("timeline", "plain", **words))
+    shows(canvas, 900_000, 1_500_000)
+    expect(selected(tab)).to_have_text(HOSTILE)
+    expect(count(tab)).to_have_text("2 matches")
+    expect(tab.get_by_role("heading", name="In the marked range, by category (50.00 µs)")).to_be_visible()
+    expect(tab.locator(".tkl-shares tbody tr", has_text="idle").locator("td")).to_have_text(
+        [re.compile("idle"), "1", "40.00 µs", "80.0%"]
+    )
+    expect(tab.locator("th[data-key=count]")).to_have_attribute("aria-sort", "ascending")
+    expect(tab.get_by_role("combobox", name="Group the lanes")).to_have_value("stream")
+    tab.get_by_role("button", name="Move stream 9 up").focus()
+    tab.keyboard.press("Enter")
+    expect(tab).to_have_url(re.compile("lanes="))
+    titles = tab.locator(".tkl-labels .tkl-fold .tkl-title")
+    arranged = titles.all_inner_texts()
+    assert arranged.index("stream 9") < arranged.index("stream 7")
+    shared = tab.url
+    leave(tab, timelines.url("help"))
+    canvas = opened(tab, shared)
+    shows(canvas, 900_000, 1_500_000)
+    expect(titles).to_have_text(arranged)
+    tab.evaluate("window.tracekit.timeline.current.address.flush()")
+    assert tab.url == shared
+
+
+def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page, address: str) -> None:
+    canvas = opened(tab, f"{address}&row=device_intervals:30")
+    side, edge = tab.locator("#timeline-side"), tab.get_by_role("separator", name="Width of the panel")
+    lanes, box = canvas.bounding_box(), side.bounding_box()
+    assert lanes
+    assert box
+    assert box["x"] > lanes["x"] + lanes["width"]
+    assert box["y"] < lanes["y"]
+    assert box["y"] + box["height"] <= 900
+    edge.focus()
+    tab.keyboard.press("ArrowLeft")
+    width = int(edge.get_attribute("aria-valuenow") or 0)
+    tab.reload()
+    expect(edge).to_have_attribute("aria-valuenow", str(width))
+    expect(side).to_have_css("width", f"{width}px")
+    tab.keyboard.press("i")
+    expect(side).to_be_hidden()
+    tab.keyboard.press("i")
+    expect(side).to_be_visible()
+    tab.evaluate("localStorage.removeItem('tracekit.timeline.side')")
+
+
+def test_an_arrow_leads_to_the_next_kernel_on_the_stream(tab: Page, address: str) -> None:
+    canvas = opened(tab, f"{address}&from=3000&to=4000&row=device_intervals:10")
+    shows(canvas, 3_000, 4_000)
+    details = tab.locator("#timeline-details")
+    expect(details).to_contain_text("Next on its stream")
+    painted = """(from) => {
+      const lane = window.tracekit.timeline.current.lanes.where.get(
+        window.tracekit.timeline.current.selected.lane);
+      const overlay = document.getElementById("timeline-canvas");
+      const ratio = overlay.width / overlay.clientWidth;
+      const app = window.tracekit.timeline.current;
+      const [x0, x1] = [app.scale.x(3250), app.scale.x(3400)];
+      const y = app.yOf(lane) + lane.h + 2;
+      const data = overlay.getContext("2d").getImageData(
+        x0 * ratio, y * ratio, (x1 - x0) * ratio, 8 * ratio).data;
+      return data.some((value, at) => at % 4 === 3 && value > 0);
+    }"""
+    expect(canvas).to_have_attribute("data-settled", "true")
+    tab.wait_for_function(painted)
+    details.get_by_role("button", name="kernel2").click()
+    expect(tab).to_have_url(re.compile("row=device_intervals:11(&|$)"))
+
+
+def test_a_note_is_written_with_the_keyboard_and_leads_back(tab: Page, timelines: Served) -> None:
+    opened(tab, timelines.url("timeline", "filled", row="device_intervals:30"))
+    expect(selected(tab)).to_have_text("kernel0")
+    tab.keyboard.press("t")
+    tab.keyboard.type(HOSTILE)
+    tab.keyboard.press("Control+Enter")
+    notes = tab.get_by_role("region", name="Notes")
+    expect(notes.locator("li")).to_have_text(re.compile(re.escape(HOSTILE)))
+    opened(tab, timelines.url("timeline", "filled"))
+    notes.get_by_role("button", name=HOSTILE).first.click()
+    expect(selected(tab)).to_have_text("kernel0")
+    notes.get_by_role("button", name="Delete").click()
+    expect(notes.locator("li")).to_have_count(0)
+    assert tab.evaluate("window.pwned") is None
+
+
+def test_collapsing_leaves_one_line_per_group(tab: Page, address: str) -> None:
+    opened(tab, address)
+    tab.keyboard.press("c")
+    expect(tab.locator(".tkl-labels .tkl-line")).to_have_count(0)
+    expect(tab.locator(".tkl-labels .tkl-group")).to_have_count(3)
+    tab.keyboard.press("c")
+    expect(tab.locator(".tkl-labels .tkl-line").first).to_be_visible()
 
 
 @pytest.mark.slow

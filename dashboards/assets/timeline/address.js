@@ -1,4 +1,4 @@
-/* Keep the address in sync with range, selection, lanes and categories, without a server request. */
+/* Keep the address in sync with the view (range, selection, marked range, search, sorting, lanes), without a server request. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
@@ -6,6 +6,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const ROW = /^([a-z_]{1,40}):(\d{1,12})$/;
   const WHOLE = /^-?\d{1,18}$/;
   const SLOW = 250;
+
+  const MARK = /^(-?\d{1,18}):(-?\d{1,18})(?::([\d,-]{1,2000}))?$/;
+  const SORT = /^(-?)([a-z_]{1,20})$/;
+  const MODES = ["regex", "category", "name"];
+  const LONGEST = 2000;
 
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
   const keys = (text) => (text || "").split(".").filter((part) => /^l?\d{1,9}$/.test(part)).map((part) => (part[0] === "l" ? part : Number(part)));
@@ -18,8 +23,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       from: number(words.get("from")), to: number(words.get("to")),
       row: row ? { table: row[1], row: Number(row[2]) } : null,
       hidden: keys(words.get("hide")), pinned: keys(words.get("pin")), folded: keys(words.get("fold")), off: keys(words.get("off")),
+      deep: keys(words.get("deep")), order: tl.unranges(words.get("lanes")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
+      query: { q: (words.get("q") || "").slice(0, LONGEST), mode: MODES.includes(words.get("mode")) ? words.get("mode") : "text", longest: words.get("order") === "longest" },
+      brush: mark(MARK.exec(words.get("mark") || "")), sort: sorting(SORT.exec(words.get("sort") || "")), all: words.get("rows") === "all",
     };
   };
+
+  const mark = (found) => found && Number(found[1]) < Number(found[2]) && { from: Number(found[1]), to: Number(found[2]), lanes: found[3] ? tl.unranges(found[3]) : null, active: false };
+  const sorting = (found) => found && { key: found[2], down: found[1] === "-" };
 
   tl.Address = class {
     constructor(app) {
@@ -79,7 +90,29 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       set("pin", [...app.lanes.pinned].join("."));
       set("fold", [...app.lanes.folded].join("."));
       set("off", [...app.off].join("."));
-      return words.toString().replaceAll("%3A", ":");
+      set("deep", app.lanes.deep.join("."));
+      set("lanes", tl.runs(app.lanes.order));
+      set("group", app.lanes.grouping);
+      set("top", app.stage.top > 0 ? String(Math.round(app.stage.top)) : "");
+      this.#search(set);
+      this.#table(set);
+      return words.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
+    }
+
+    #search(set) {
+      const { q, mode, longest } = this.app.search.query;
+      const fits = q.length <= LONGEST;
+      set("q", fits ? q : "");
+      set("mode", q && fits && mode !== "text" ? mode : "");
+      set("order", q && fits && longest ? "longest" : "");
+    }
+
+    #table(set) {
+      const { brush, table } = this.app;
+      const lanes = brush && brush.lanes ? `:${tl.ranges(brush.lanes)}` : "";
+      set("mark", brush && !brush.active ? `${brush.from}:${brush.to}${lanes}` : "");
+      set("sort", table.sorted ? `${table.sort.down ? "-" : ""}${table.sort.key}` : "");
+      set("rows", table.all ? "all" : "");
     }
 
     #write() {

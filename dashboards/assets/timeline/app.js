@@ -80,7 +80,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     paintedWith() {
       const { scale, data, colors, off, steps } = this;
-      return { scale, data, colors, off, steps, names: this.matching };
+      return { scale, data, colors, off, steps, matching: this.matching };
     }
 
     rowAt(y) {
@@ -107,6 +107,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (!this.data) return;
       this.stage.redraw();
       this.data.want();
+      this.address.replaceEntry();
     }
 
     arrived() {
@@ -140,13 +141,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#seen();
     }
 
-    /** Fold, hide or pin a lane or group. */
-    arrange(set, key) {
-      if (set === "unhide") {
-        const group = this.lanes.groups.find((one) => one.key === key);
-        group.lines.forEach((line) => this.lanes.hidden.delete(line.key));
-        this.lanes.place();
-      } else this.lanes.toggle(set, key);
+    /** Fold, hide, pin or move a lane or group, or group the lanes differently. */
+    arrange(what, key) {
+      const { lanes } = this;
+      if (what === "unhide") lanes.unhide(key);
+      else if (what === "up" || what === "down") lanes.move(key, what === "up" ? -1 : 1);
+      else if (what === "collapse") lanes.collapse();
+      else if (what === "group") lanes.group(key);
+      else if (what === "reset") lanes.restore({});
+      else lanes.toggle(what, key);
+      this.arranging.show(lanes);
       this.layoutChanged();
     }
 
@@ -170,15 +174,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Apply the state in an address; without a range, a history entry shows the whole capture. */
     applyAddress(state, { first = false, back = false } = {}) {
       const { lanes } = this;
-      Object.assign(lanes, { hidden: new Set(state.hidden), pinned: new Set(state.pinned), folded: new Set(state.folded) });
+      lanes.restore(state);
       this.off = new Set(state.off);
-      lanes.place();
+      this.brush = state.brush;
+      this.table.restore(state);
+      this.arranging.show(lanes);
       this.heading.stale = true;
       this.target = null;
       const ranged = state.from !== null || state.to !== null;
       const known = Boolean(this.chosen && state.row && this.chosen.table === state.row.table && this.chosen.row === state.row.row);
       if (ranged || back || known || !state.row) this.scale.setRange(state.from ?? this.scale.min, state.to ?? this.scale.max);
       this.layoutChanged();
+      this.parts.scroller.scrollTop = state.top;
+      this.search.set(state.query);
       const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
       if (!known) this.moves.select(state.row, { zoom, silent: true });
     }
@@ -204,16 +212,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     setBrush(brush) {
       this.brush = brush;
       this.stage.redraw(false);
-      if (!brush || !brush.active) this.table.later();
+      if (brush && brush.active) return;
+      this.table.later();
+      this.address.replaceEntry();
     }
 
-    /** Highlight all names that contain a text, or exactly one name; null for none. */
-    setHighlight(name, part = false) {
-      this.highlight = part ? null : name;
-      const met = new Map();
-      const wanted = name && name.toLowerCase();
-      const test = (one) => (part ? one.toLowerCase().includes(wanted) : one === name);
-      this.matching = name ? (one) => { if (!met.has(one)) met.set(one, test(one)); return met.get(one); } : null;
+    /** Highlight what matches a search; `name` if that is one whole name. Null for no search. */
+    setMatching(matching, name) {
+      Object.assign(this, { matching, highlight: name });
       this.stage.redraw();
       this.table.refresh();
     }
@@ -227,9 +233,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     clear() { this.moves.clear(); }
     markView() { this.setBrush({ from: Math.floor(this.scale.from), to: Math.ceil(this.scale.to), lanes: null }); }
     selectMiddle() { this.moves.middle(); }
-    highlightName(row) {
-      this.setHighlight(this.highlight === row.name ? null : row.name);
-      if (this.highlight) this.select({ table: row.max.table, row: row.max.row }, { zoom: "near" });
+    /** Select the longest interval of a table row and search for its name from the longest on, or end that search. */
+    async highlightName(row) {
+      if (this.highlight === row.name) { this.search.clear(); return; }
+      await this.select({ table: row.max.table, row: row.max.row }, { zoom: "near" });
+      await this.search.set(row.category.startsWith("idle") ? { q: row.category, mode: "category", longest: true } : { q: row.name, mode: "name", longest: true });
     }
   };
 })(window.tracekit.timeline);

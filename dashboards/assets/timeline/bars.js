@@ -62,7 +62,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const DIMMED_TINT = 3;
 
   function exactBars(data, row, style, batches, labels) {
-    const { scale, off, names } = style;
+    const { scale, off, matching } = style;
     const first = Math.max(0, tl.after(data.start, scale.from, data.n) - 1);
     const end = tl.after(data.start, scale.to, data.n);
     let painted = -1;
@@ -73,7 +73,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const x = Math.max(left, -2);
       const width = Math.min(right, scale.width + 2) - x;
       const drawn = width > 3 ? width - 0.75 : Math.max(width, 1);
-      const highlighted = !names || names(data.names[data.name[at]]);
+      const highlighted = !matching || matching(data.names[data.name[at]], data.category[at]);
       const category = row.lane.kind === "steps" ? tl.STEPS : data.category[at];
       batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y, drawn, row.h);
       painted = x + drawn;
@@ -82,7 +82,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   function densityBars(data, row, style, batches) {
-    const { scale, off, names } = style;
+    const { scale, off, matching } = style;
     const px = (data.to - data.from) / data.width;
     const size = px / scale.perPixel;
     const first = tl.after(data.column, (scale.from - data.from) / px - 1, data.n) - 1;
@@ -91,7 +91,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (x > scale.width) break;
       const category = data.category[at];
       if (off.has(category)) continue;
-      const highlighted = !names || names(data.names[data.name[at]]);
+      const highlighted = !matching || matching(data.names[data.name[at]], data.category[at]);
       const width = Math.max(size, 1) + 0.3;
       const height = row.strip ? row.h : Math.max(2, (row.h * data.busy[at]) / 255);
       if (height < row.h) batches.add(category, highlighted ? TINT : DIMMED_TINT, x, row.y, width, row.h - height);
@@ -128,7 +128,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return tl.brief(data.names[data.name[at]]);
   }
 
-  /** Paint rows of lanes. `style` has scale, data, colors, off (hidden categories), names (a predicate, or null). */
+  /** Paint rows of lanes. `style` has scale, data, colors, off (hidden categories), matching (a predicate of name and category, or null). */
   tl.paintLanes = function (pen, rows, style) {
     const labels = [];
     for (const row of rows) {

@@ -17,16 +17,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return pair(what, axes.map((one) => tl.count(one.value)).join(" × "), `${what} of the launch, in x, y and z`);
   }
 
-  function facts(info) {
+  function facts(app, info) {
     const { fields } = info;
     const made = [];
     for (const name of FIRST) {
       if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : `${fields[name].text} (${tl.count(fields[name].value)} ns)`, fields[name].meaning));
     }
+    const place = info.lane === null ? null : app.lanes.byId.get(info.lane);
+    if (place) made.push(...pair("lane", `${place.group} · ${tl.clean(place.title)}`, "lane of the interval"));
     if (info.cause) made.push(...pair("idle cause", info.cause.replaceAll("_", " "), "from the idle_gaps analysis"));
     if (info.idle_op) made.push(...pair("blocked by", tl.named(info.idle_op, 60), "op that blocked the device"));
+    if (info.source) made.push(...pair("source line", tl.clean(info.source), "line of the program that issued that op"));
     made.push(...extent(fields, "grid"), ...extent(fields, "block"));
-    for (const [name, field] of Object.entries(fields)) {
+    for (const [name, field] of Object.entries({ ...fields, ...info.related })) {
       if (FIRST.includes(name) || OMITTED.has(name) || field.value === null) continue;
       made.push(...pair(words(name), tl.clean(field.text), field.meaning));
     }
@@ -50,7 +53,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.element.replaceChildren(
         tl.el("div", { class: "tkl-detail-head" }, tl.el("h2", { class: "tkl-subtitle" }, "Selection"), ...this.#buttons(info, title)),
         tl.el("p", { class: "tkl-full" }, tl.clean(title)),
-        facts(info),
+        facts(this.app, info),
         ...this.#relatives(info),
         ...this.#stack(info),
       );
@@ -60,10 +63,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #buttons(info, title) {
       const { app } = this;
       const raw = Object.fromEntries(Object.entries(info.fields).map(([name, field]) => [name, field.value]));
+      const everyOne = info.cause === null ? { q: info.fields.name.value, mode: "name" } : { q: info.category, mode: "category" };
       const all = tl.copyButton(JSON.stringify(raw, null, 1), "all fields as JSON");
-      all.textContent = "Copy all";
+      all.textContent = "JSON";
       return [
+        tl.button("Previous with this name (,)", { click: () => app.step(-1, "name") }, "‹"),
+        tl.button("Next with this name (.)", { click: () => app.step(1, "name") }, "›"),
         tl.button("Zoom to selection (F)", { click: () => app.fit() }, "Zoom"),
+        tl.button("Search for all with this name or cause", { click: () => app.search.set(everyOne) }, "All"),
         tl.copyButton(title, "the name"),
         all,
         tl.button("Close (Esc)", { class: "tkl-button tkl-close", click: () => app.select(null) }, "✕"),
@@ -91,9 +98,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #relatives(info) {
       const same = info.op && info.launch && info.op.row === info.launch.row;
+      const idle = info.category !== null && info.category.startsWith("idle");
       return [
-        ...this.#list(info.table === "device_intervals" ? "Launched by" : "Launch", info.launch ? [info.launch] : []),
-        ...this.#list(info.table === "device_intervals" ? "Op" : "Innermost enclosing op", info.op && !same ? [info.op] : []),
+        ...this.#list(idle ? "Next launch" : "Launched by", info.launch ? [info.launch] : []),
+        ...this.#list(idle ? "Op, or next call" : info.table === "device_intervals" ? "Op" : "Innermost enclosing op", info.op && !same ? [info.op] : []),
+        ...this.#list("Next on its stream", info.next ? [info.next] : []),
         ...this.#list("Launched on devices", info.launched, info.launched_total),
         ...this.#list("Enclosed by, innermost first", info.parents),
       ];

@@ -1,29 +1,8 @@
-/* Keyboard input; `?` lists the shortcuts. */
+/* Keyboard input; `?` lists the shortcuts of all pages, these included. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const KEYS = [
-    ["W  S", "zoom in and out; also + and −"],
-    ["A  D", "move left and right; also ← and →"],
-    ["↑  ↓", "scroll the lanes; also Page up and Page down"],
-    ["F", "zoom to the marked range, the selection, or the whole capture"],
-    ["0", "show the whole capture"],
-    [".  ,", "next and previous interval with the same name"],
-    [">  <", "next and previous interval in the same lane"],
-    ["Enter", "select the interval at the middle of the first visible lane"],
-    ["M", "mark the visible range, for the table below"],
-    ["/", "search for a name"],
-    ["Esc", "clear the highlight, then the marked range, then the selection"],
-    ["?", "show this list"],
-    ["wheel", "zoom at the pointer (also with Ctrl or pinch)"],
-    ["Shift + wheel", "pan"],
-    ["Alt + wheel", "scroll the lanes (also the wheel over their names)"],
-    ["drag", "pan and scroll the lanes"],
-    ["Shift + drag", "mark a range (and lanes, if dragged vertically); also by dragging in the ruler"],
-    ["click", "show all fields of an interval; zoom to a step"],
-    ["double-click", "zoom to an interval"],
-  ];
   const HELD = { w: [-1, 0], "+": [-1, 0], "=": [-1, 0], s: [1, 0], "-": [1, 0], a: [0, -1], ArrowLeft: [0, -1], d: [0, 1], ArrowRight: [0, 1] };
   const SCROLL = { ArrowUp: -48, ArrowDown: 48, PageUp: -320, PageDown: 320 };
 
@@ -45,8 +24,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       window.addEventListener("blur", () => this.held.clear(), { signal: app.ending });
       const once = {
         f: () => app.fit(), 0: () => app.whole(), ".": () => app.step(1, "name"), ",": () => app.step(-1, "name"),
-        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), "/": () => app.search.focus(),
-        "?": () => tl.help(), Escape: () => app.clear(),
+        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), i: () => app.side.toggle(), t: () => app.notes.focus(), c: () => app.arrange("collapse"), n: (event) => app.search.step(event.shiftKey ? -1 : 1), "/": () => app.search.focus(),
+        Escape: () => app.clear(),
       };
       this.once = once;
     }
@@ -56,7 +35,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.app.tooltip.show(null);
       const key = lower(event.key);
       const inside = event.target.closest(".tkl-stage") || event.target === document.body;
-      if (this.once[key]) { event.preventDefault(); this.once[key](); return; }
+      if (this.once[key]) { event.preventDefault(); this.once[key](event); return; }
       if (HELD[key] && (key.length === 1 || inside)) { event.preventDefault(); this.#hold(key, event.shiftKey); return; }
       if (SCROLL[key] && event.target === this.app.parts.overlay) { event.preventDefault(); this.app.parts.scroller.scrollTop += SCROLL[key]; }
       if (key === "Enter" && event.target === this.app.parts.overlay) this.app.selectMiddle();
@@ -93,15 +72,4 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
 
   const lower = (key) => (key.length === 1 && key >= "A" && key <= "Z" ? key.toLowerCase() : key);
-
-  /** Show the shortcuts dialog. */
-  tl.help = function () {
-    const rows = KEYS.map(([keys, what]) => tl.el("tr", {}, tl.el("th", { scope: "row" }, tl.el("kbd", {}, keys)), tl.el("td", {}, what)));
-    const close = tl.button("Close", { click: () => sheet.close() }, "Close");
-    const sheet = tl.el("dialog", { class: "tkl-help", "aria-labelledby": "tkl-help-title", close: () => sheet.remove() },
-      tl.el("h2", { id: "tkl-help-title" }, "Keyboard and mouse"), tl.el("table", {}, tl.el("tbody", {}, ...rows)), close);
-    sheet.addEventListener("click", (event) => { if (event.target === sheet) sheet.close(); });
-    document.body.append(sheet);
-    sheet.showModal();
-  };
 })(window.tracekit.timeline);

@@ -22,34 +22,104 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return found;
   }
 
+  const KINDS = { steps: "steps", annotation: "annotations", idle: "idle", host: "host threads", memory: "memory" };
+
+  /** Group of a line; by default the rank's own lanes, each device, and the host. */
+  const GROUPINGS = {
+    "": (line) => line.group,
+    rank: (line) => `rank ${line.lanes[0].rank}`,
+    stream: (line) => (line.kind === "device" ? line.title : KINDS[line.kind]),
+    process_group: (line) => (line.lanes[0].process_group ? `process group ${line.lanes[0].process_group}` : "without collectives"),
+  };
+
   tl.Lanes = class {
     constructor(lanes) {
       this.byId = new Map(lanes.map((lane) => [lane.id, lane]));
       this.lines = lines(lanes);
+      this.usual = this.lines;
       this.ranks = new Set(lanes.map((lane) => lane.rank)).size;
-      this.lineOf = new Map();
-      this.groups = [];
-      for (const line of this.lines) {
-        line.lanes.forEach((lane) => this.lineOf.set(lane.id, line));
-        const last = this.groups[this.groups.length - 1];
-        if (last && last.title === line.group) last.lines.push(line);
-        else this.groups.push({ key: line.key, title: line.group, lines: [line] });
-      }
-      this.hidden = new Set();
-      this.pinned = new Set();
-      this.folded = new Set();
-      this.short = new Set();
-      if (lanes.length > MANY) this.lines.filter((line) => line.lanes.length > DEEP).forEach((line) => this.short.add(line.key));
+      this.processGroups = lanes.some((lane) => lane.process_group);
+      this.lineOf = new Map(this.lines.flatMap((line) => line.lanes.map((lane) => [lane.id, line])));
+      this.long = lanes.length > MANY ? this.lines.filter((line) => line.lanes.length > DEEP).map((line) => line.key) : [];
+      this.restore({});
+    }
+
+    /** Apply a layout from an address; everything that is missing is as usual. */
+    restore({ hidden, pinned, folded, deep, order, grouping }) {
+      Object.assign(this, { hidden: new Set(hidden), pinned: new Set(pinned), folded: new Set(folded), short: new Set(this.long) });
+      for (const key of deep || []) this.short.delete(key);
+      this.grouping = Object.hasOwn(GROUPINGS, grouping || "") ? grouping || "" : "";
+      const rank = new Map((order || []).map((key, place) => [key, place]));
+      const of = (line) => rank.get(line.key) ?? Infinity;
+      this.lines = [...this.usual].sort((a, b) => (of(a) === of(b) ? 0 : of(a) - of(b)));
       this.place();
     }
+
+    /** Keys of the lines in their order; empty if it is the usual one. */
+    get order() { return this.lines.some((line, place) => line !== this.usual[place]) ? this.lines.map((line) => line.key) : []; }
+
+    /** Keys of the long lines whose levels are all shown. */
+    get deep() { return this.long.filter((key) => !this.short.has(key)); }
+
+    /** Whether the layout is not the usual one. */
+    get changed() { return Boolean(this.grouping || this.order.length || this.hidden.size || this.pinned.size || this.folded.size); }
+
+    get collapsed() { return this.groups.every((group) => this.folded.has(group.key)); }
 
     toggle(set, key) {
       if (!this[set].delete(key)) this[set].add(key);
       this.place();
     }
 
+    unhide(key) {
+      this.groups.find((one) => one.key === key).lines.forEach((line) => this.hidden.delete(line.key));
+      this.place();
+    }
+
+    /** Collapse all groups to one line each, or expand them. */
+    collapse() {
+      const all = this.collapsed;
+      for (const group of this.groups) {
+        if (all) this.folded.delete(group.key);
+        else this.folded.add(group.key);
+      }
+      this.place();
+    }
+
+    group(grouping) {
+      for (const group of this.groups) this.folded.delete(group.key);
+      this.grouping = grouping;
+      this.place();
+    }
+
+    /** Move a line within its group, or a group, by one place. Keys of groups start with g. */
+    move(key, by) {
+      const whole = String(key)[0] === "g";
+      const own = whole ? this.groups.find((one) => `g${one.key}` === key) : this.groups.find((one) => one.lines.some((line) => line.key === key));
+      const among = whole ? this.groups : own.lines;
+      const at = whole ? among.indexOf(own) : among.findIndex((line) => line.key === key);
+      if (at + by < 0 || at + by >= among.length) return;
+      among.splice(at + by, 0, ...among.splice(at, 1));
+      this.lines = this.groups.flatMap((group) => group.lines);
+      this.place();
+    }
+
+    /** Groups in the order of their first line; the key of a group does not depend on the order. */
+    #grouped() {
+      const found = new Map();
+      for (const line of this.lines) {
+        const title = GROUPINGS[this.grouping](line);
+        if (!found.has(title)) found.set(title, { title, lines: [] });
+        found.get(title).lines.push(line);
+      }
+      const groups = [...found.values()];
+      groups.forEach((group) => { group.key = Math.min(...group.lines.map((line) => line.key)); });
+      return groups;
+    }
+
     /** Compute the layout: `pins` from 0, `rows` from 0 below them. */
     place() {
+      this.groups = this.#grouped();
       this.pins = [];
       this.rows = [];
       this.where = new Map();

@@ -10,12 +10,16 @@ window.dash_clientside = window.dash_clientside || {};
   tl.controls = function (app) {
     const bar = tl.el("div", { class: "tkl-controls" });
     app.search = new tl.Search(app, bar);
+    const lanes = tl.el("span", { class: "tkl-controls", role: "group", "aria-label": "Lanes" });
+    app.arranging = new tl.Arranging(lanes, app.lanes, (what, key) => app.arrange(what, key));
     const zoom = (factor) => () => app.move(() => app.scale.zoom(factor, app.scale.width / 2));
     bar.append(
       tl.el("span", { class: "tkl-buttons", role: "group", "aria-label": "Zoom" },
         tl.button("Zoom out (S)", { click: zoom(1.6) }, "−"), tl.button("Zoom in (W)", { click: zoom(1 / 1.6) }, "+"), tl.button("Show the whole capture (0)", { click: () => app.whole() }, "All")),
+      lanes,
+      tl.button("Show or hide the panel (I)", { click: () => app.side.toggle() }, "Panel"),
       tl.button("Save the timeline as PNG", { click: () => save(app) }, "PNG"),
-      tl.button("Keyboard and mouse (?)", { click: () => tl.help() }, "?"),
+      tl.button("Keyboard and mouse (?)", { click: () => window.dash_clientside.set_props("help-sheet", { opened: true }) }, "?"),
     );
     const place = document.getElementById("timeline-controls") || app.element;
     place.replaceChildren(bar);

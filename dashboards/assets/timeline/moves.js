@@ -66,6 +66,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (!row) {
         app.selected = null;
         app.details.show(null);
+        app.search.locate();
         if (!silent) { app.say("Selection cleared"); app.address.replaceEntry(); }
         app.stage.redraw(false);
         return;
@@ -90,6 +91,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const dur = info.fields.dur_ns.value;
       app.selected = { ...row, lane: info.lane, start_ns: start, dur_ns: dur, name: info.fields.name.value, info };
       app.details.show(info);
+      app.search.locate();
       const lane = app.lanes.byId.get(info.lane);
       app.say(`${tl.cut(tl.brief(tl.titleOf(info)), 80)} · ${tl.time(dur)} · from ${tl.exactly(start)}${lane ? ` · ${lane.group} · ${lane.title}` : ""}`);
     }
@@ -139,9 +141,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Step to the next or previous interval; key presses are queued. */
     async step(by, what) {
+      await this.queued(() => this.#step(by, what));
+    }
+
+    async queued(call) {
       if (this.waiting > QUEUE) return;
       this.waiting += 1;
-      this.turn = this.turn.then(() => this.selecting).then(() => this.#step(by, what)).finally(() => { this.waiting -= 1; });
+      this.turn = this.turn.then(() => this.selecting).then(call).finally(() => { this.waiting -= 1; });
       await this.turn;
     }
 
@@ -149,11 +155,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const from = app.selected;
       if (!from) { this.middle(); return; }
-      const which = what === "lane" || from.table === "steps" || from.info.cause ? { lane: from.lane } : { name: from.name };
-      const found = await app.wire.json("step", { ...which, [by > 0 ? "after" : "before"]: from.start_ns }).catch((error) => { app.stage.trouble(error.message); return null; });
-      if (!app.alive) return;
-      if (!found) { app.say(by > 0 ? "No next interval" : "No previous interval"); return; }
-      await this.select({ table: found.table, row: found.row }, { zoom: "seen" });
+      const which = what === "lane" || from.table === "steps" || from.info.cause ? { lane: from.lane } : { q: from.name, mode: "name" };
+      const found = await app.wire.json("step", { ...which, row: `${from.table}:${from.row}`, by }).catch((error) => { app.stage.trouble(error.message); return null; });
+      if (!app.alive || !found || !found.interval) return;
+      await this.select({ table: found.interval.table, row: found.interval.row }, { zoom: "seen" });
     }
 
     /** Select the interval at the middle of the first visible lane that has one. */
@@ -182,7 +187,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     clear() {
       const { app } = this;
-      if (app.matching) app.setHighlight(null);
+      if (app.search.query.q) app.search.clear();
       else if (app.brush) app.setBrush(null);
       else this.select(null, {});
     }

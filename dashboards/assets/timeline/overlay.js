@@ -82,6 +82,30 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.fill();
   }
 
+  /** Arrow from the end of an interval to the start of the next on its stream, below their lanes. */
+  function hop(pen, app, from, to) {
+    const [a, b] = [app.lanes.where.get(from.lane), app.lanes.where.get(to.lane)];
+    const { width } = app.scale;
+    const [x0, x1] = [app.scale.x(from.start_ns + from.dur_ns), app.scale.x(to.start_ns)];
+    if (!a || !b || a.strip || b.strip || x0 > width || x1 < 0) return;
+    const [y0, y1] = [app.yOf(a) + a.h, app.yOf(b) + b.h];
+    const low = Math.max(y0, y1) + 9;
+    const end = Math.min(Math.max(x1, x0 + 6), width + 20);
+    pen.strokeStyle = pen.fillStyle = app.colors.ink;
+    pen.beginPath();
+    pen.moveTo(x0, y0);
+    pen.bezierCurveTo(x0, low + 3, end, low + 3, end, y1 + 4);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(end, y1);
+    pen.lineTo(end - 4, y1 + 6);
+    pen.lineTo(end + 4, y1 + 6);
+    pen.fill();
+    const gap = to.start_ns - from.start_ns - from.dur_ns;
+    const text = gap < 0 ? `overlaps by ${tl.time(-gap)}` : `gap ${tl.time(gap)}`;
+    if (end - x0 > 70 && end <= width) chip(pen, app, text, (x0 + end) / 2, low);
+  }
+
   function arrows(pen, app, { info, ...self }) {
     pen.strokeStyle = pen.fillStyle = app.colors.accent;
     pen.lineWidth = 1.5;
@@ -89,12 +113,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.globalAlpha = info.launched.length > 8 ? 0.5 : 1;
     for (const one of info.launched.slice(0, ARROWS)) arrow(pen, app, self, one);
     pen.globalAlpha = 1;
+    if (info.next) hop(pen, app, self, info.next);
   }
 
   function marked(pen, app, brush, height) {
     if (brush.lanes && !brush.lanes.length) return;
     const [left, right] = [app.scale.x(brush.from), app.scale.x(brush.to)].sort((a, b) => a - b);
     const all = [{ y: 0, h: height, pinned: true }];
+    if (right < 0 || left > app.scale.width) return;
     const places = brush.lanes ? brush.lanes.map((id) => app.lanes.where.get(id)).filter(Boolean) : all;
     pen.fillStyle = app.colors.accent;
     pen.globalAlpha = 0.16;

@@ -49,7 +49,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = this.app;
       if (this.measured !== window.innerHeight) {
         this.measured = window.innerHeight;
-        this.room = window.innerHeight - (stage.getBoundingClientRect().top + window.scrollY) - BELOW;
+        const top = stage.getBoundingClientRect().top + window.scrollY;
+        this.app.element.style.setProperty("--tkl-above", `${Math.round(top)}px`);
+        this.room = window.innerHeight - top - BELOW;
       }
       const { room } = this;
       const height = tl.HEAD + Math.min(lanes.pinsHeight + lanes.height + 6, Math.max(LEAST, room));
@@ -87,7 +89,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = app;
       const style = app.paintedWith();
       const room = Math.max(0, this.height - lanes.pinsHeight);
-      app.heading.paint(style);
+      app.notes.paint(app.heading.paint(style), style, tl.HEAD);
       const pinned = tl.contextOf(parts.pinned, app.scale.width, Math.max(1, lanes.pinsHeight));
       if (lanes.pinsHeight) {
         tl.paintBackground(pinned, style, lanes.pinsHeight);

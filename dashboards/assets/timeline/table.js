@@ -24,7 +24,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.clear = tl.button("Clear the marked range (Esc)", { click: () => app.setBrush(null), hidden: "" }, "Clear");
       this.body = tl.el("tbody", {});
       this.headings = COLUMNS.map((column) => this.#heading(column));
-      this.more = tl.button("Show all", { click: () => { this.all = true; this.#fill(); }, hidden: "" }, "Show all");
+      this.more = tl.button("Show all", { click: () => { this.all = true; this.#fill(); app.address.replaceEntry(); }, hidden: "" }, "Show all");
       this.element.replaceChildren(
         tl.el("div", { class: "tkl-detail-head" }, this.title, this.note, this.zoom, this.clear, this.csv),
         tl.el("div", { class: "tkl-scrolled", tabindex: "0", role: "region", "aria-label": "Intervals in view, by name" },
@@ -41,7 +41,17 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #order(key) {
       const column = COLUMNS.find((one) => one.key === key);
-      this.sort = { key, down: this.sort.key === key ? !this.sort.down : !column.text };
+      this.restore({ sort: { key, down: this.sort.key === key ? !this.sort.down : !column.text }, all: this.all });
+      this.app.address.replaceEntry();
+    }
+
+    get sorted() { return this.sort.key !== "sum_ns" || !this.sort.down; }
+
+    /** Apply a sort order, or the default one, and whether all rows are shown. */
+    restore({ sort, all }) {
+      const known = sort && COLUMNS.some((one) => one.key === sort.key);
+      const { key } = this.sort = known ? sort : { key: "sum_ns", down: true };
+      this.all = Boolean(all);
       for (const cell of this.headings) {
         if (cell.dataset.key === key) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
         else cell.removeAttribute("aria-sort");
@@ -58,9 +68,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.control = new AbortController();
       this.element.setAttribute("aria-busy", "true");
       try {
-        const { rows, total } = await app.wire.json("summary", words, this.control.signal);
-        Object.assign(this, { rows, total, requestedScope: now, all: false });
+        const { rows, total, categories } = await app.wire.json("summary", words, this.control.signal);
+        Object.assign(this, { rows, total, requestedScope: now });
         this.#fill();
+        app.shares.show(categories, { ...words, marked: Boolean(app.brush) });
         this.#describe(words);
       } catch (error) {
         if (error.name !== "AbortError") this.body.replaceChildren(tl.el("tr", {}, tl.el("td", { colspan: "6" }, error.message)));

@@ -28,9 +28,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
 
   /** Format lane numbers as ranges: 1-3,7. */
-  tl.ranges = function (ids) {
+  tl.ranges = (ids) => tl.runs([...ids].sort((a, b) => a - b));
+
+  /** Format numbers in their order, with runs of successive ones as ranges: 4-6,1-3. */
+  tl.runs = function (ids) {
     const parts = [];
-    for (const id of [...ids].sort((a, b) => a - b)) {
+    for (const id of ids) {
       const last = parts[parts.length - 1];
       if (last && last[1] === id - 1) last[1] = id;
       else parts.push([id, id]);
@@ -43,6 +46,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     if (!/^\d+(-\d+)?$/.test(part)) return [];
     return Array.from({ length: Math.min(2000, (last ?? first) - first + 1) }, (_, place) => first + place);
   });
+
+  /** Raise an error with the server's message. */
+  async function refused(answer) {
+    const details = await answer.json().catch(() => ({}));
+    throw new Error(details.error ? `${details.error}${details.hint ? ` (${details.hint})` : ""}` : `the server returned status ${answer.status}`);
+  }
 
   /** Routes of a run; errors have the server's message. */
   tl.Wire = class {
@@ -57,15 +66,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         if (value !== null && value !== undefined && value !== "") query.set(name, value);
       }
       const answer = await fetch(`${this.base}/${path}${query.size ? `?${query}` : ""}`, { signal });
-      if (!answer.ok) {
-        const details = await answer.json().catch(() => ({}));
-        throw new Error(details.error ? `${details.error}${details.hint ? ` (${details.hint})` : ""}` : `the server returned status ${answer.status}`);
-      }
+      if (!answer.ok) await refused(answer);
       return answer;
     }
 
     async json(path, words, signal) {
       return (await this.ask(path, words, signal)).json();
+    }
+
+    /** Change something of the run; returns the answer. */
+    async send(path, method, body) {
+      const answer = await fetch(`${this.base}/${path}`, { method, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
+      if (!answer.ok) await refused(answer);
+      return answer.json();
     }
 
     async draw(window, signal) {

@@ -10,7 +10,7 @@ from tracekit.dashboards.timeline import routes
 from tracekit.dashboards.timeline.disk import WORKER
 from tracekit.dashboards.timeline.reading import CATEGORIES
 
-from tests.builders import device, host, kernel, make_run
+from tests.builders import device, host, kernel, make_run, memcpy
 from tests.unit.dashboards.timeline_runs import HOSTILE, training_run, unpacked
 from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
@@ -69,6 +69,7 @@ def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
         "tid": None,
         "depth": 0,
         "rows": 2,
+        "process_group": None,
     }
 
 
@@ -127,9 +128,10 @@ def test_answers_are_not_kept_while_causes_are_worked_out(
         ("draw?lanes=9", 400),
         ("draw?lanes=0-999999999", 400),
         ("draw?lanes=-1", 400),
-        ("step?after=3", 400),
-        ("step?lane=0", 400),
-        ("step?lane=zero&after=0", 400),
+        ("step?by=1", 400),
+        ("step?lane=zero&by=1", 400),
+        ("step?q=(&mode=regex&by=1", 400),
+        ("search?q=a&mode=lane", 400),
         ("lanes?rank=one", 400),
         ("row/host_intervals/x", 400),
         ("row/host_intervals/99", 404),
@@ -173,6 +175,39 @@ def test_a_kernel_is_told_with_its_launch_and_what_is_around(get: Get) -> None:
     assert reported["op"]["name"] == "aten::mm"
     assert [one["name"] for one in reported["parents"]] == ["aten::mm", "forward", "ProfilerStep#3"]
     assert reported["stack"] == ["a.py(3): f", "b.py(9): g"]
+    assert (reported["next"]["row"], reported["next"][C.START_NS]) == (3, 690)
+    assert reported["related"] == {}
+    assert get("row/device_intervals/3").json["next"] is None
+
+
+def test_a_device_row_has_the_shapes_of_its_op_and_the_collective_around_it(tmp_path: Path) -> None:
+    outer = {C.COLLECTIVE: "all_reduce", C.GROUP_SIZE: 8, C.INPUT_SHAPES: "[[9]]", C.MODULE: "Head"}
+    inner = {C.GROUP_NAME: "dp", C.INPUT_SHAPES: "[[4]]", C.PARENT_ROW: 0, C.DEPTH: 1}
+    calls = [
+        host("c10d::allreduce_", 0, 90, **outer),
+        host("record_param_comms", 10, 80, **inner),
+    ]
+    called = {C.STREAM: 9, C.OP_ROW: 1}
+    rows = [
+        kernel(100, 200, **called, **{C.NAME: "ncclKernel"}),
+        memcpy(300, 400, **{C.STREAM: 9, C.BYTES: 500}),
+        kernel(500, 600, **{C.STREAM: 9}),
+        kernel(700, 800, **{C.STREAM: 7}),
+    ]
+    get = client(make_run(tmp_path, host_intervals=calls, device_intervals=rows))
+    lanes = {lane["title"]: lane["process_group"] for lane in get("lanes").json["lanes"]}
+    assert (lanes["stream 9"], lanes["stream 7"]) == ("dp", None)
+    related = get("row/device_intervals/0").json["related"]
+    assert {name: one["value"] for name, one in related.items()} == {
+        C.INPUT_SHAPES: "[[4]]",
+        C.MODULE: "Head",
+        C.COLLECTIVE: "all_reduce",
+        C.GROUP_NAME: "dp",
+        C.GROUP_SIZE: 8,
+    }
+    copied = get("row/device_intervals/1").json["related"]
+    assert {name: one["text"] for name, one in copied.items()} == {"bandwidth": "5.00 GB/s"}
+    assert get("row/device_intervals/2").json["related"] == {}
 
 
 def test_a_host_row_is_told_with_what_it_launched(get: Get) -> None:
@@ -198,7 +233,7 @@ def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
         host_intervals=[
-            host("aten::relu", 0, 90_000),
+            host("aten::relu", 0, 90_000, **{C.STACK: "/torch/nn.py(3): call;train.py(12): main"}),
             host("cudaLaunchKernel", 80_000, 85_000, **call, **{C.PARENT_ROW: 0, C.DEPTH: 1}),
         ],
         device_intervals=[
@@ -214,14 +249,19 @@ def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
         "aten::relu",
         1,
     )
+    assert reported["source"] == "train.py(12): main"
 
 
 def test_search_and_steps_answer_with_intervals(get: Get) -> None:
     reported = get("search", q="sgemm").json
     assert (reported["total"], reported["names"][0]["first"]["lane"]) == (1, 3)
-    assert get("step", name="ampere_sgemm", after=-1).json["row"] == 0
-    assert get("step", lane=3, before=690).json["name"] == "ampere_sgemm"
-    assert get("step", lane=3, after=690).json is None
+    found = get("step", q="ampere_sgemm", mode="name", at=-1, by=1).json
+    assert (found["total"], found["place"], found["interval"]["row"]) == (1, 1, 0)
+    back = get("step", lane=3, row="device_intervals:3", by=-1).json
+    assert (back["total"], back["place"], back["interval"]["name"]) == (2, 1, "ampere_sgemm")
+    longest = get("step", lane=3, order="longest", by=1).json["interval"]
+    assert longest["row"] == 3
+    assert get("step", q="gemm", mode="category", rank=1, by=1).json["total"] == 0
 
 
 def test_a_summary_is_of_the_range_and_the_lanes(get: Get) -> None:

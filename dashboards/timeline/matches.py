@@ -1,0 +1,220 @@
+"""Search of the timeline: matching names, and stepping through the matching intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracekit.errors import UnusableInputError
+
+from .lanes import ABSENT, IDLE, STEPS
+from .reading import CATEGORIES, IDLE_CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.intervals import Ints
+
+    from .drawer import Totals
+    from .index import Index
+    from .lanes import Lane
+
+    Bools = npt.NDArray[np.bool_]
+
+TEXT, REGEX, CATEGORY, NAME = MODES = ("text", "regex", "category", "name")
+LONGEST = 500
+"""Maximum characters of a text or an expression."""
+MOST_NAMES = 5_000
+"""Maximum names that match an expression to list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What to search for.
+
+    Attributes:
+        text: A part of the name or category, an expression, or a whole name.
+        mode: One of `MODES`.
+        rank: Only this rank; None for all.
+        device: Only this device and the host; None for all.
+    """
+
+    text: str
+    mode: str = TEXT
+    rank: int | None = None
+    device: int | None = None
+
+    def lanes(self, index: Index) -> list[Lane]:
+        """Return the searched lanes: no steps, which are also annotations, and idle time only by category."""
+        without = {STEPS} if self.mode == CATEGORY else {STEPS, IDLE}
+        return [
+            lane
+            for lane in index.lanes
+            if lane.track.kind not in without
+            and self.rank in {None, lane.track.rank}
+            and (self.device is None or lane.track.device in {self.device, ABSENT})
+        ]
+
+    def labels(self, index: Index) -> Bools:
+        """Return a mask of the matching labels.
+
+        Raises:
+            UnusableInputError: The mode is unknown, or the text is not a regular expression.
+        """
+        names = index.names
+        if self.mode == CATEGORY:
+            return self._categories()[names.category_of]
+        if self.mode == NAME:
+            hits = np.array([text == self.text for text in names.texts], np.bool_)
+        elif self.mode == REGEX:
+            hits = self._expression(names.texts)
+        elif self.mode == TEXT:
+            wanted = self.text.casefold()[:LONGEST]
+            hits = np.array([wanted in text for text in names.lowered], np.bool_)
+        else:
+            raise UnusableInputError(f"there is no search by {self.mode}", hint=f"one of {', '.join(MODES)}")
+        return hits[names.name_of]
+
+    def _expression(self, texts: list[str]) -> Bools:
+        """Match with RE2, which takes linear time for any expression."""
+        try:
+            found = pc.match_substring_regex(
+                pa.array(texts, pa.large_string()), self.text[:LONGEST], ignore_case=True
+            )
+        except pa.ArrowInvalid as error:
+            reason = str(error).removeprefix("Invalid regular expression: ")
+            raise UnusableInputError("not a regular expression", hint=reason) from None
+        hits: Bools = found.to_numpy(zero_copy_only=False).astype(np.bool_)
+        return hits
+
+    def _categories(self) -> Bools:
+        """Return the categories that contain the text; one alone if it is its whole name, except `idle`."""
+        wanted = self.text.casefold().replace("_", " ")
+        names = [name.casefold().replace("_", " ") for name in CATEGORIES]
+        whole = wanted in names and wanted != IDLE_CATEGORIES
+        return np.array([name == wanted if whole else wanted in name for name in names], np.bool_)
+
+
+def search(index: Index, found: Totals, query: Query, limit: int) -> dict[str, Any]:
+    """Return the matching names, or categories in a search by category; largest sums first.
+
+    Args:
+        index: The index.
+        found: Totals of the query's lanes.
+        query: The query.
+        limit: Maximum number of names.
+
+    Raises:
+        UnusableInputError: The query is invalid.
+    """
+    matching = query.labels(index)
+    labels = np.flatnonzero((found.count > 0) & matching)
+    by_category = query.mode == CATEGORY
+    group = (index.names.category_of if by_category else index.names.name_of)[labels]
+    texts: Sequence[str] = CATEGORIES if by_category else index.names.texts
+    groups, place = np.unique(group, return_inverse=True)
+    count, total = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
+    np.add.at(count, place, found.count[labels])
+    np.add.at(total, place, found.sum_ns[labels])
+    ranked = np.lexsort((groups, -count, -total))
+    firsts = {one: found.first[labels[place == one]] for one in ranked[:limit].tolist()}
+    names = [
+        {
+            "name": texts[int(groups[one])],
+            "count": int(count[one]),
+            "sum_ns": int(total[one]),
+            "first": index.reference(int(at[np.argmin(index.start[at])])),
+        }
+        for one, at in firsts.items()
+    ]
+    matched = {"categories": groups.tolist()} if by_category else {}
+    if query.mode == REGEX:
+        matched = {"matched": [texts[int(one)] for one in groups[:MOST_NAMES]]}
+    return {"total": len(groups), "count": int(count.sum()), "names": names, **matched}
+
+
+def step(
+    index: Index,
+    lanes: Sequence[Lane],
+    labels: Bools | None,
+    *,
+    key: tuple[int, int],
+    by: int,
+    longest: bool = False,
+) -> dict[str, Any]:
+    """Step through matching intervals, by start or from the longest; after the last comes the first.
+
+    Args:
+        index: The index.
+        lanes: The lanes to search.
+        labels: Mask of the matching labels; None for all.
+        key: Start (or negative duration, if `longest`) and position of the current interval.
+        by: 1 for the next, -1 for the previous, 0 for the current interval if it matches.
+        longest: Step from the longest to the shortest instead of by start.
+
+    Returns:
+        `total` matches, and the `interval` with its `place` from 1; both None if there is none.
+    """
+    at = _matching(index, lanes, labels)
+    first = -index.duration(at) if longest else index.start[at]
+    before = (first < key[0]) | ((first == key[0]) & (at < key[1]))
+    own = at == key[1]
+    if by > 0:
+        found = _extreme(first, at, ~before & ~own, last=False)
+        found = _extreme(first, at, ~own, last=False) if found < 0 else found
+    elif by < 0:
+        found = _extreme(first, at, before, last=True)
+        found = _extreme(first, at, ~own, last=True) if found < 0 else found
+    else:
+        found = -1
+    if found < 0 and own.any():
+        found = int(np.argmax(own))
+    if found < 0:
+        return {"total": len(at), "place": None, "interval": None}
+    earlier = (first < first[found]) | ((first == first[found]) & (at < at[found]))
+    place = int(np.count_nonzero(earlier)) + 1
+    return {"total": len(at), "place": place, "interval": index.reference(int(at[found]))}
+
+
+def next_on_stream(index: Index, at: int) -> dict[str, Any] | None:
+    """Return the interval that starts after another on its stream; None without one or without a stream."""
+    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track.line
+    if own.stream == ABSENT:
+        return None
+    start, found = int(index.start[at]), []
+    for lane in index.lanes:
+        if lane.track.line != own:
+            continue
+        starts = index.start[lane.at : lane.at + lane.rows]
+        low, high = (lane.at + int(np.searchsorted(starts, start, side=side)) for side in ("left", "right"))
+        place = min(max(at + 1, low), high)
+        if place < lane.at + lane.rows:
+            found.append((int(index.start[place]), place))
+    return index.reference(min(found)[1]) if found else None
+
+
+def _matching(index: Index, lanes: Sequence[Lane], labels: Bools | None) -> Ints:
+    """Return the positions of the matching intervals of lanes."""
+    found = []
+    for lane in lanes:
+        at = np.arange(lane.at, lane.at + lane.rows)
+        if labels is not None:
+            own = index.labels(at) if lane.track.kind == IDLE else index.label[lane.at : lane.at + lane.rows]
+            at = at[labels[own]]
+        found.append(at)
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _extreme(first: Ints, at: Ints, among: Bools, *, last: bool) -> int:
+    """Return the place of the first or last of some intervals by key and position; -1 without any."""
+    places = np.flatnonzero(among)
+    if not len(places):
+        return -1
+    keys = first[places]
+    tied = places[keys == (keys.max() if last else keys.min())]
+    return int(tied[np.argmax(at[tied]) if last else np.argmin(at[tied])])

@@ -1,0 +1,114 @@
+"""Notes and flags on the timeline: one JSON file per note, in `notes` of the run's folder.
+
+They are no part of the run: its tables, `run.json` and results do not depend on them, and `rm` deletes them
+with the run. A file per note needs no lock between processes, on object storage too.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from tracekit import storage
+from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.runs.store import timestamp
+
+from ..site import selected
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+FOLDER = "notes"
+MOST = 500
+"""Maximum notes of a run."""
+_ID = re.compile(r"[0-9a-f]{12}")
+_Ns = Annotated[int, msgspec.Meta(gt=-(10**18), lt=10**18)]
+
+
+class Note(msgspec.Struct, forbid_unknown_fields=True):
+    """A note on a range of time, or on an interval; a flag if it has no text.
+
+    Attributes:
+        from_ns: Start of the range, relative to the run's t0.
+        to_ns: End of the range.
+        row: The interval, such as `device_intervals:7`; empty for none.
+        text: The text.
+        id: Name of its file, without the ending.
+        written_at: When it was last written: UTC, ISO 8601.
+    """
+
+    from_ns: _Ns
+    to_ns: _Ns
+    row: str = ""
+    text: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
+    id: str = ""
+    written_at: str = ""
+
+
+def read(run: Run) -> list[Note]:
+    """Return the notes of a run by start; files that are no notes are skipped."""
+    notes = []
+    for path in storage.inside(run.path / FOLDER, "*.json"):
+        try:
+            note = msgspec.json.decode(path.read_bytes(), type=Note)
+        except (OSError, msgspec.MsgspecError):
+            continue
+        if note.id == path.name.removesuffix(".json"):
+            notes.append(note)
+    return sorted(notes, key=lambda note: (note.from_ns, note.to_ns, note.id))
+
+
+def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
+    """Add a note, or replace one.
+
+    Args:
+        store: The store of the run.
+        run: The run.
+        body: The note as JSON; its `id` and `written_at` are ignored.
+        note_id: The note to replace.
+
+    Raises:
+        UnusableInputError: The note is malformed, there are too many, or the store cannot be written.
+        RunNotFoundError: There is no such note.
+    """
+    try:
+        note = msgspec.json.decode(body, type=Note)
+    except msgspec.MsgspecError as error:
+        raise UnusableInputError(f"not a note: {error}", hint="from_ns, to_ns, row and text") from None
+    if note.to_ns < note.from_ns or (note.row and not selected(note.row)):
+        raise UnusableInputError("not a note: impossible range or row", hint="from_ns is at most to_ns")
+    if note_id:
+        _existing(run, note_id)
+    elif len(storage.inside(run.path / FOLDER, "*.json")) >= MOST:
+        raise UnusableInputError(f"the run has {MOST} notes", hint="delete some of them")
+    note.id = note_id or secrets.token_hex(6)
+    note.written_at = timestamp(datetime.now(UTC))
+    with store.writing(), storage.put(_place(run, note.id)) as file:
+        file.write_bytes(msgspec.json.encode(note))
+    return note
+
+
+def remove(store: Store, run: Run, note_id: str) -> None:
+    """Delete a note.
+
+    Raises:
+        UnusableInputError: The store cannot be written.
+        RunNotFoundError: There is no such note.
+    """
+    _existing(run, note_id)
+    with store.writing():
+        _place(run, note_id).unlink(missing_ok=True)
+
+
+def _place(run: Run, note_id: str) -> storage.Place:
+    return run.path / FOLDER / f"{note_id}.json"
+
+
+def _existing(run: Run, note_id: str) -> None:
+    if not _ID.fullmatch(note_id) or not _place(run, note_id).is_file():
+        raise RunNotFoundError("the run has no such note", hint="it may have been deleted in another tab")
