@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -194,6 +195,7 @@ class ValueType(StrEnum):
     """Strings that many rows share: each is stored once."""
 
     @property
+    @cache  # queries over all runs ask for the types of a hundred thousand columns
     def arrow(self) -> pa.DataType:
         """The Arrow type.
 

@@ -49,7 +49,7 @@ def _readable(store: Store) -> list[Run]:
     readable = []
     for run in store.runs():
         try:
-            run.meta  # noqa: B018 (read once, cached by the run)
+            run.outline  # noqa: B018 (read once, cached by the run)
         except TracekitError as error:
             click.echo(f"tracekit: skipped {run.path.name}: {error}", err=True)
         else:
@@ -58,7 +58,7 @@ def _readable(store: Store) -> list[Run]:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    meta = run.meta
+    meta = run.outline
     workload = meta.workload or {}
     mark = "+" if meta.git and meta.git.dirty else ""
     return {

@@ -16,13 +16,12 @@ from tests.runs import of_old
 from tracekit.errors import UnusableInputError
 from tracekit.export.query import Limits, ask, read
 from tracekit.export.views import KNOWN
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tracekit.runs.run import Run
 
 BIG = 2**62 + 1
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
@@ -60,6 +59,22 @@ def test_rows_of_several_runs_begin_with_the_id_of_theirs(tmp_path: Path) -> Non
     runs = [make_parts(store, after_s=second) for second in range(2)]
     sql = "SELECT run_id, count(*) FROM steps GROUP BY ALL ORDER BY ALL"
     assert rows(sql, *runs, labelled=True) == [(run.id, 2) for run in runs]
+
+
+def test_runs_of_other_columns_and_in_other_folders_are_one_table(tmp_path: Path) -> None:
+    kernels = {"device_intervals": [kernel(start, 9, **{C.ROW_ID: start}) for start in range(2)]}
+    store = Store(tmp_path / "store")
+    first, moved, older = (make_parts(store, after_s=second, tables=kernels) for second in range(3))
+    none = make_parts(store, after_s=3)
+    elsewhere = Run(moved.path.rename(tmp_path / "elsewhere"))
+    file = older.path / "device_intervals.parquet"
+    pq.write_table(pq.read_table(file).drop_columns([C.OP_ROW]), file)
+    runs = [first, elsewhere, of_old(older), none]
+    sql = f"SELECT run_id, count(*), count({C.OP_ROW}) FROM device_intervals GROUP BY ALL ORDER BY ALL"
+    assert rows(sql, *runs, labelled=True) == [(run.id, 2, 0) for run in (first, elsewhere, older)]
+    assert rows("SELECT run_id FROM device_intervals", none, labelled=True) == []
+    sql = f"SELECT count(*) FROM device_intervals WHERE run_id = '{moved.id}'"
+    assert rows(sql, *runs, labelled=True) == [(2,)]
 
 
 def test_the_runs_of_the_store_are_a_table(tmp_path: Path) -> None:
