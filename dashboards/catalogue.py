@@ -80,7 +80,7 @@ def _stamp(run: Run) -> Stamp | None:
 
 def _read(run: Run) -> Run | Unreadable:
     try:
-        run.meta  # noqa: B018 (read once, cached by the run)
+        run.outline  # noqa: B018 (read once, cached by the run)
     except TracekitError as error:
         return Unreadable(run.path.name, error.message, error.hint)
     except (msgspec.MsgspecError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Fill a store with copies of a run, as in `python -m tests.large_store STORE RUN 5000`.
 
-Copies are made by the store's own draft and commit, so that each is a whole run. Their tables are links to the
-files of the first run.
+Copies are made by the store's own draft and commit, so that each is a whole run. Their tables are links to
+the files of the first run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.runs import START
-from tracekit.runs.run import Run
 from tracekit.runs.store import Store, new_run_id, timestamp
 from tracekit.runs.tables import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tracekit.runs.run import Run
 
 WORKLOADS = ("resnet50", "bert", "gpt", "vgg16")
 

@@ -1,8 +1,9 @@
 """Index of a local store: outlines of its runs, so that lists need not read every `run.json`.
 
-An entry counts only while size, modification time and change time of its `run.json` are those that it was made
-from; the folders of the store decide which runs there are. The file is written as a whole, beside the runs,
-once more than `WORTH` entries would change. Without it, or if it cannot be read or written, runs are read.
+An entry counts only while size, modification time and change time of its `run.json` are those that it was
+made from; the folders of the store decide which runs there are. The file is written as a whole, beside the
+runs, once more than `WORTH` entries would change. Without it, or if it cannot be read or written, runs are
+read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.runs.meta import RunMeta
+from tracekit.runs.meta import RunMeta  # noqa: TC001 (decoded)
 from tracekit.runs.run import Run
 from tracekit.schema import SCHEMA_VERSION
 

@@ -167,8 +167,8 @@ class RunMeta:
 def outline(meta: RunMeta) -> RunMeta:
     """Return what lists of runs show: metadata without packages, single step times and files of tables.
 
-    Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the lower
-    median of the step times in place of all.
+    Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the
+    lower median of the step times in place of all.
     """
     timed, given = meta.timings, meta.collector.options
     options = {name: given[name] for name in UNPROFILED if name in given}

@@ -309,7 +309,9 @@ class Run:
         if peaks == self.peaks:
             return self
         other = copy(self)
-        cached = {name: value for name, value in vars(self).items() if name in {"meta", "outline", "written_ns"}}
+        cached = {
+            name: value for name, value in vars(self).items() if name in {"meta", "outline", "written_ns"}
+        }
         vars(other).update(cached, peaks=peaks)
         return other
 

@@ -116,9 +116,7 @@ def test_two_writers_leave_a_whole_index(large: Store) -> None:
     assert [one.name for one in large.path.iterdir() if one.name.startswith(".tmp-")] == []
 
 
-def test_a_run_written_just_now_is_not_in_the_index(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_written_just_now_is_not_in_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "WORTH", 0)
     make_run(store)
     store.runs()
