@@ -11,13 +11,14 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from tracekit.experiments.sweep import listed as listed_sweeps
+from tracekit.runs import notes
 
 from ...blocks import error_alert
 from ...parts.charts import aria, data
 from ...site import Needs, Page, Section, View
 from . import noting
 from .actions import ask, connect_deleting, deleting, welcome
-from .rows import StepTimes, columns, grouped, matching, ordered, rows
+from .rows import StepTimes, columns, grouped, matching, ordered, row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from ...catalogue import Listing
     from ...site import Context, Site
-    from .rows import Row
+    from .rows import Row, Steps
 
 REFRESH_MS = 1_200
 PAGE_ROWS = 50
@@ -104,7 +105,7 @@ def _height(count: int) -> str:
 
 @dataclass
 class Table:
-    """Rows of all runs, made again when a run, its step times or its notes change.
+    """Rows of all runs; a row is made again when its run, its step times or its notes change.
 
     Attributes:
         site: The dashboard.
@@ -114,24 +115,30 @@ class Table:
     site: Site
     times: StepTimes = field(default_factory=StepTimes)
     _edits: int = 0
-    _made: tuple[str, list[Row]] = ("", [])
+    _made: dict[str, tuple[Run, Steps | None, Row]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def stamp(self, listing: Listing) -> str:
         """Return a text that changes with the rows."""
         return f"{listing.stamp}:{self.times.computed}:{self._edits}"
 
-    def edited(self) -> None:
-        """Read the notes again."""
-        self._edits += 1
+    def edited(self, name: str) -> None:
+        """Read the notes of a run again."""
+        with self._guard:
+            self._made.pop(name, None)
+            self._edits += 1
 
     def all(self, listing: Listing) -> list[Row]:
         """Return the rows of all runs, newest first."""
-        stamp = self.stamp(listing)
         with self._guard:
-            if self._made[0] != stamp:
-                self._made = stamp, rows(listing.runs, self.times)
-            return self._made[1]
+            self._made = {run.path.name: self._row(run) for run in reversed(listing.runs)}
+            return [row for _, _, row in self._made.values()]
+
+    def _row(self, run: Run) -> tuple[Run, Steps | None, Row]:
+        steps, before = self.times.of(run), self._made.get(run.path.name)
+        if before and before[0] is run and before[1] is steps:
+            return before
+        return run, steps, row(run, steps, notes.read(run))
 
     def chosen(self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any) -> list[Row]:
         """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
@@ -163,7 +170,7 @@ def connect(site: Site) -> None:
     )
     def comparing(selected: list[dict[str, Any]] | None, view: dict[str, str] | None) -> Any:
         known = [run.path.name for run in site.catalogue.listing().runs]
-        chosen = sorted((row["run"] for row in selected or [] if row["run"] in known), key=known.index)
+        chosen = sorted({one["run"] for one in selected or []} & set(known), key=known.index)
         before = View.parse(view["path"], view["search"]) if view else View()
         return _comparing(before, chosen)
 
@@ -207,19 +214,18 @@ def _connect_refresh(site: Site, table: Table) -> None:
         Output("runs-welcome", "hidden"),
         Output("runs-known", "data"),
         Input("runs-tick", "n_intervals"),
-        Input("tick", "n_intervals"),
         Input("runs-deleted", "data"),
         Input("runs-noted", "data"),
         State("runs-known", "data"),
         State("runs-grid", "getRowsRequest"),
         State("runs-find", "value"),
         State("runs-cells", "checked"),
+        running=[(Output("runs-tick", "disabled"), True, False)],  # Dash drops what is asked for again
     )
     def refresh(
         _: int,
-        __: int,
+        __: Any,
         ___: Any,
-        ____: Any,
         known: dict[str, Any] | None,
         request: dict[str, Any] | None,
         text: str | None,
@@ -244,7 +250,7 @@ def _shown_runs(
     if STEP_FIELDS & {one.get("colId") for one in request.get("sortModel") or []}:
         return listing.runs[::-1]
     shown = table.chosen(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
-    names = {row["run"] for row in shown}
+    names = {one["run"] for one in shown}
     return [run for run in reversed(listing.runs) if run.path.name in names]
 
 

@@ -53,12 +53,12 @@ def dialog() -> list[Component]:
     ]
 
 
-def connect(site: Site, edited: Callable[[], None]) -> None:
+def connect(site: Site, edited: Callable[[str], None]) -> None:
     """Register the callbacks.
 
     Args:
         site: The dashboard.
-        edited: Called after the notes of a run have been written.
+        edited: Called with the name of a run after its notes have been written.
     """
     _connect_opening(site)
 
@@ -83,7 +83,7 @@ def connect(site: Site, edited: Callable[[], None]) -> None:
             notes.write(run, tags=tags or [], note=text or "", name=title or "")
         except TracekitError as error:
             return True, error_alert(error.message, error.hint), no_update
-        edited()
+        edited(name)
         return False, None, clicks
 
 

@@ -43,6 +43,9 @@ class Steps:
     ranks: int | None = None
 
 
+_NONE = Steps()
+
+
 @dataclass
 class StepTimes:
     """Step times of runs, computed incrementally after the list is shown."""
@@ -52,7 +55,7 @@ class StepTimes:
 
     def of(self, run: Run) -> Steps | None:
         """Return the step times of a run; None if not computed yet."""
-        return self._known.get(run.path.name) if run.outline.tables.get("steps") else Steps()
+        return self._known.get(run.path.name) if run.outline.tables.get("steps") else _NONE
 
     @property
     def computed(self) -> int:
