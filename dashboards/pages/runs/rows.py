@@ -205,12 +205,12 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
     if kind in {"blank", "notBlank"}:
         return (value is None) == (kind == "blank")
     if isinstance(wanted, str):
-        return _TEXT_TESTS.get(kind, _anything)(str(value or "").lower(), wanted.lower())
+        return _TEXT_TESTS.get(str(kind), _anything)(str(value or "").lower(), wanted.lower())
     if value is None or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
         return bool(wanted <= value <= (condition.get("filterTo") or wanted))
-    return _NUMBER_TESTS.get(kind, _anything)(value, wanted)
+    return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
 
 
 def _anything(_: Any, __: Any) -> bool:
