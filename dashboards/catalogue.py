@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -51,20 +54,39 @@ class Listing:
         return next((run for run in self.runs if run.path.name == name), None)
 
 
+REUSED_S = 0.5
+"""Seconds that a listing of a folder counts without a look at each run, unless runs come or go."""
+
+
 @dataclass
 class Catalogue:
     """Cached listing of a store; listing again costs one stat per run."""
 
     store: Store
+    _made: tuple[float, int | None, Listing] | None = None
     _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def listing(self) -> Listing:
         """List the store."""
         with self._guard:
-            found = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
-            self._known = {stamp: self._known.get(stamp) or _read(run) for stamp, run in found.items()}
-            listed = list(self._known.values())
+            changed = self._changed_ns()
+            known = self._made
+            if known and known[1] == changed is not None and time.monotonic() - known[0] < REUSED_S:
+                return known[2]
+            self._made = time.monotonic(), changed, self._listed()
+            return self._made[2]
+
+    def _changed_ns(self) -> int | None:
+        """Return when a run was last added to or removed from a local store; None if unknown."""
+        with suppress(OSError):
+            return self.store.path.stat().st_mtime_ns if isinstance(self.store.path, Path) else None
+        return None
+
+    def _listed(self) -> Listing:
+        found = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
+        self._known = {stamp: self._known.get(stamp) or _read(run) for stamp, run in found.items()}
+        listed = list(self._known.values())
         unreadable = tuple(one for one in listed if isinstance(one, Unreadable))
         runs = tuple(one for one in listed if not isinstance(one, Unreadable))
         return Listing(runs, unreadable, hash(tuple(found)))
@@ -80,7 +102,7 @@ def _stamp(run: Run) -> Stamp | None:
 
 def _read(run: Run) -> Run | Unreadable:
     try:
-        run.meta  # noqa: B018 (read once, cached by the run)
+        run.outline  # noqa: B018 (read once, cached by the run)
     except TracekitError as error:
         return Unreadable(run.path.name, error.message, error.hint)
     except (msgspec.MsgspecError, ValueError) as error:

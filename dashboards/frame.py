@@ -16,9 +16,9 @@ from tracekit.runs.devices import named
 from tracekit.runs.devices import names as device_names
 from tracekit.schema import C
 
+from . import run_options
 from .exports import offers
 from .parts.charts import aria, data
-from .parts.links import display_name
 from .site import Needs, Section, View
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
 _RUN_NAMES = ("run", "base")
 NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
 ALL = ""
-_OPTIONS_SHOWN = 100
 
 
 def pickers() -> list[Component]:
@@ -147,7 +146,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
         allowDeselect=False,
         leftSection=html.Span(label, className="tk-choice-label"),
         leftSectionWidth=section,
-        limit=_OPTIONS_SHOWN,
+        limit=run_options.MOST + 1,
         maxDropdownHeight=360,
         nothingFoundMessage="no match",
         comboboxProps={"width": "max-content", "position": "bottom-start", "shadow": "md"},
@@ -184,14 +183,20 @@ def picker_offers(site: Site, context: Context) -> list[Offer]:
 
 def run_offers(site: Site, view: View) -> list[Offer]:
     """Return the state of the pickers of the run and of its baseline."""
-    runs = [
-        {"value": run.path.name, "label": display_name(run)}
-        for run in reversed(site.catalogue.listing().runs)
-    ]
-    others = [option for option in runs if option["value"] != view.run]
+    runs = site.catalogue.listing().runs
     return [
-        Offer(options=runs, value=view.run or None, hidden=not runs, title=view.run),
-        Offer(options=others, value=view.base or None, hidden=len(runs) < 2, title=view.base),
+        Offer(
+            options=run_options.offered(runs, view.run),
+            value=view.run or None,
+            hidden=not runs,
+            title=view.run,
+        ),
+        Offer(
+            options=run_options.offered(runs, view.base, without=view.run),
+            value=view.base or None,
+            hidden=len(runs) < 2,
+            title=view.base,
+        ),
     ]
 
 
@@ -248,16 +253,20 @@ def connect_pickers(site: Site) -> None:
     @site.app.callback(
         *(Output(name, "data", allow_duplicate=True) for name in _RUN_NAMES),
         *(Output(f"{name}-box", "hidden", allow_duplicate=True) for name in _RUN_NAMES),
+        Output("listed", "data"),
         Input("tick", "n_intervals"),
         State("view", "data"),
-        State("run", "data"),
+        State("listed", "data"),
         prevent_initial_call=True,
     )
-    def refresh(_: int, view: dict[str, str] | None, known: list[dict[str, str]]) -> list[Any]:
-        offered = [] if view is None else run_offers(site, _context(site, view).view)
-        if not offered or offered[0].options == known:
-            return [no_update] * 4
-        return [one.options for one in offered] + [one.hidden for one in offered]
+    def refresh(_: int, view: dict[str, str] | None, known: str | None) -> list[Any]:
+        stamp = str(site.catalogue.listing().stamp)
+        if view is None or stamp == known:
+            return [no_update] * 5
+        offered = run_offers(site, _context(site, view).view)
+        return [one.options for one in offered] + [one.hidden for one in offered] + [stamp]
+
+    run_options.connect(site)
 
     @site.app.callback(
         Output("url", "search"),
@@ -326,6 +335,7 @@ def frame(pages: dict[str, Page]) -> Component:
             dcc.Store(id="theme"),
             dcc.Store(id="theme-chosen", storage_type="local"),
             dcc.Store(id="shown"),
+            dcc.Store(id="listed"),
             dcc.Interval(id="tick", interval=REFRESH_MS),
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -194,6 +195,7 @@ class ValueType(StrEnum):
     """Strings that many rows share: each is stored once."""
 
     @property
+    @cache  # queries over all runs ask for the types of a hundred thousand columns
     def arrow(self) -> pa.DataType:
         """The Arrow type.
 
@@ -299,8 +301,7 @@ def _maybe(name: str, values: ValueType, meaning: str) -> Column:
     return Column(name, values, meaning, nullable=True)
 
 
-_INT32, _INT64, _FLOAT64 = ValueType.INT32, ValueType.INT64, ValueType.FLOAT64
-_TEXT = ValueType.TEXT
+_INT32, _INT64, _FLOAT64, _TEXT = ValueType.INT32, ValueType.INT64, ValueType.FLOAT64, ValueType.TEXT
 _FARTHEST = (3 << 61) - 1
 _LENGTH = (0, _FARTHEST)
 _INSTANT = (1 - (1 << 61), _FARTHEST)

@@ -89,8 +89,15 @@ window.tracekit = window.tracekit || {};
     if (changed) { draw(job); }
     if (before !== state.phase && state.runs.length) {
       window.dash_clientside.set_props("tick", { n_intervals: Date.now() }); // refresh run lists now
+      if (job.own && state.phase === "done") { open(job); }
     }
     if (!OVER.includes(state.phase) && state.phase !== "receiving") { poll(); }
+  }
+
+  /* Show the imported run, unless the user has gone elsewhere since the import began. */
+  function open(job) {
+    const link = job.row.querySelector("a.tk-import-run");
+    if (job.state.runs.length === 1 && job.began === window.location.href) { link.click(); }
   }
 
   function close(job) {
@@ -138,7 +145,7 @@ window.tracekit = window.tracekit || {};
   }
 
   function begin(files) {
-    const job = add(files);
+    const job = Object.assign(add(files), { own: true, began: window.location.href });
     return {
       signal: job.stop.signal,
       sent: (state) => { if (job.state.phase !== "cancelled") { update(job, state); } },

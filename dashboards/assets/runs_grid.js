@@ -1,10 +1,14 @@
-/* Cell renderer of the run list. */
+/* Cell renderer of the run list, and its refresh. */
 (function () {
   "use strict";
   const TAIL = 7;
   window.dashAgGridComponentFunctions = window.dashAgGridComponentFunctions || {};
   window.dashAgGridComponentFunctions.RunLink = function RunLink(props) {
-    const href = `/overview?run=${encodeURIComponent(props.value)}`;
+    if (!props.value) { return null; } // not loaded yet
+    const sweep = props.data && props.data.sweep;
+    const page = props.data && props.data.source === "suite" ? "suite" : "sweeps";
+    const name = encodeURIComponent(props.value);
+    const href = sweep ? `/${page}?cells=${name}` : `/overview?run=${name}`;
     const cut = Math.max(0, props.value.length - TAIL); // keep the end, which differs between runs of one workload
     return window.React.createElement(
       "a",
@@ -14,8 +18,18 @@
     );
   };
 
+  /* Request the rows again: from the start after another filter, else the pages in memory. */
+  function again(_known, _text, _cells) {
+    const changed = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
+    const api = window.dash_ag_grid && window.dash_ag_grid.getApi && window.dash_ag_grid.getApi("runs-grid");
+    if (api && changed.some((name) => !name.startsWith("runs-known"))) {
+      api.purgeInfiniteCache();
+    } else if (api) {
+      api.refreshInfiniteCache();
+    }
+    return window.dash_clientside.no_update;
+  }
+
   window.dash_clientside = window.dash_clientside || {};
-  window.dash_clientside.tracekit = Object.assign(window.dash_clientside.tracekit || {}, {
-    runsFind: (wanted, options) => ({ ...options, quickFilterText: wanted || "" }),
-  });
+  window.dash_clientside.tracekit = Object.assign(window.dash_clientside.tracekit || {}, { runsAgain: again });
 })();

@@ -10,7 +10,7 @@ from tracekit import analysis
 
 from .. import frame
 from ..site import Needs, Page, Section
-from .runs import command
+from .runs.actions import command
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component

@@ -15,6 +15,7 @@ from tracekit.dashboards.imports.routes import samples
 
 from tests.browser.serving import served
 from tests.runs import make_run
+from tracekit.runs import notes
 
 if TYPE_CHECKING:
     import socket
@@ -68,10 +69,7 @@ def test_a_dropped_trace_becomes_a_run_and_leads_to_its_overview(own: Served, ta
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Import", exact=True).click()
     chooser.value.set_files([str(samples()[-1])])
-    done = page.locator(".tk-import[data-phase=done]")
-    expect(done).to_be_visible(timeout=LONG_MS)
-    done.get_by_role("link").click()
-    expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"))
+    expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"), timeout=LONG_MS)
     expect(page.locator(".tk-import")).to_have_count(0)
 
 
@@ -122,6 +120,24 @@ def test_runs_are_deleted_in_two_steps(own: Served, store: Store, tab: Opening) 
     expect(page.locator("#runs-count")).to_have_text("1 run")
     expect(page.locator("#run")).to_have_value(re.compile(kept.path.name[-12:]))
     assert store.runs() == [kept]
+
+
+def test_a_run_gets_tags_by_which_it_is_found(own: Served, store: Store, tab: Opening) -> None:
+    noted, other = (make_run(store, after_s=second) for second in range(2))
+    page = tab(own).open(own.url("runs"))
+    box(page, noted.path.name).check()
+    page.get_by_role("button", name="Notes…").click()
+    sheet = page.get_by_role("dialog", name="Name, tags and note")
+    sheet.get_by_label("Tags").fill("quiet")
+    sheet.get_by_label("Tags").press("Enter")
+    sheet.get_by_label("Note").fill("no other load")
+    sheet.get_by_role("button", name="Save").click()
+    expect(sheet).to_be_hidden()
+    expect(row(page, noted.path.name)).to_contain_text("quiet")
+    assert notes.read(noted).tags == ("quiet",)
+    page.get_by_label("Filter runs").fill("quiet")
+    expect(page.locator("#runs-count")).to_have_text("1 of 2 runs")
+    expect(row(page, other.path.name)).to_have_count(0)
 
 
 @pytest.mark.slow

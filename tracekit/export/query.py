@@ -250,6 +250,7 @@ _MOST_THREADS = 8
 _AGAIN_S = 0.05
 _LOOK_S = 1.0
 _CLOSED = (
+    "SET enable_progress_bar = false",  # DuckDB writes it to stdout where it takes Python for interactive
     "SET enable_external_access = false",
     "SET python_enable_replacements = false",
     "SET autoinstall_known_extensions = false",
@@ -257,7 +258,7 @@ _CLOSED = (
     "SET allow_community_extensions = false",
     "SET lock_configuration = true",
 )
-"""Restrict reading to the files of the views, disable extensions, and lock the configuration."""
+"""Restrict reading to the files of the views, disable extensions and progress, and lock the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)

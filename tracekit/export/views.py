@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tracekit.errors import clean
 from tracekit.runs.text import MISSING
@@ -63,7 +63,7 @@ def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    meta = run.meta
+    meta = run.outline
     about, tables = meta.workload or {}, meta.tables.values()
     return {
         RUN_ID: meta.run_id,
@@ -85,6 +85,20 @@ def _facts(run: Run) -> dict[str, Any]:
 _ABOUT = {"name": "workload", "mode": "mode", "level": "level", "device": "machine"}
 
 
+@dataclass(frozen=True)
+class _Group:
+    """What tables of several runs have in common, so that one scan reads them all.
+
+    Attributes:
+        stored: Columns that the files have.
+        run: Position of the run id in the paths of the files, or the run id where it is not the name of the
+            folder; None where rows begin with no run id.
+    """
+
+    stored: frozenset[str]
+    run: int | str | None
+
+
 def of_runs(
     database: duckdb.DuckDBPyConnection, runs: Sequence[Run], names: Iterable[str], *, labelled: bool
 ) -> list[Path]:
@@ -99,38 +113,62 @@ def of_runs(
     Returns:
         The files that the views read; all others may be closed to the database.
     """
-    files: list[Path] = []
+    read: list[Path] = []
     for name in names:
-        parts = []
-        for number, run in enumerate(runs):
-            source, read = _source(database, run, TABLES[name], f"{name} of run {number}")
-            files += read
-            label = f"{_literal(run.id)} AS {RUN_ID}, " if labelled else ""
-            parts.append(f"SELECT {label}{source}")
-        union = " UNION ALL ".join(parts)
-        database.execute(f"CREATE VIEW {name} AS {union}")
-    return files
+        table, groups, parts = TABLES[name], dict[_Group, list[Path]](), list[str]()
+        for number, run in enumerate(one for one in runs if one.outline.tables.get(name)):
+            dataset = run.dataset(name) if run.rows(name) else None
+            files = [Path(file).resolve() for file in dataset.files] if dataset else []
+            if dataset and _by_arrow(run, files):
+                handle = f"{name} of run {number}"
+                database.register(handle, dataset)
+                parts.append(_select(table, frozenset(_names(table)), _literal(run.id) if labelled else ""))
+                parts[-1] += f' FROM "{handle}"'
+            elif dataset:
+                stored = frozenset(next(dataset.get_fragments()).physical_schema.names)
+                groups.setdefault(_Group(stored, _place(run, files) if labelled else None), []).extend(files)
+        parts += [_scan(table, group, files) for group, files in groups.items()]
+        if not parts:
+            parts = [_select(table, frozenset(), "NULL::VARCHAR" if labelled else "") + " WHERE false"]
+        database.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
+        read += [file for files in groups.values() for file in files]
+    return read
 
 
-def _source(
-    database: duckdb.DuckDBPyConnection, run: Run, table: Table, handle: str
-) -> tuple[str, list[Path]]:
-    """Return the SELECT clause of a run's table from its columns on, and the files it reads."""
-    if not run.rows(table.name):
-        empty = ", ".join(f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}" for one in table.columns)
-        return f"{empty} WHERE false", []
-    dataset = run.dataset(table.name)
-    files = [Path(file).resolve() for file in dataset.files]
-    if not isinstance(run.path, Path) or any(_GLOB & set(str(file)) for file in files):
-        database.register(handle, dataset)  # DuckDB takes such names for patterns
-        return f'{", ".join(one.name for one in table.columns)} FROM "{handle}"', []
-    stored = set(pq.read_schema(files[0]).names)
+def _by_arrow(run: Run, files: Sequence[Path]) -> bool:
+    """Return whether DuckDB cannot read the files itself: it takes some names for patterns."""
+    return not isinstance(run.path, Path) or any(_GLOB & set(str(file)) for file in files)
+
+
+def _place(run: Run, files: Sequence[Path]) -> int | str:
+    """Return where the id of a run is in the paths of its files, counted from 1; the id if it is not."""
+    folders = {file.parts.index(run.id) if run.id in file.parts else 0 for file in files}
+    return folders.pop() + 1 if len(folders) == 1 and 0 not in folders else run.id
+
+
+def _scan(table: Table, group: _Group, files: Sequence[Path]) -> str:
+    """Return the SELECT of files with the same columns.
+
+    The run id is a function of the file's name alone, so that a condition on it leaves out files.
+    """
+    label = _literal(group.run) if isinstance(group.run, str) else ""
+    if isinstance(group.run, int):
+        label = f"split_part(filename, '/', {group.run})"
+    listed = ", ".join(_literal(str(file)) for file in files)
+    named = ", filename = true" if isinstance(group.run, int) else ""
+    return f"{_select(table, group.stored, label)} FROM read_parquet([{listed}]{named})"
+
+
+def _select(table: Table, stored: frozenset[str], label: str) -> str:
     columns = [
         one.name if one.name in stored else f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}"
         for one in table.columns
     ]
-    listed = ", ".join(_literal(str(file)) for file in files)
-    return f"{', '.join(columns)} FROM read_parquet([{listed}])", files
+    return f"SELECT {', '.join([f'{label} AS {RUN_ID}', *columns] if label else columns)}"
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
 
 
 def _literal(text: str) -> str:

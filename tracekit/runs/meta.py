@@ -9,6 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from statistics import median_low
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -165,6 +166,28 @@ class RunMeta:
     def profiled(self) -> bool:
         """Whether the run was profiled; otherwise it has step times and samples, but no intervals."""
         return not UNPROFILED.items() <= self.collector.options.items()
+
+
+def outline(meta: RunMeta) -> RunMeta:
+    """Return what lists of runs show: metadata without packages, single step times and files of tables.
+
+    Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the
+    lower median of the step times in place of all.
+    """
+    timed, given = meta.timings, meta.collector.options
+    options = {name: given[name] for name in UNPROFILED if name in given}
+    if sources := given.get("sources"):
+        options["sources"] = [{key: one.get(key) for key in ("name", "bytes")} for one in sources]
+    return replace(
+        meta,
+        collector=replace(meta.collector, options=options),
+        command=[],
+        environment={"gpus": [{"name": gpu.get("name")} for gpu in meta.environment.get("gpus") or []]},
+        fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
+        git=replace(meta.git, submodules={}) if meta.git else None,
+        timings=Timings([median_low(timed.step_ns)], [], timed.clock) if timed and timed.step_ns else None,
+        tables={name: TableFile(one.rows, one.bytes, "") for name, one in meta.tables.items()},
+    )
 
 
 def read(directory: Place) -> RunMeta:

@@ -123,16 +123,27 @@ class Run:
         return f"<Run {meta.run_id}: {', '.join([*label, *sizes]) or 'no tables'}>"
 
     @classmethod
-    def known(cls, path: Place, meta: RunMeta, written_ns: int) -> Self:
-        """Return a run whose metadata was read already."""
+    def known(
+        cls, path: Place, written_ns: int, *, meta: RunMeta | None = None, outline: RunMeta | None = None
+    ) -> Self:
+        """Return a run whose metadata, or its outline, was read already."""
         run = cls(path)
-        vars(run).update(meta=meta, written_ns=written_ns)
+        known = {"written_ns": written_ns, "meta": meta, "outline": outline}
+        vars(run).update({name: value for name, value in known.items() if value is not None})
         return run
 
     @cached_property
     def meta(self) -> RunMeta:
         """The content of `run.json`."""
         return run_meta.read(self.path)
+
+    @cached_property
+    def outline(self) -> RunMeta:
+        """What lists of runs show of `run.json`; see `tracekit.runs.meta.outline`.
+
+        It may come from the index of the store.
+        """
+        return run_meta.outline(self.meta)
 
     @cached_property
     def written_ns(self) -> int:
@@ -298,7 +309,9 @@ class Run:
         if peaks == self.peaks:
             return self
         other = copy(self)
-        cached = {name: value for name, value in vars(self).items() if name in {"meta", "written_ns"}}
+        cached = {
+            name: value for name, value in vars(self).items() if name in {"meta", "outline", "written_ns"}
+        }
         vars(other).update(cached, peaks=peaks)
         return other
 
@@ -313,6 +326,8 @@ class Run:
             return []
         if stored.parts:
             return [self.path / name / part.name for part in stored.parts]
+        if stored.footers.keys() == {f"{name}{ENDING}"}:
+            return [self.path / f"{name}{ENDING}"]
         folder = self.path / name
         parts = storage.inside(folder, f"*{ENDING}") if name in self._parted else []
         return parts or [self.path / f"{name}{ENDING}"]

@@ -122,7 +122,7 @@ class Store:
         return self.keeper.beside
 
     def runs(self) -> list[Run]:
-        """Return all complete runs, oldest first.
+        """Return all complete runs, oldest first, whose outlines are known.
 
         Raises:
             UnusableInputError: A remote store cannot be read.
@@ -278,12 +278,12 @@ class Store:
     def _of_commit(self, revision: str) -> Run:
         sha = revisions.commit(revision)
         for run in reversed(self.readable()):
-            if run.meta.git and run.meta.git.sha == sha:
+            if run.outline.git and run.outline.git.sha == sha:
                 return run
         raise RunNotFoundError(f"no runs at {revision} ({sha[:12]})", hint="list runs with `tracekit runs`")
 
     def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run | None:
-        labelled = [run for run in self.readable() if run.meta.label == reference]
+        labelled = [run for run in self.readable() if run.outline.label == reference]
         if labelled:
             return labelled[-1]
         starting = [run for run in runs if run.path.name.startswith(reference)]
@@ -314,7 +314,7 @@ def _short(reference: str) -> str:
 
 def _is_readable(run: Run) -> bool:
     try:
-        run.meta  # noqa: B018 (read once, cached by the run)
+        run.outline  # noqa: B018 (read once, cached by the run)
     except (TracekitError, msgspec.MsgspecError, ValueError):
         return False
     return True

@@ -104,6 +104,11 @@ def test_every_table_and_column_is_listed_with_its_meaning(
     assert f"steps: a row is {TABLES['steps'].row}" in tracekit("query", *arguments).out
 
 
+def test_a_long_query_writes_no_progress_between_its_rows(tracekit: Callable[..., Done]) -> None:
+    done = tracekit("query", "SELECT current_setting('enable_progress_bar') AS shown", "--format", "csv")
+    assert done.out == "shown\nfalse\n"
+
+
 def test_an_empty_answer_names_its_columns(tracekit: Callable[..., Done]) -> None:
     assert tracekit("query", "SELECT 1 AS one, 2 AS two WHERE false").out == "one, two\n(no rows)\n"
 

@@ -17,7 +17,8 @@ from tracekit.dashboards import blocks, frame
 from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.catalogue import Catalogue
 from tracekit.dashboards.pages import runs as runs_page
-from tracekit.dashboards.pages.runs import StepTimes, columns, delete, rows
+from tracekit.dashboards.pages.runs.actions import delete
+from tracekit.dashboards.pages.runs.rows import StepTimes, columns, rows
 from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store
@@ -57,7 +58,7 @@ def test_an_unreadable_run_is_named_with_what_to_do(store: Store) -> None:
     assert [run.path.name for run in listing.runs] == [good.path.name]
     (left_out,) = listing.unreadable
     assert (left_out.name, left_out.hint) == (bad.path.name, "upgrade tracekit")
-    assert bad.path.name in text(runs_page.shown(listing, StepTimes())[3])
+    assert bad.path.name in text(runs_page.shape(listing, [])[2])
 
 
 def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
@@ -174,10 +175,11 @@ def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
 
 
 def test_an_import_says_its_files(store: Store) -> None:
-    sources = [{"name": "rank0.json"}, {"name": "rank1.json"}]
+    sources = [{"name": "rank0.json", "bytes": 2}, {"name": "rank1.json", "bytes": 3}]
     make_run(store, tables={"counters": []}, collector=Collector("import", "1", {"sources": sources}))
     (row,) = rows(Catalogue(store).listing().runs, StepTimes())
-    assert (row["source"], row["step_text"], row["commit"]) == ("rank0.json and 1 more", "–", None)
+    assert (row["workload"], row["source_bytes"]) == ("rank0.json and 1 more", 5)
+    assert (row["step_text"], row["commit"]) == ("–", None)
 
 
 def test_columns_that_no_run_fills_are_not_shown(store: Store) -> None:

@@ -13,7 +13,7 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs import delete
+from tracekit.dashboards.pages.runs.actions import delete
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 

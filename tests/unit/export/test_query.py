@@ -16,13 +16,12 @@ from tests.runs import of_old
 from tracekit.errors import UnusableInputError
 from tracekit.export.query import Limits, ask, read
 from tracekit.export.views import KNOWN
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tracekit.runs.run import Run
 
 BIG = 2**62 + 1
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
@@ -60,6 +59,23 @@ def test_rows_of_several_runs_begin_with_the_id_of_theirs(tmp_path: Path) -> Non
     runs = [make_parts(store, after_s=second) for second in range(2)]
     sql = "SELECT run_id, count(*) FROM steps GROUP BY ALL ORDER BY ALL"
     assert rows(sql, *runs, labelled=True) == [(run.id, 2) for run in runs]
+
+
+def test_runs_of_other_columns_and_in_other_folders_are_one_table(tmp_path: Path) -> None:
+    first, moved, older = (
+        make_run(tmp_path, meta={"run_id": name}, device_intervals=[kernel(0, 5), kernel(6, 9)])
+        for name in ("first", "moved", "older")
+    )
+    none = make_run(tmp_path, meta={"run_id": "none"})
+    elsewhere = Run(moved.path.rename(tmp_path / "elsewhere"))
+    file = older.path / "device_intervals.parquet"
+    pq.write_table(pq.read_table(file).drop_columns([C.OP_ROW]), file)
+    runs = [first, elsewhere, of_old(older), none]
+    sql = "SELECT run_id, count(*), count(op_row) FROM device_intervals GROUP BY ALL ORDER BY ALL"
+    assert rows(sql, *runs, labelled=True) == [("first", 2, 0), ("moved", 2, 0), ("older", 2, 0)]
+    assert rows("SELECT run_id FROM device_intervals", none, labelled=True) == []
+    sql = "SELECT DISTINCT run_id FROM device_intervals WHERE run_id LIKE '%ve%'"
+    assert rows(sql, *runs, labelled=True) == [("moved",)]
 
 
 def test_the_runs_of_the_store_are_a_table(tmp_path: Path) -> None:

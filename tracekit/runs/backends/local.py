@@ -12,13 +12,14 @@ import shutil
 import stat
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from tracekit.runs import meta as run_meta
+from tracekit.runs.index import Index, Stamp
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.tables import describe_file, seal, sealed, table_files
@@ -122,10 +123,16 @@ class LocalDraft(msgspec.Struct, frozen=True):
         return self.path
 
 
-class LocalKeeper(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class LocalKeeper:
     """Backend of a local folder, which need not exist yet."""
 
     path: Path
+    _index: Index = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Create the index in memory."""
+        object.__setattr__(self, "_index", Index(self.path, self._temporary))
 
     @property
     def beside(self) -> Path:
@@ -133,12 +140,13 @@ class LocalKeeper(msgspec.Struct, frozen=True):
         return self.path
 
     def listed(self, *, read: bool = False) -> list[Run]:
-        """Return the complete runs, oldest first; metadata is read on demand."""
+        """Return the complete runs, oldest first, with their outlines if they are to be read."""
         if not self.path.is_dir():
             return []
         named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
-        aged = [(age, entry) for entry in named if (age := _age(entry))]
-        return [Run(entry) for _, entry in sorted(aged)]
+        found = [(entry, stamp) for entry in named if (stamp := _stamp(entry))]
+        found.sort(key=lambda one: _age(*one))
+        return self._index.runs(found) if read else [Run(entry) for entry, _ in found]
 
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
@@ -226,18 +234,21 @@ def _leftover(entry: Path) -> Leftover:
     )
 
 
-def _age(run: Path) -> tuple[str, int, str] | None:
-    """Return the sort key of a run: second of the run id, then time of `run.json`; None if it is not a run.
+def _stamp(run: Path) -> Stamp | None:
+    """Return the state of a run's `run.json`; None if it is not a run.
 
     One system call, as a run may be deleted concurrently.
     """
     try:
-        sealed = (run / run_meta.FILE_NAME).stat()
+        found = (run / run_meta.FILE_NAME).stat()
     except OSError:
         return None
-    if not stat.S_ISREG(sealed.st_mode):
-        return None
-    return run.name.partition("-")[0], sealed.st_mtime_ns, run.name
+    return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def _age(run: Path, stamp: Stamp) -> tuple[str, int, str]:
+    """Return the sort key of a run: second of the run id, then time of `run.json`."""
+    return run.name.partition("-")[0], stamp.written_ns, run.name
 
 
 def discard(path: Path) -> None:

@@ -164,7 +164,7 @@ class RemoteKeeper:
         run = Run(self.path / name)
         try:
             content = manifest_content(manifest, stat, self.beside / "manifests" / f"{name}.json")
-            known = Run.known(run.path, run_meta.decode(content, run.path), written_ns)
+            known = Run.known(run.path, written_ns, meta=run_meta.decode(content, run.path))
         except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
             return run  # raises the error when it is read
         self._seen[name] = known
@@ -220,7 +220,7 @@ class RemoteKeeper:
             content = run_meta.encode(known)
             (target / run_meta.FILE_NAME).write_bytes(content)
             written = local.add(self.path, target.name, content)
-        return Run.known(target, known, written)
+        return Run.known(target, written, meta=known)
 
     def remove(self, run: Run) -> None:
         """Delete a run: first the entry of the index and `run.json`."""

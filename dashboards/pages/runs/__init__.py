@@ -1,0 +1,292 @@
+"""Runs page: list of runs, filtered, sorted and paged by the server; tags and notes, comparing, deletion."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import dash_ag_grid as dag
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+
+from tracekit.experiments.sweep import listed as listed_sweeps
+from tracekit.runs import notes
+
+from ...blocks import error_alert
+from ...parts.charts import aria, data
+from ...site import Needs, Page, Section, View
+from . import noting
+from .actions import ask, connect_deleting, deleting, welcome
+from .rows import StepTimes, columns, grouped, matching, ordered, row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dash.development.base_component import Component
+
+    from tracekit.runs.run import Run
+
+    from ...catalogue import Listing
+    from ...site import Context, Site
+    from .rows import Row, Steps
+
+REFRESH_MS = 1_200
+PAGE_ROWS = 50
+"""Rows of a response: about 30 KB."""
+STEP_FIELDS = {"step", "steps", "ranks"}
+"""Fields of which sorting needs the step times of all runs."""
+_ROW, _HEADER = 30, 34
+_OPTIONS = {
+    "selectionColumnDef": {"pinned": "left", "width": 44, "maxWidth": 44},
+    "rowSelection": {"mode": "multiRow", "checkboxes": True, "headerCheckbox": False},
+    "rowHeight": _ROW,
+    "headerHeight": _HEADER,
+    "tooltipShowDelay": 400,
+    "enableCellTextSelection": True,
+    "ensureDomOrder": True,
+    "cacheBlockSize": PAGE_ROWS,
+    "maxBlocksInCache": 20,
+    "maxConcurrentDatasourceRequests": 1,
+}
+
+
+def _layout(_: Context) -> list[Component]:
+    grid = dag.AgGrid(
+        id="runs-grid",
+        className="tk-grid tk-runs",
+        columnDefs=columns([]),
+        defaultColDef={"sortable": True, "resizable": True},
+        rowModelType="infinite",
+        getRowId="params.data.run",
+        dashGridOptions=_OPTIONS,
+        style={"height": _height(3)},
+    )
+    listed = html.Div([_bar(), grid, html.Div(id="runs-unreadable")], id="runs-list", hidden=True)
+    return [
+        listed,
+        html.Div(welcome(), id="runs-welcome", hidden=True),
+        *deleting(),
+        *noting.dialog(),
+        dcc.Store(id="runs-known"),
+        dcc.Store(id="runs-refreshed"),
+        dcc.Interval(id="runs-tick", interval=REFRESH_MS),
+    ]
+
+
+def _bar() -> Component:
+    find = dmc.TextInput(
+        id="runs-find", placeholder="Filter runs", size="xs", debounce=250, **aria(label="Filter runs")
+    )
+    cells = dmc.Switch(
+        id="runs-cells",
+        label="Runs of sweeps",
+        size="xs",
+        checked=False,
+        persistence=True,
+        persistence_type="local",
+    )
+    return html.Div(
+        [
+            html.Div(find, className="tk-runs-find", **data(search="")),
+            html.Span(_comparing(None, []), id="runs-compare"),
+            noting.button(),
+            ask(),
+            cells,
+            html.Span(id="runs-count", className="tk-status", role="status"),
+        ],
+        className="tk-bar",
+    )
+
+
+def _height(count: int) -> str:
+    return f"min(calc(100vh - 200px), {_HEADER + _ROW * max(count, 3) + 18}px)"
+
+
+@dataclass
+class Table:
+    """Rows of all runs; a row is made again when its run, its step times or its notes change.
+
+    Attributes:
+        site: The dashboard.
+        times: Step times, which are computed for the rows that are shown.
+    """
+
+    site: Site
+    times: StepTimes = field(default_factory=StepTimes)
+    _edits: int = 0
+    _made: dict[str, tuple[Run, Steps | None, Row]] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def stamp(self, listing: Listing) -> str:
+        """Return a text that changes with the rows."""
+        return f"{listing.stamp}:{self.times.computed}:{self._edits}"
+
+    def edited(self, name: str) -> None:
+        """Read the notes of a run again."""
+        with self._guard:
+            self._made.pop(name, None)
+            self._edits += 1
+
+    def all(self, listing: Listing) -> list[Row]:
+        """Return the rows of all runs, newest first."""
+        with self._guard:
+            self._made = {run.path.name: self._row(run) for run in reversed(listing.runs)}
+            return [row for _, _, row in self._made.values()]
+
+    def _row(self, run: Run) -> tuple[Run, Steps | None, Row]:
+        steps, before = self.times.of(run), self._made.get(run.path.name)
+        if before and before[0] is run and before[1] is steps:
+            return before
+        return run, steps, row(run, steps, notes.read(run))
+
+    def chosen(self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any) -> list[Row]:
+        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
+        found = matching(self.all(listing), text or "", request.get("filterModel") or {})
+        if not cells:
+            sweeps = {folder.id: folder.plan.kind for folder in listed_sweeps(self.site.store)}
+            found = grouped(found, sweeps)
+        return ordered(found, request.get("sortModel") or [])
+
+
+def _page(request: Mapping[str, Any], *, around: int = 0) -> slice:
+    """Return the requested rows, and some around them."""
+    start = max(0, int(request.get("startRow") or 0) - around)
+    return slice(start, start + PAGE_ROWS + 2 * around)
+
+
+def connect(site: Site) -> None:
+    """Register the callbacks of the list."""
+    table = Table(site)
+    connect_deleting(site)
+    noting.connect(site, table.edited)
+    _connect_list(site, table)
+    _connect_refresh(site, table)
+
+    @site.app.callback(
+        Output("runs-compare", "children"),
+        Input("runs-grid", "selectedRows"),
+        State("view", "data"),
+    )
+    def comparing(selected: list[dict[str, Any]] | None, view: dict[str, str] | None) -> Any:
+        known = [run.path.name for run in site.catalogue.listing().runs]
+        chosen = sorted({one["run"] for one in selected or []} & set(known), key=known.index)
+        before = View.parse(view["path"], view["search"]) if view else View()
+        return _comparing(before, chosen)
+
+
+def _connect_list(site: Site, table: Table) -> None:
+    @site.app.callback(
+        Output("runs-grid", "getRowsResponse"),
+        Output("runs-count", "children"),
+        Input("runs-grid", "getRowsRequest"),
+        State("runs-find", "value"),
+        State("runs-cells", "checked"),
+        prevent_initial_call=True,
+    )
+    def answer(request: dict[str, Any] | None, text: str | None, cells: Any) -> Any:
+        if request is None:
+            return no_update, no_update
+        listing = site.catalogue.listing()
+        found = table.chosen(listing, text, request, cells)
+        passing = len(matching(table.all(listing), text or "", request.get("filterModel") or {}))
+        return (
+            {"rowData": found[_page(request)], "rowCount": len(found)},
+            counted(passing, len(listing.runs)),
+        )
+
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "runsAgain"),
+        Output("runs-refreshed", "data"),
+        Input("runs-known", "data"),
+        Input("runs-find", "value"),
+        Input("runs-cells", "checked"),
+        prevent_initial_call=True,
+    )
+
+
+def _connect_refresh(site: Site, table: Table) -> None:
+    @site.app.callback(
+        Output("runs-grid", "columnDefs"),
+        Output("runs-grid", "style"),
+        Output("runs-unreadable", "children"),
+        Output("runs-list", "hidden"),
+        Output("runs-welcome", "hidden"),
+        Output("runs-known", "data"),
+        Input("runs-tick", "n_intervals"),
+        Input("runs-deleted", "data"),
+        Input("runs-noted", "data"),
+        State("runs-known", "data"),
+        State("runs-grid", "getRowsRequest"),
+        State("runs-find", "value"),
+        State("runs-cells", "checked"),
+        running=[(Output("runs-tick", "disabled"), True, False)],  # Dash drops what is asked for again
+    )
+    def refresh(
+        _: int,
+        __: Any,
+        ___: Any,
+        known: dict[str, Any] | None,
+        request: dict[str, Any] | None,
+        text: str | None,
+        cells: Any,
+    ) -> list[Any]:
+        listing = site.catalogue.listing()
+        if known is not None and request:  # show the list before computing step times
+            table.times.work(_shown_runs(listing, table, request, text, cells))
+        if known is not None and known["stamp"] == table.stamp(listing):
+            return [no_update] * 6
+        shown = shape(listing, table.all(listing))
+        fields = [one["field"] for one in shown[0]]
+        if known is not None and known["fields"] == fields:
+            shown[0] = no_update  # keeps widths that the user chose
+        return [*shown, {"stamp": table.stamp(listing), "fields": fields}]
+
+
+def _shown_runs(
+    listing: Listing, table: Table, request: Mapping[str, Any], text: str | None, cells: Any
+) -> Sequence[Run]:
+    """Return the runs whose step times are wanted: around the requested page, or all to sort by them."""
+    if STEP_FIELDS & {one.get("colId") for one in request.get("sortModel") or []}:
+        return listing.runs[::-1]
+    shown = table.chosen(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
+    names = {one["run"] for one in shown}
+    return [run for run in reversed(listing.runs) if run.path.name in names]
+
+
+def shape(listing: Listing, listed: Sequence[Row]) -> list[Any]:
+    """Return columns and height of the grid, what cannot be read, and whether list and welcome are hidden."""
+    left_out = [error_alert(f"skipped {one.name}: {one.message}", one.hint) for one in listing.unreadable]
+    empty = not listed and not left_out
+    return [columns(listed), {"height": _height(len(listed))}, left_out, empty, not empty]
+
+
+def counted(passing: int, total: int) -> str:
+    """Return the number of runs that pass the filters.
+
+    Example:
+        >>> counted(1, 1), counted(12, 5_000)
+        ('1 run', '12 of 5,000 runs')
+    """
+    runs = f"{total:,} run{'s' * (total != 1)}"
+    return runs if passing == total else f"{passing:,} of {runs}"
+
+
+def _comparing(view: View | None, chosen: list[str]) -> Component:
+    """Return a link that compares two runs with the older as baseline; a disabled button otherwise."""
+    if view is None or len(chosen) != 2:
+        return html.Button("Compare", className="tk-button", disabled=True, title="Select two runs")
+    href = replace(view, run=chosen[1], base=chosen[0]).elsewhere("compare", rank=None, device=None)
+    return html.A("Compare", href=href, className="tk-button tk-go", title="The older run is the baseline")
+
+
+PAGE = Page(
+    name="runs",
+    title="Runs",
+    question="Which runs are in the store?",
+    section=Section.START,
+    order=0,
+    layout=_layout,
+    needs=Needs.NOTHING,
+    connect=connect,
+)

@@ -1,0 +1,119 @@
+"""Dialog to give a run a name, tags and a note."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import Input, Output, State, dcc, html, no_update
+
+from tracekit.errors import TracekitError
+from tracekit.runs import notes
+
+from ...blocks import error_alert
+from ...parts.charts import data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dash.development.base_component import Component
+
+    from ...site import Site
+
+
+def button() -> Component:
+    """Create the Notes button."""
+    return html.Button(
+        "Notes…", id="runs-notes", className="tk-button", disabled=True, title="Select one run"
+    )
+
+
+def dialog() -> list[Component]:
+    """Create the dialog."""
+    buttons = [
+        html.Button("Cancel", id="notes-cancel", className="tk-button"),
+        html.Button("Save", id="notes-save", className="tk-button tk-primary"),
+    ]
+    content = [
+        html.P(id="notes-run", className="tk-dim"),
+        dmc.TextInput(
+            id="notes-name",
+            label="Name",
+            description="Shown in this list instead of the label",
+            **data(autofocus="true"),
+        ),
+        dmc.TagsInput(id="notes-tags", label="Tags", maxTags=notes.MOST_TAGS, value=[]),
+        dmc.Textarea(id="notes-text", label="Note", autosize=True, minRows=3, maxRows=12),
+        html.Div(id="notes-error"),
+        html.Div(buttons, className="tk-buttons tk-noting"),
+    ]
+    return [
+        dmc.Modal(content, id="notes-sheet", title="Name, tags and note", size="lg", opened=False),
+        dcc.Store(id="runs-noted"),
+    ]
+
+
+def connect(site: Site, edited: Callable[[str], None]) -> None:
+    """Register the callbacks.
+
+    Args:
+        site: The dashboard.
+        edited: Called with the name of a run after its notes have been written.
+    """
+    _connect_opening(site)
+
+    @site.app.callback(
+        Output("notes-sheet", "opened"),
+        Output("notes-error", "children"),
+        Output("runs-noted", "data"),
+        Input("notes-save", "n_clicks"),
+        State("notes-run", "children"),
+        State("notes-name", "value"),
+        State("notes-tags", "value"),
+        State("notes-text", "value"),
+        prevent_initial_call=True,
+    )
+    def save(
+        clicks: int | None, name: str, title: str | None, tags: list[str] | None, text: str | None
+    ) -> Any:
+        run = site.run(name) if clicks else None
+        if run is None:
+            return no_update, no_update, no_update
+        try:
+            notes.write(run, tags=tags or [], note=text or "", name=title or "")
+        except TracekitError as error:
+            return True, error_alert(error.message, error.hint), no_update
+        edited(name)
+        return False, None, clicks
+
+
+def _connect_opening(site: Site) -> None:
+    @site.app.callback(
+        Output("runs-notes", "disabled"),
+        Input("runs-grid", "selectedRows"),
+    )
+    def choose(selected: list[dict[str, Any]] | None) -> bool:
+        return len(selected or []) != 1
+
+    @site.app.callback(
+        Output("notes-sheet", "opened", allow_duplicate=True),
+        Output("notes-run", "children"),
+        Output("notes-name", "value"),
+        Output("notes-tags", "value"),
+        Output("notes-text", "value"),
+        Input("runs-notes", "n_clicks"),
+        State("runs-grid", "selectedRows"),
+        prevent_initial_call=True,
+    )
+    def begin(clicks: int | None, selected: list[dict[str, Any]] | None) -> list[Any]:
+        run = site.run(str(selected[0]["run"])) if clicks and selected else None
+        if run is None:
+            return [no_update] * 5
+        noted = notes.read(run)
+        return [True, run.path.name, noted.name, list(noted.tags), noted.note]
+
+    site.app.callback(
+        Output("notes-sheet", "opened", allow_duplicate=True),
+        Input("notes-cancel", "n_clicks"),
+        prevent_initial_call=True,
+    )(lambda clicks: False if clicks else no_update)

@@ -1,0 +1,315 @@
+"""Rows of the run list: what `run.json` says of each run, its steps and ranks; groups, filters and order."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tracekit.errors import TracekitError, clean
+from tracekit.render import human
+from tracekit.runs import notes
+from tracekit.runs.meta import Level, together
+from tracekit.runs.step_times import profiled, unprofiled
+from tracekit.runs.text import MISSING
+
+from ...parts.links import commit_name, gpu_names, source_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tracekit.runs.meta import RunMeta
+    from tracekit.runs.notes import Notes
+    from tracekit.runs.run import Run
+    from tracekit.runs.step_times import StepTime
+
+    Row: TypeAlias = dict[str, Any]
+
+PENDING = "…"
+BUDGET_S = 0.8
+"""Seconds per refresh to spend on step times."""
+CELLS = "sweep"
+"""Field of a row that stands for all runs of a sweep or suite: its id."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The profiled step time of a run and its number of recorded ranks; None if there are none."""
+
+    time: StepTime | None = None
+    ranks: int | None = None
+
+
+_NONE = Steps()
+
+
+@dataclass
+class StepTimes:
+    """Step times of runs, computed incrementally after the list is shown."""
+
+    _known: dict[str, Steps] = field(default_factory=dict)
+    _serial: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, run: Run) -> Steps | None:
+        """Return the step times of a run; None if not computed yet."""
+        return self._known.get(run.path.name) if run.outline.tables.get("steps") else _NONE
+
+    @property
+    def computed(self) -> int:
+        """Number of runs whose step times are known."""
+        return len(self._known)
+
+    def work(self, runs: Sequence[Run], *, budget_s: float = BUDGET_S) -> bool:
+        """Compute some missing step times; return whether any were missing."""
+        if not self._serial.acquire(blocking=False):
+            return False  # another request is computing them
+        try:
+            pending = [run for run in runs if self.of(run) is None]
+            end = time.monotonic() + budget_s
+            for run in pending:
+                self._known[run.path.name] = _steps(run)
+                if time.monotonic() > end:
+                    break
+        finally:
+            self._serial.release()
+        return bool(pending)
+
+
+def _steps(run: Run) -> Steps:
+    try:
+        return Steps(profiled(run), len(run.ranks) or None)
+    except TracekitError:
+        return _NONE
+
+
+def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
+    """Return one row per run, newest first."""
+    return [row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
+
+
+def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
+    """Return the row of a run."""
+    meta = run.outline
+    workload = meta.workload or {}
+    size = sum(table.bytes for table in meta.tables.values())
+    sources = [one.get("bytes") for one in meta.collector.options.get("sources") or []]
+    source_bytes = sum(sources) if sources and all(isinstance(one, int) for one in sources) else None
+    known = steps or _NONE
+    count, step_ns = (known.time.steps, known.time.median_ns) if known.time else (None, None)
+    timed = unprofiled(meta.timings)
+    unprofiled_ns = timed.median_ns if timed else None
+    imported = meta.collector.name == "import"
+    return {
+        "run": run.path.name,
+        "label": noted.name or (clean(meta.label) if meta.label else None),
+        "tags": ", ".join(noted.tags) or None,
+        "note": noted.note or None,
+        "workload": _text(workload.get("name")) or (source_files(meta) if imported else None) or None,
+        "mode": _text(workload.get("mode")),
+        "device": _text(workload.get("device")),
+        "gpu": gpu_names(meta) or None,
+        "ranks": _ranks(known.ranks, meta.fingerprint.get("world_size")),
+        "created": meta.created_at.replace("T", " ").removesuffix("Z"),
+        "steps": count,
+        "steps_text": human(count, "count") if steps else PENDING,
+        "step": step_ns,
+        "step_text": human(step_ns, "ns") if steps else PENDING,
+        "unprofiled": unprofiled_ns,
+        "unprofiled_text": human(unprofiled_ns, "ns"),
+        "source": clean(meta.collector.name),
+        "source_bytes": source_bytes,
+        "source_bytes_text": human(source_bytes, "bytes"),
+        "commit": commit_name(meta.git, 9) or None,
+        "size": size,
+        "size_text": human(size, "bytes"),
+        "diagnostics": _counted(meta),
+        "messages": "\n".join(clean(one.message) for one in together(meta.diagnostics)) or None,
+    }
+
+
+def _ranks(recorded: int | None, world: Any) -> str | None:
+    """Return the recorded ranks and the size of their job; None for a single process."""
+    if not isinstance(world, int) or world < 2:
+        return None
+    return f"{recorded} of {world}" if recorded else f"of {world}"
+
+
+def grouped(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
+    """Return rows in which one row stands for all runs of a sweep or suite, in the place of the first.
+
+    Args:
+        listed: Rows of runs.
+        sweeps: Kind of each sweep in the store, by its id, with which the labels of its runs begin.
+    """
+    found: list[Row] = []
+    groups: dict[str, list[Row]] = {}
+    for one in listed:
+        sweep = (one["label"] or "").partition("/")[0]
+        if sweep not in sweeps:
+            found.append(one)
+            continue
+        if sweep not in groups:
+            found.append(_group(sweep, sweeps[sweep], one))
+        groups.setdefault(sweep, []).append(one)
+    for one in found:
+        if members := groups.get(one.get(CELLS, "")):
+            size = sum(member["size"] for member in members)
+            one |= {
+                "label": f"{one['source']} of {len(members):,} run{'s' * (len(members) != 1)}",
+                "workload": ", ".join(dict.fromkeys(str(member["workload"]) for member in members)),
+                "size": size,
+                "size_text": human(size, "bytes"),
+            }
+    return found
+
+
+def _group(sweep: str, kind: str, newest: Row) -> Row:
+    texts = {f"{name}_text": MISSING for name in ("steps", "step", "unprofiled", "source_bytes")}
+    shown = {"run": sweep, CELLS: sweep, "source": kind, "created": newest["created"], "gpu": newest["gpu"]}
+    return dict.fromkeys(newest) | texts | shown
+
+
+def matching(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> list[Row]:
+    """Return the rows that pass a text filter and the filters of columns.
+
+    Args:
+        listed: Rows of runs.
+        text: Words, each of which some field contains, ignoring case.
+        model: Filter model of the grid, by field.
+    """
+    words = text.lower().split()
+    known = [one for one in listed if all(word in _said(one) for word in words)] if words else list(listed)
+    for name, condition in model.items():
+        if name in FIELDS and isinstance(condition, dict):
+            known = [one for one in known if _passes(one.get(name), condition)]
+    return known
+
+
+def _said(one: Row) -> str:
+    return "\n".join(str(one[name]) for name in SEARCHED if one.get(name)).lower()
+
+
+def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
+    """Evaluate a condition of the grid, which may consist of others."""
+    if parts := condition.get("conditions"):
+        passed = [_passes(value, part) for part in parts]
+        return all(passed) if condition.get("operator") == "AND" else any(passed)
+    kind, wanted = condition.get("type"), condition.get("filter")
+    if kind in {"blank", "notBlank"}:
+        return (value is None) == (kind == "blank")
+    if isinstance(wanted, str):
+        return _TEXT_TESTS.get(str(kind), _anything)(str(value or "").lower(), wanted.lower())
+    if value is None or not isinstance(wanted, int | float):
+        return wanted is None
+    if kind == "inRange":
+        return bool(wanted <= value <= (condition.get("filterTo") or wanted))
+    return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
+
+
+def _anything(_: Any, __: Any) -> bool:
+    return True
+
+
+_TEXT_TESTS: Final = {
+    "contains": lambda value, wanted: wanted in value,
+    "notContains": lambda value, wanted: wanted not in value,
+    "equals": operator.eq,
+    "notEqual": operator.ne,
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+}
+_NUMBER_TESTS: Final = {
+    "equals": operator.eq,
+    "notEqual": operator.ne,
+    "lessThan": operator.lt,
+    "lessThanOrEqual": operator.le,
+    "greaterThan": operator.gt,
+    "greaterThanOrEqual": operator.ge,
+}
+
+
+def ordered(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list[Row]:
+    """Return the rows by the columns of the grid's sort model; missing values are last."""
+    found = list(listed)
+    for one in reversed(model):
+        name = one.get("colId", "")
+        if name in FIELDS:
+            some = [row for row in found if row.get(name) is not None]
+            some.sort(key=lambda row: row[name], reverse=one.get("sort") == "desc")
+            found = some + [row for row in found if row.get(name) is None]
+    return found
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else clean(str(value))
+
+
+def _counted(meta: RunMeta) -> str | None:
+    levels = [one.level for one in meta.diagnostics]
+    words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
+    counted = [(levels.count(level), word) for level, word in words.items()]
+    return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counted if count) or None
+
+
+def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the columns that have data."""
+    return [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
+
+
+def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dict[str, Any]:
+    return {
+        "field": name,
+        "headerName": title,
+        "headerTooltip": meaning,
+        "tooltipField": name,
+        "width": width,
+        "minWidth": width,
+        "filter": "agTextColumnFilter",
+        "valueFormatter": {"function": f"params.value == null ? '{MISSING}' : params.value"},
+        **more,
+    }
+
+
+def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
+    shown = f"{name}_text"
+    return _column(
+        name,
+        title,
+        meaning,
+        width,
+        filter="agNumberColumnFilter",
+        type="rightAligned",
+        tooltipField=shown,
+        valueFormatter={"function": f"params.data ? params.data.{shown} : ''"},
+    )
+
+
+SEARCHED = (
+    *("run", "label", "tags", "note", "workload", "mode", "device", "gpu", "ranks"),
+    *("created", "source", "commit", "diagnostics"),
+)
+"""Fields in which the text filter looks."""
+_ALWAYS = {"run", "created", "steps", "step", "size"}
+_COLUMNS = [
+    _column("run", "run", "run id; opens the overview", 375, cellRenderer="RunLink", flex=3),
+    _column("label", "label", "user-defined label or name", 150),
+    _column("tags", "tags", "tags given on this page", 120),
+    _column("workload", "model or file", "workload, or first imported file", 150, flex=1),
+    _column("mode", "mode", "train or infer", 80),
+    _column("device", "device", "device type of the workload", 85),
+    _number("step", "profiled step", "median time of the profiled steps without warm-up outliers", 120),
+    _number("unprofiled", "unprofiled step", "median time of the steps timed without the profiler", 135),
+    _number("steps", "steps", "number of profiled steps without warm-up outliers", 95),
+    _column("gpu", "GPU", "GPUs in the recording", 200, flex=2),
+    _column("ranks", "ranks", "recorded ranks, of the ranks of the job", 90),
+    _column("created", "created (UTC)", "time of recording or import", 165),
+    _column("commit", "commit", "recorded commit; + marks uncommitted changes", 115),
+    _number("size", "size", "size of the Parquet files", 100),
+    _column("diagnostics", "diagnostics", "errors and warnings of the import", 150, tooltipField="messages"),
+    _number("source_bytes", "source", "size of the imported files", 100),
+    _column("source", "recorded by", "collector", 120),
+    _column("note", "note", "note written on this page", 150, flex=1),
+]
+FIELDS: Final = {one["field"] for one in _COLUMNS}

@@ -1,0 +1,76 @@
+"""Tags and a note of a run, in a file of its folder beside the tables, which they do not change."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tracekit import storage
+from tracekit.errors import UnusableInputError, clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.runs.run import Run
+
+FILE_NAME = "notes.json"
+MOST_TAGS, LONGEST_TAG, LONGEST_NOTE = 20, 40, 4_000
+"""Limits of the number of tags, of a tag, and of a note, in characters."""
+_MOST_BYTES = 256 << 10
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """What a user wrote about a run.
+
+    Attributes:
+        tags: Short words by which runs are found.
+        note: Free text.
+        name: Name shown in place of the label; empty for none.
+    """
+
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    name: str = ""
+
+
+def read(run: Run) -> Notes:
+    """Return the notes of a run; empty ones if it has none or they cannot be read."""
+    with suppress(OSError, ValueError, RecursionError):
+        file = run.path / FILE_NAME
+        if file.stat().st_size <= _MOST_BYTES:
+            return msgspec.json.decode(file.read_bytes(), type=Notes)
+    return Notes()
+
+
+def write(run: Run, *, tags: Sequence[str], note: str, name: str) -> Notes:
+    """Replace the notes of a run; without any, delete the file.
+
+    Raises:
+        UnusableInputError: There are too many tags, or a text is too long; or the folder cannot be written.
+
+    Example:
+        >>> from tracekit.runs.notes import write
+        >>> write(run, tags=["baseline"], note="before the change of the loader", name="")  # doctest: +SKIP
+    """
+    words = tuple(dict.fromkeys(clean(tag.strip()) for tag in tags if tag.strip()))
+    notes = Notes(words, note.strip(), clean(name.strip()))
+    if len(words) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in (*words, notes.name)):
+        raise UnusableInputError(
+            f"at most {MOST_TAGS} tags; tags and names have at most {LONGEST_TAG} characters"
+        )
+    if len(notes.note) > LONGEST_NOTE:
+        raise UnusableInputError(f"a note has at most {LONGEST_NOTE:,} characters")
+    try:
+        if notes == Notes():
+            (run.path / FILE_NAME).unlink(missing_ok=True)
+        else:
+            with storage.put(run.path / FILE_NAME) as file:
+                file.write_bytes(msgspec.json.encode(notes))
+    except OSError as error:
+        raise UnusableInputError(
+            f"the notes of {run.path.name} cannot be written: {storage.reason(error)}",
+            hint="check the permissions of the store",
+        ) from error
+    return notes
