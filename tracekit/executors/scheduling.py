@@ -129,8 +129,6 @@ if TYPE_CHECKING:
 
 LOSSES = 3
 """Lost workers of a task until it fails; after the first it runs alone on a worker."""
-_LOST_SCHEDULER = "scheduler-connection-lost"
-"""Reason of Dask's client for canceled futures; whether it finds the scheduler again decides about the tasks."""
 FAILURES = 2
 """Attempts of a task whose machine fails: no space, no memory, a missing file system."""
 
@@ -241,7 +239,7 @@ class Submission(Generic[Item, Value]):
             yield Outcome(index=index, value=value, error=failure, host=host)
         elif _is_killed(error):
             yield from self._bereft(index)
-        elif getattr(error, "reason", "") == _LOST_SCHEDULER:
+        elif self._client.status != "running":  # whether it finds the scheduler again decides about the task
             self._waiting.put_back(index, alone=self._losses[index] > 0)
         elif isinstance(error, (OSError, MemoryError)) and self._failures[index] + 1 < FAILURES:
             self._failures[index] += 1
