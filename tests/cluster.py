@@ -57,6 +57,11 @@ class Cluster:
     def __init__(self, process: subprocess.Popen[str], address: str, folder: Path) -> None:
         self.address, self.folder, self._process = address, folder, process
 
+    @property
+    def scheduler(self) -> subprocess.Popen[str]:
+        """The process of the scheduler."""
+        return self._process
+
     def workers(self) -> list[psutil.Process]:
         """Its worker processes; those that watch them are the process that tests started."""
         return [

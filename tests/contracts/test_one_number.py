@@ -31,7 +31,7 @@ from dash import dcc
 from tracekit.dashboards import blocks
 from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs import StepTimes, rows
+from tracekit.dashboards.pages.runs.rows import StepTimes, rows
 from tracekit.dashboards.pages.sweeps.points import points, value
 from tracekit.dashboards.site import Results, Site, View
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster import cluster
 from tests.unit.executors import deeds
-from tracekit.errors import UnusableInputError
+from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.executors import cluster as connection
 from tracekit.executors import workers
 from tracekit.executors.cluster import ClusterWorkers
@@ -155,6 +157,24 @@ def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pyt
         (lost,) = outcomes
     assert lost.index == 1
     assert lost.error is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+@pytest.mark.slow
+def test_a_scheduler_that_is_lost_ends_all(number: signal.Signals, tmp_path: Path) -> None:
+    """With the usual patience, which is 5 minutes for workers."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+        outcomes = executor.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
+        assert next(outcomes).index == 0
+        found.scheduler.send_signal(number)
+        begun = time.monotonic()
+        with pytest.raises(TracekitError, match="is no longer reachable"):
+            next(outcomes)
+        waited = time.monotonic() - begun
+        found.kill()
+    assert waited < 60  # half of it on a machine that is not busy
 
 
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +47,8 @@ REFUSED = {
     "metadata alone": b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "ts": 0}]}',
     "SQLite": b"SQLite format 3\0....",
     "UTF-16": GOOD.encode("utf-16"),
+    "xz": lzma.compress(GOOD.encode()),
+    "bzip2": bz2.compress(GOOD.encode()),
     "an empty gzip file": gzip.compress(b""),
     "a gzip header and noise": gzip.compress(GOOD.encode())[:12] + bytes(range(255, -1, -1)),
     "a gzip file that inflates a thousandfold": gzip.compress(GOOD[:-2].encode() + b" " * (80 << 20) + b"]}"),
@@ -52,6 +57,15 @@ REFUSED = {
 }
 
 SAVED = {
+    "two traces": (GOOD.encode() * 2, {"trailing_data"}),
+    "two gzipped traces": (gzip.compress(GOOD.encode()) * 2, {"trailing_data"}),
+    "two lists": (EVENTS.encode() * 2, {"truncated", "dropped_events"}),
+    "text after the trace": (GOOD.encode() + b" hello", {"trailing_data"}),
+    "bytes after a gzip file": (gzip.compress(GOOD.encode()) + b"hello", {"trailing_data"}),
+    "a gzip file after padding": (
+        gzip.compress(GOOD.encode()) + bytes(200_000) + gzip.compress(b"hello"),
+        {"trailing_data"},
+    ),
     "cut in the middle": (GOOD[: len(GOOD) // 2].encode(), {"truncated", "dropped_events"}),
     "cut at the closing bracket": (EVENTS[:-1].encode(), {"truncated"}),
     "cut gzip": (gzip.compress(GOOD.encode())[:-20], {"truncated", "dropped_events"}),
@@ -108,7 +122,6 @@ HARMLESS = {
     "gzipped": gzip.compress(GOOD.encode()),
     "two gzip members": gzip.compress(GOOD[:500].encode()) + gzip.compress(GOOD[500:].encode()),
     "gzip with padding": gzip.compress(GOOD.encode()) + b"\0" * 100,
-    "gzip with trailing data": gzip.compress(GOOD.encode()) + b"something else",
     "a bare array": EVENTS.encode(),
     "no names": GOOD.replace('"k3"', "null").encode(),
     "shapes that are not text": GOOD.encode().replace(b'"grid"', b'"Input type": ["\xff"], "grid"'),
@@ -200,3 +213,23 @@ def left_in(store: Store) -> list[str]:
 
 
 Capture = pytest.CaptureFixture[str]
+
+
+def test_metadata_is_read_though_text_follows(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(GOOD.rstrip()[:-1] + ', "tracekit_tool": "own"}' + GOOD)
+    run = imported(store, path)
+    assert run.meta.collector.options["tool"] == "own"
+    assert any(f"{len(GOOD)} bytes follow" in note.message for note in run.meta.diagnostics)
+
+
+def test_a_tar_archive_and_an_empty_path_are_named(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(__file__, "trace.json")
+    assert tracekit(["import", str(path), "", "--store", str(store.path)]) == 2
+    err = capsys.readouterr().err
+    assert "is a tar archive" in err
+    assert "the path is empty" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
 
@@ -63,10 +64,23 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its exit code."""
+    _open_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # runs cleanup
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _open_streams() -> None:
+    """Open the null device in place of closed standard streams, as in `tracekit runs >&-`.
+
+    Otherwise the next opened file would take their number, and child processes would print into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):  # the number is in use: Python opened a file
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115
 
 
 def run(arguments: list[str]) -> int:

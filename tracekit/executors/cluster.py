@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 300.0
-"""Seconds without workers or scheduler until the remaining tasks fail."""
+"""Seconds without workers until the remaining tasks fail."""
+UNREACHABLE_S = 15.0
+"""Seconds without an answer of the scheduler until all ends; the client then has tried to connect again."""
+ANSWER_S = 5.0
+"""Timeout in seconds of a question to the scheduler."""
 POLL_S = 0.25
 """Seconds between two queries of the workers."""
 SETTLED_S = 5.0
@@ -54,7 +58,7 @@ class ClusterWorkers(Workers):
         if self._client.status != "running":
             return None
         try:
-            found: dict[str, int] = self._client.nthreads()
+            found: dict[str, int] = self._client.nthreads(callback_timeout=ANSWER_S)
         except (OSError, TimeoutError):  # the client has not noticed yet that the scheduler is gone
             return None
         return found
@@ -73,7 +77,7 @@ class ClusterWorkers(Workers):
 
     def _outcomes(self, submission: Submission[Item, Value]) -> Iterator[Outcome[Value]]:
         there = self._threads() or {}
-        polled = seen = time.monotonic()
+        polled = seen = reached = time.monotonic()
         since = dict.fromkeys(there, polled - SETTLED_S)
         while submission.left:
             submission.start({one: there[one] for one in there if since[one] + SETTLED_S <= polled})
@@ -84,16 +88,25 @@ class ClusterWorkers(Workers):
                 continue
             found, polled = self._threads(), now
             if found is not None:
+                reached = now
                 there, since = found, {one: since.get(one, now) for one in found}
                 yield from submission.lose(there)
+            elif self._client.status == "closed" or now - reached > UNREACHABLE_S:
+                raise self._nobody()
+            else:
+                there = {}  # submit nothing until it answers
             seen = now if found or outcomes else seen
             if now - seen > self._patience:
                 yield from submission.give_up(self._nobody())
 
     def _nobody(self) -> TracekitError:
-        what = "has no workers" if self._client.status == "running" else "is no longer reachable"
+        if self._threads() is None:
+            return TracekitError(
+                f"the scheduler {self._address} is no longer reachable",
+                hint="check its log, start it and its workers again, and repeat the command",
+            )
         return TracekitError(
-            f"the scheduler {self._address} {what}", hint="start workers with `dask worker ADDRESS`"
+            f"the scheduler {self._address} has no workers", hint="start workers with `dask worker ADDRESS`"
         )
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:

@@ -239,6 +239,8 @@ class Submission(Generic[Item, Value]):
             yield Outcome(index=index, value=value, error=failure, host=host)
         elif _is_killed(error):
             yield from self._bereft(index)
+        elif self._client.status != "running":  # whether it finds the scheduler again decides about the task
+            self._waiting.put_back(index, alone=self._losses[index] > 0)
         elif isinstance(error, (OSError, MemoryError)) and self._failures[index] + 1 < FAILURES:
             self._failures[index] += 1
             self._waiting.put_back(index, alone=self._losses[index] > 0)

@@ -1,8 +1,8 @@
 """Rows of one instant that are too many for a window: an external sort divides them.
 
-Damaged clocks and hostile traces have millions of rows of one time. Each part's rows of the instant are sorted
-and spooled again, as a run. Marks, sampled from all runs, divide every run into slices: the rows between
-two marks are few, and those that equal a mark keep the order of the file, so they can be cut anywhere.
+Damaged clocks and hostile traces have millions of rows of one time. Each part's rows of the instant are
+sorted and spooled again, as a run. Marks, sampled from all runs, divide every run into slices: the rows
+between two marks are few, and those that equal a mark keep the order of the file: they can be cut anywhere.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ def expand(text: str) -> list[Place]:
     Raises:
         UnusableInputError: The text is not an address, nothing matches, or the folder cannot be listed.
     """
+    if not text:  # as a path it would be the current folder
+        raise UnusableInputError("the path is empty", hint="is a variable of your shell unset?")
     place = parse(text)
     if isinstance(place, Path) and not is_address(text):
         return [place]

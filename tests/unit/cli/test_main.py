@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.traces import kernels_text
 from tracekit.cli import lazy_click as click
 from tracekit.cli import main
 from tracekit.errors import CollectionError, TracekitError
@@ -137,3 +140,14 @@ def test_main_exits_with_the_code() -> None:
     with pytest.raises(SystemExit) as caught:
         main.main(["--version"])
     assert caught.value.code == 0
+
+
+def test_a_closed_standard_output_ends_quietly(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text(kernels_text(5))
+    code = "from tracekit.cli.main import main; main()"
+    script = f'"$0" -c "{code}" import "$1" --store "$2" >&- && "$0" -c "{code}" runs --store "$2" >&-'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, trace, tmp_path / "store"], stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

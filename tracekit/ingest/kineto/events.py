@@ -310,6 +310,23 @@ def top_level(header: bytes, after: bytes) -> TopLevel:
     return TopLevel()
 
 
+def value_end(header: bytes, after: bytes) -> int:
+    """Return where the top-level value ends in the text after the events: its length if nothing follows.
+
+    Example:
+        >>> value_end(b'{"traceEvents": [', b"]} {}")
+        3
+    """
+    try:
+        msgspec.json.decode(header + after, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        if match := _TRAILING.search(str(error)):
+            return int(match[1]) - 1 - len(header)
+    except (UnicodeDecodeError, RecursionError):
+        pass
+    return len(after)
+
+
 def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
     try:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])

@@ -13,7 +13,7 @@ import msgspec
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
-from tracekit.ingest.kineto.events import TopLevel, decode, salvage, top_level
+from tracekit.ingest.kineto.events import TopLevel, decode, salvage, top_level, value_end
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
@@ -89,14 +89,24 @@ class KinetoTrace(Trace):
     Attributes:
         tally: Counts of unusual events.
         truncated: Why the events end early; empty if they do not.
+        trailing: Bytes after the end of the trace, which were not read.
     """
 
     tally: Tally
     truncated: str
+    trailing: int = 0
 
     def notes(self) -> Iterator[Diagnostic]:
         """Return the diagnostics of decoding."""
-        yield from of_events(sources.name(self.path), self.top, self.tally, self.truncated)
+        name = sources.name(self.path)
+        yield from of_events(name, self.top, self.tally, self.truncated)
+        if self.trailing:
+            yield Diagnostic(
+                Level.WARN,
+                "trailing_data",
+                f"{name}: {self.trailing} bytes follow the end of the trace and were not read; "
+                "import another trace from a file of its own",
+            )
 
     def empty(self) -> UnusableInputError:
         """Return the error for a trace without intervals."""
@@ -201,9 +211,12 @@ def read(
             buffers.give(piece.text.buffer)
             progress(stream.position())
         assembly.finish()
+        end = value_end(opening.header, assembly.after) if assembly.ended else len(assembly.after)
+        trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
-        top = top_level(opening.header, assembly.after)
-        return KinetoTrace(path, directory, top, assembly.tally, truncated, nest=decoding.scanners.nest())
+        top = top_level(opening.header, assembly.after[:end])
+        nest = decoding.scanners.nest()
+        return KinetoTrace(path, directory, top, assembly.tally, truncated, trailing, nest=nest)
 
 
 def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:
@@ -232,6 +245,7 @@ class _Decoding(msgspec.Struct, frozen=True):
 class _Assembly(msgspec.Struct):
     """Combines the results of chunks in order: joins events that a cut has split, and stops at their end.
 
+    `after` is the text from the bracket that closes the events, `beyond` the number of bytes after that.
     `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
     """
 
@@ -239,6 +253,7 @@ class _Assembly(msgspec.Struct):
     tally: Tally = msgspec.field(default_factory=Tally)
     ended: bool = False
     after: bytes = b""
+    beyond: int = 0
     _open: bytes = b""
     _salvaged: int = 0
 
@@ -254,6 +269,8 @@ class _Assembly(msgspec.Struct):
             spool.discard(self.directory, piece.number)
             if len(self.after) < EVENT_LIMIT:
                 self.after += b"," + piece.text.view
+            else:
+                self.beyond += piece.text.length + 1
             return
         self._take(report)
 

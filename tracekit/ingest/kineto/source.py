@@ -146,7 +146,9 @@ MAX_RATIO = 300
 _HARMLESS = 64 << 20  # text without this limit
 _FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
-    b"\x28\xb5\x2f\xfd": "zstd-compressed",
+    b"\x28\xb5\x2f\xfd": "zstd-compressed (decompress it with `zstd -d`)",
+    b"\xfd7zXZ\0": "xz-compressed (decompress it with `xz -d`)",
+    b"BZh": "bzip2-compressed (decompress it with `bzip2 -d`)",
     b"PK\x03\x04": "a zip archive",
     b"PAR1": "a Parquet file",
     b"\xff\xfe": "UTF-16 text",
@@ -177,11 +179,13 @@ class Stream:
 
     Attributes:
         damage: Why reading ended early; empty if it did not.
+        ignored: Bytes of the file after the text that are of no known format.
     """
 
     def __init__(self, raw: io.BufferedReader) -> None:
         self._raw = raw
         self.damage = ""
+        self.ignored = 0
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; empty only at the end."""
@@ -246,9 +250,12 @@ class GzipStream(Stream):
         while not self.damage:
             self._waiting = self._waiting or self._more()
             if not self._inside:
-                self._waiting = self._waiting.lstrip(b"\0")
+                while self._waiting and not (waiting := self._waiting.lstrip(b"\0")):
+                    self._waiting = self._more()  # padding
+                self._waiting = waiting if self._waiting else b""
                 if not self._waiting.startswith(_GZIP[:1]):
-                    break  # nothing, or padding after the last member
+                    self._ignore_rest()
+                    break
             at_end = not self._waiting
             piece = self._inflate(limit)
             if piece:
@@ -256,6 +263,11 @@ class GzipStream(Stream):
             if at_end and self._inside:
                 self.damage = "the compressed data ends early"
         return b""
+
+    def _ignore_rest(self) -> None:
+        while self._waiting:
+            self.ignored += len(self._waiting)
+            self._waiting = self._more()
 
     def _more(self) -> bytes:
         block = self._raw.read(_BLOCK)

@@ -77,6 +77,10 @@ def read_opening(stream: Stream, name: str) -> Opening:
 
 
 def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
+    if text[257:262] == b"ustar":
+        return UnusableInputError(
+            f"{name} is a tar archive, not a Kineto trace", hint="unpack it (`tar -xf`) and import the traces"
+        )
     if damage:
         return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
     if not text:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tracekit.ingest.link.lanes import NOTHING_OPEN, Inherited, Ints, Open
+from tracekit.ingest.link.lanes import NOTHING_OPEN, Bools, Inherited, Ints, Open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,5 +115,5 @@ def _open(columns: list[Ints]) -> Open:
     return Open(thread=thread, start=start, end=end, row=row, depth=depth, inherited=Inherited(*inherited))
 
 
-def _some(rows: Open, chosen: Ints) -> Open:
+def _some(rows: Open, chosen: Ints | Bools) -> Open:
     return _open([column[chosen] for column in _columns(rows)])
