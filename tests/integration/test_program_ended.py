@@ -100,11 +100,11 @@ def test_asked_to_end_the_program_ends_and_what_was_recorded_is_kept(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("handled", ["sys.exit(7)", "print('asked', flush=True)"])
+@pytest.mark.parametrize("handled", ["sys.exit(7)", "os.write(1, b'asked\\n')"])
 def test_a_program_ends_in_its_own_way_and_a_second_request_ends_it_at_once(
     handled: str, tmp_path: Path, store: Store
 ) -> None:
-    handler = f"import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: {handled})\n"
+    handler = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: {handled})\n"
     with start(store, tmp_path, WINDOW, before=handler, stdout=subprocess.PIPE) as collector:
         assert collector.stdout
         program, helper = ready(collector.stdout.fileno())
