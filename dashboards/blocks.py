@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
+from flask import abort
 
 from tracekit.errors import TracekitError
 
@@ -62,6 +63,8 @@ def connect(site: Site) -> None:
         requested = View.parse(view["path"], view["search"])
         if requested.page != place["page"]:
             return no_update, no_update  # the user has navigated away
+        if requested.page not in site.pages or place["name"] not in site.pages[requested.page].blocks:
+            abort(404)
         return content(site, requested, place["name"], dark=theme == "dark"), "false"
 
     site.app.clientside_callback(
