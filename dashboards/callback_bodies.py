@@ -26,7 +26,7 @@ _MANY = ("ALL", "ALLSMALLER")
 class _Slot(msgspec.Struct):
     """A property of a component, with its value."""
 
-    id: str | dict[str, str | int | float | bool]
+    id: str | dict[str, str]
     property: str
     value: Any = None
 
@@ -77,7 +77,6 @@ _TYPES: dict[str, Any] = {
     "selectedRows": list[_Run] | None,
     "getRowsRequest": _Rows | None,
     "clickData": _Clicked | None,
-    "id": str | dict[str, str],
 }
 """Types of values by property, or by id and property; others are taken as any JSON."""
 
@@ -150,7 +149,9 @@ def _wildcard(value: Any) -> str:
 
 
 def _convert(slot: _Slot) -> None:
-    """Raise ValidationError if a value has another type than its property."""
+    """Raise ValueError or ValidationError if a value has another type than its property."""
+    if slot.property == "id" and slot.value != slot.id:
+        raise ValueError("other id")
     expected = _TYPES.get(f"{slot.id}.{slot.property}", _TYPES.get(slot.property))
     if expected is not None:
         msgspec.convert(slot.value, expected)
