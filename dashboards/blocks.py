@@ -59,7 +59,9 @@ def connect(site: Site) -> None:
         Input({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
         State({"type": KIND, "page": MATCH, "name": MATCH}, "id"),
     )
-    def fill(view: dict[str, str], theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
+    def fill(view: dict[str, str] | None, theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
+        if view is None:
+            return no_update, no_update
         requested = View.parse(view["path"], view["search"])
         if requested.page != place["page"]:
             return no_update, no_update  # the user has navigated away
