@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING
 import waitress
 from dash import Dash
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.task import ErrorTask
 
 from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 
-from . import blocks, frame, prefetch, security
+from . import blocks, callback_bodies, connections, frame, prefetch, security
 from .answers.pages import registered
 from .exports import offers
 from .grids import table
 from .imports import routes
-from .security import BARE_POLICY, HEADERS, LARGEST_BODY, LOOPBACK
+from .security import LARGEST_BODY, LOOPBACK
 from .site import Results, Site
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def create_app(
         store: The runs; new ones appear without a reload.
         hosts: Host names that the server answers to.
         token: Access token; empty for loopback.
-        upload_limit: Maximum bytes of one browser import.
+        upload_limit: Maximum bytes of all uploads that have not been imported.
 
     Returns:
         The app, with every page connected; `app.server` is the WSGI application.
@@ -84,25 +82,15 @@ def create_app(
             shown.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.protect(app, hosts=hosts, token=token)
+    callback_bodies.check(app)
     prefetch.connect(site)
     return app
 
 
 THREADS = 8
+IDLE_S = 120
+"""Seconds after which a connection that is not used is closed."""
 WAKE_SECONDS = 0.5  # a signal that arrives just before the loop waits is noticed this much later
-
-
-class _Refusal(ErrorTask):  # type: ignore[misc]
-    """Error response of waitress itself, such as for a malformed or too large request."""
-
-    def execute(self) -> None:
-        policy = {"Content-Security-Policy": BARE_POLICY}
-        self.response_headers.extend((HEADERS | policy).items())
-        super().execute()
-
-
-class _Channel(HTTPChannel):  # type: ignore[misc]
-    error_task_class = _Refusal
 
 
 def serve(
@@ -122,7 +110,7 @@ def serve(
         port: Port to listen on; 0 picks a free one.
         on_ready: Called with the address once the port is open.
         open_browser: Whether to open it in the default browser.
-        upload_limit: Maximum bytes of one browser import.
+        upload_limit: Maximum bytes of all uploads that have not been imported.
 
     Raises:
         UnusableInputError: The address cannot be listened on.
@@ -132,26 +120,31 @@ def serve(
     listening = _bind(host, port)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
-    connections: dict[int, object] = {}
+    opened: dict[int, object] = {}
     server = waitress.create_server(
         app.server,
-        connections,
+        opened,
         sockets=[listening],
         threads=THREADS,
         ident="tracekit",
         max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
+        connection_limit=2 * connections.MOST_CONNECTIONS,  # never reached: it would stop accepting
+        channel_timeout=IDLE_S,
+        cleanup_interval=5,
     )
-    server.channel_class = _Channel
-    address = f"http://{_url_host(host)}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    port = listening.getsockname()[1]
+    server.channel_class = connections.admitting(lambda headers: security.may_send(headers, token, port))
+    address = f"http://{_url_host(host)}:{port}/" + (f"?token={token}" if token else "")
     on_ready(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     try:
         # Not `server.run`, which swallows KeyboardInterrupt.
-        wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=connections)
+        wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=opened)
     finally:
         logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
-        wasyncore.close_all(connections, ignore_all=True)
+        wasyncore.close_all(opened, ignore_all=True)
+        routes.of(app).close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
+from flask import abort
 
 from tracekit.errors import TracekitError
 
@@ -58,10 +59,14 @@ def connect(site: Site) -> None:
         Input({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
         State({"type": KIND, "page": MATCH, "name": MATCH}, "id"),
     )
-    def fill(view: dict[str, str], theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
+    def fill(view: dict[str, str] | None, theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
+        if view is None:
+            return no_update, no_update
         requested = View.parse(view["path"], view["search"])
         if requested.page != place["page"]:
             return no_update, no_update  # the user has navigated away
+        if requested.page not in site.pages or place["name"] not in site.pages[requested.page].blocks:
+            abort(404)
         return content(site, requested, place["name"], dark=theme == "dark"), "false"
 
     site.app.clientside_callback(

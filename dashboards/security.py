@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from dash.exceptions import DependencyException
 from flask import abort, redirect, request
-from werkzeug.exceptions import NotFound
+from werkzeug.exceptions import NotFound, UnprocessableEntity
+from werkzeug.http import parse_cookie
+
+from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dash import Dash
     from flask import Flask, Response
 
@@ -61,6 +66,7 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
 
     server.before_request_funcs.setdefault(None, []).insert(0, refuse)
     server.register_error_handler(DependencyException, lambda _: NotFound())  # instead of a traceback
+    server.register_error_handler(TracekitError, lambda error: UnprocessableEntity(str(error)))
 
     @server.after_request
     def add_headers(response: Response) -> Response:
@@ -85,23 +91,42 @@ def _own_page() -> bool:
     """Return whether the request comes from a page of this server or from a non-browser client."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")
-    same = origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
+    try:
+        same = origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
+    except ValueError:
+        return False
     return same and site in {"same-origin", "none"}
 
 
 def _authorize(token: str) -> Response | None:
-    cookie = f"{COOKIE}_{request.environ.get('SERVER_PORT', '')}"  # cookies are shared between ports
+    cookie = _cookie(request.environ.get("SERVER_PORT", ""))
     shown = request.args.get("token", "")
-    if shown and hmac.compare_digest(shown.encode(), token.encode()):
+    if _is_token(shown, token):
         response = redirect(_without_token())
         response.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return response  # type: ignore[return-value]
-    if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+    if not _is_token(request.cookies.get(cookie, ""), token):
         abort(401, "open the address printed by `tracekit dashboard`, which includes the access token")
     return None
 
 
+def may_send(headers: Mapping[str, str], token: str, port: int) -> bool:
+    """Return whether a request with these headers, as WSGI names them, shows the token, if there is one."""
+    return not token or _is_token(parse_cookie(headers.get("COOKIE", "")).get(_cookie(port), ""), token)
+
+
+def _cookie(port: object) -> str:
+    return f"{COOKIE}_{port}"  # cookies are shared between ports
+
+
+def _is_token(shown: str, token: str) -> bool:
+    return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
+
+
 def _without_token() -> str:
-    """Return the requested path and query without the token."""
+    """Return the requested path and query without the token, as an address of this host.
+
+    Browsers skip tabs and line ends, and take a backslash for a slash: only what is quoted stays in the path.
+    """
     rest = [(name, value) for name, value in request.args.items(multi=True) if name != "token"]
-    return "/" + request.path.lstrip("/\\") + (f"?{urlencode(rest)}" if rest else "")
+    return "/" + quote(request.path.lstrip("/\\"), errors="replace") + (f"?{urlencode(rest)}" if rest else "")

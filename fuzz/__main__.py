@@ -2,6 +2,8 @@
 
     just fuzz kineto --inputs 100000       traces of torch.profiler, plain and gzipped
     just fuzz nsys --seed 7                exports of Nsight Systems, SQLite and Parquet
+    just fuzz query --inputs 20000         SQL statements from a grammar
+    just fuzz routes --inputs 50000        requests to a running dashboard
     just fuzz store                        runs in a store, read by commands
     python -m fuzz replay FILE...          read saved inputs in this process
     python -m fuzz.guided kineto           coverage-guided fuzzing (atheris)

@@ -148,8 +148,10 @@ def _for_run(site: Site, view: Callable[..., Response]) -> Callable[..., Respons
         try:
             return view(site, with_peaks(run, request.args.get("peaks", "")), **words)
         except TracekitError as error:
-            unknown = isinstance(error, PluginError) and words.get("name") not in site.pages
-            return Response(f"{error}\n", 404 if unknown else 500, mimetype="text/plain")
+            known = registry.names(registry.ANALYSES) if "table" in words else site.pages
+            unknown = isinstance(error, PluginError) and words.get("name") not in known
+            failed = 500 if isinstance(error, PluginError) else 422
+            return Response(f"{error}\n", 404 if unknown else failed, mimetype="text/plain")
 
     return answer
 

@@ -9,6 +9,7 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 import numpy as np
 from dash import MATCH, Input, Output, State, html, no_update
+from flask import abort
 
 from tracekit import analysis, registry
 from tracekit.analysis import get
@@ -271,7 +272,9 @@ def connect(site: Site) -> None:
         run = site.run(of["run"])
         if request is None or run is None:
             return no_update
-        spec = next(one for one in analysis.get(of["page"]).tables if one.name == of["name"])
+        spec = next((one for one in analysis.get(of["page"]).tables if one.name == of["name"]), None)
+        if spec is None:
+            abort(404)
         run = with_peaks(run, of["peaks"])
         frame = site.results.of(run, of["page"]).tables[spec.name]
         order = _order(spec, request.get("sortModel") or [])

@@ -63,6 +63,7 @@ class Upload:
     limit: int
     received: int = 0
     _files: dict[str, Path] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def files(self) -> list[Path]:
@@ -70,23 +71,26 @@ class Upload:
         return list(self._files.values())
 
     @property
+    def size(self) -> int:
+        """Bytes of all files, as declared or received."""
+        return max(sum(self._sizes.values()), self.received)
+
+    @property
     def folder(self) -> Path:
         """Folder of the files."""
         return self.store.beside / FOLDER / self.id
 
-    def append(self, name: str, *, offset: int, size: int, body: BinaryIO) -> None:
+    def append(self, name: str, *, offset: int, body: BinaryIO) -> None:
         """Append a slice to a file.
 
         Args:
             name: Name of the file.
             offset: Offset of the slice.
-            size: Size of the complete file.
             body: The slice.
 
         Raises:
             UnusableInputError: It is too large, out of order, or cannot be written.
         """
-        self._check(self.received + size - offset)
         with self.store.writing():
             path = self._file(name)
             if offset != (path.stat().st_size if path.exists() else 0):
@@ -94,8 +98,17 @@ class Upload:
             with path.open("ab") as file:
                 while piece := body.read(_PIECE):
                     self.received += len(piece)
-                    self._check(self.received)  # the declared size may be wrong
+                    self._check(self.size)  # the declared size may be wrong
                     file.write(piece)
+
+    def declare(self, name: str, size: int) -> None:
+        """Note the size of a complete file.
+
+        Raises:
+            UnusableInputError: The files are too large.
+        """
+        self._sizes[name] = max(size, self._sizes.get(name, 0))
+        self._check(self.size)
 
     def discard(self) -> None:
         """Delete the files."""
@@ -122,6 +135,11 @@ class Upload:
         return self._files[name]
 
 
+def existing(folder: Path) -> Path:
+    """Return a folder, or the nearest folder above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
 def _sweep(parent: Path) -> None:
     """Delete uploads of servers that no longer run."""
     for entry in parent.iterdir():
@@ -140,6 +158,12 @@ class Phase(StrEnum):
     CANCELLED = "cancelled"
 
 
+MOST_PENDING = 16
+"""Maximum imports that are being received, wait or run."""
+FREE_BYTES = 256 << 20
+"""Bytes that an upload leaves free on the disk."""
+END_S = 10.0
+"""Seconds that a worker process has to end when the server stops."""
 OVER = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 
@@ -203,11 +227,12 @@ class Imports:
 
     Attributes:
         store: Target store.
-        limit: Maximum bytes of one import.
+        limit: Maximum bytes of all uploads that have not been imported.
     """
 
     store: Store
     limit: int
+    _closed: bool = False
     _known: dict[str, _Import] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _serial: threading.Lock = field(default_factory=threading.Lock)
@@ -232,7 +257,8 @@ class Imports:
         """
         one = self._receiving(key) if key else self._new(name)
         try:
-            one.upload.append(name, offset=offset, size=size, body=body)
+            self._reserve(one, name, size)
+            one.upload.append(name, offset=offset, body=body)
         except TracekitError as error:
             self._fail(one, error)
             one.upload.discard()
@@ -273,6 +299,19 @@ class Imports:
                     one.upload.discard()
             return one.state
 
+    def close(self) -> None:
+        """Cancel all imports, and wait until their files are deleted; for the end of the server."""
+        with self._lock:
+            self._closed = True
+            known = list(self._known.items())
+        for key, one in known:
+            if one.state.phase not in OVER:
+                self.cancel(key)
+        for _, one in known:
+            if one.process:
+                one.finished.wait(END_S)
+            one.upload.discard()
+
     def wait(self, key: str, *, seconds: float) -> State:
         """Wait until an import has finished, or for at most this many seconds; return its state.
 
@@ -295,11 +334,38 @@ class Imports:
             raise UnusableInputError(f"this import is already {one.state.phase}", hint="drop the file again")
         return one
 
+    def _pending(self) -> list[_Import]:
+        return [one for one in self._known.values() if one.state.phase not in OVER]
+
+    def _reserve(self, one: _Import, name: str, size: int) -> None:
+        """Note the size of a file, and refuse it if it exceeds the limit of all uploads or the disk."""
+        with self._lock:
+            others = [other.upload for other in self._pending() if other is not one]
+            one.upload.declare(name, size)
+            if one.upload.size + sum(other.size for other in others) > self.limit:
+                raise UnusableInputError(
+                    f"uploads that are not imported yet reach the limit of {self.limit / (1 << 30):.3g} GiB",
+                    hint="wait until they are imported and drop the file again",
+                )
+            left = sum(each.size - each.received for each in (one.upload, *others))
+        free = shutil.disk_usage(existing(self.store.beside)).free
+        if left + FREE_BYTES > free:
+            raise UnusableInputError(
+                f"not enough free space: {left:,} bytes to receive, {free:,} free",
+                hint="free space on the disk of the store, or use `tracekit import PATH`",
+            )
+
     def _new(self, name: str) -> _Import:
         key = owners.mark()
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
         self._abandon()
         with self._lock:
+            if self._closed:
+                raise UnusableInputError("the dashboard is stopping", hint="start it again")
+            if len(self._pending()) >= MOST_PENDING:
+                raise UnusableInputError(
+                    f"{MOST_PENDING} imports are pending already", hint="wait until one of them has finished"
+                )
             self._known[key] = new
             finished = [key for key, one in self._known.items() if one.state.phase in OVER]
             for old in finished[: max(0, len(self._known) - MAX_REMEMBERED)]:
@@ -334,7 +400,7 @@ class Imports:
 
     def _spawn(self, one: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
         with self._lock:
-            if one.state.phase is Phase.CANCELLED:
+            if one.state.phase is Phase.CANCELLED or self._closed:
                 return None
             one.process = worker.start(self.store.path, traces)
             one.state = replace(one.state, phase=Phase.IMPORTING)

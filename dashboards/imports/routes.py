@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
+    from dash import Dash
     from flask import Response
 
     from ..site import Site
     from .jobs import State
 
+_KEY = "tracekit-imports"
 SAMPLES = Path(__file__).parent / "samples"
 """Bundled traces: two recorded on a CPU and one written by the simulator."""
 
@@ -39,9 +41,10 @@ def connect(site: Site, *, limit: int) -> Imports:
 
     Args:
         site: The site, with the store.
-        limit: Maximum bytes of one import.
+        limit: Maximum bytes of all uploads that have not been imported.
     """
     imports = Imports(site.store, limit)
+    site.app.server.extensions[_KEY] = imports
     rule = site.app.server.add_url_rule
     rule("/import", "import", _answering(lambda: _receive(imports)), methods=["POST"])
     rule("/import", "imports", lambda: jsonify([asdict(one) for one in imports.states()]), methods=["GET"])
@@ -52,6 +55,12 @@ def connect(site: Site, *, limit: int) -> Imports:
         methods=["POST"],
     )
     rule("/import/<key>", "cancel", lambda key: _answering(lambda: imports.cancel(key))(), methods=["DELETE"])
+    return imports
+
+
+def of(app: Dash) -> Imports:
+    """Return the imports of an app."""
+    imports: Imports = app.server.extensions[_KEY]
     return imports
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fuzz.case import Case
 
-READERS = ("kineto", "nsys", "store")
+READERS = ("kineto", "nsys", "query", "routes", "store")
 
 
 class Reader(Protocol):

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from random import Random
 
 _WORDS = (b"PAR1", b'"', b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"\x1b[2J", b"9" * 30, b"[" * 2000)
-_RUN = "20261121T000000Z-fuzzed-000000"
+RUN = "20261121T000000Z-fuzzed-000000"
 _KNOWN: dict[str, Any] = {
-    "run_id": _RUN,
+    "run_id": RUN,
     "created_at": "2026-11-21T00:00:00Z",
     "workload": {"name": "resnet50", "mode": "train", "level": "eager", "device": "cuda", "batch_size": 32},
     "command": ["train.py", "--epochs", "1"],
@@ -58,7 +58,7 @@ _BLAMES_ANALYSIS = "report it to the package"
 
 
 @cache
-def _files(ranks: int) -> dict[str, bytes]:
+def made_files(ranks: int) -> dict[str, bytes]:
     """Files of a small run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -79,12 +79,12 @@ def _files(ranks: int) -> dict[str, bytes]:
 
 def make(random: Random) -> Case:
     """Make a run with one damaged file, and a command that reads it."""
-    files = dict(_files(random.choice((1, 1, 1, 2))))
+    files = dict(made_files(random.choice((1, 1, 1, 2))))
     hit = FILE_NAME if random.random() < 0.35 else random.choice(sorted(files))
     files[hit] = _metadata(random, files[hit]) if hit == FILE_NAME else _table(random, files[hit])
     if random.random() < 0.05:
         del files[random.choice(sorted(files))]
-    laid = {f"store/{_RUN}/{name}": content for name, content in files.items()}
+    laid = {f"store/{RUN}/{name}": content for name, content in files.items()}
     return Case(files=laid, main="store", words=command(random))
 
 

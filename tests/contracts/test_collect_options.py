@@ -120,6 +120,7 @@ def test_every_value_of_a_program_reaches_the_collector_and_the_run(
     work = {one.name: given[one.name] for one in declared(Program) if one.scope is Scope.WORK}
     assert meta.workload is not None
     assert meta.workload.items() >= work.items()
+    assert meta.command == []  # as asked by --no-command
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sqlite3
 import sys
 from contextlib import closing
@@ -17,6 +18,7 @@ from samples.simulator import nsys
 from samples.simulator.examples import training
 from tests.integration.programs import collected
 from tests.traces import kernel_event
+from tests.unit.runs.gitleaks import BY_NAME, RULES, UNKNOWN, example
 from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
@@ -94,6 +96,29 @@ def test_a_program_and_its_trace(
     assert planted_in(run) == []
     with gzip.open(run.path / "trace.json.gz") as kept:
         assert json.load(kept)["traceEvents"]
+
+
+@pytest.mark.slow
+def test_no_public_rule_finds_a_secret_of_a_command(store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        TRAIN.replace("os.environ", "dict.fromkeys(('HUB_PASSWORD', 'HF_TOKEN'), '')")
+    )
+    by_form = [example(rule) for rule in RULES if rule not in UNKNOWN and BY_NAME not in RULES[rule]]
+    by_name = [rule.split("-")[0] for rule in RULES if BY_NAME in RULES[rule]]
+    value = "0a1b2c3d4e5f6071" * 4
+    named = [
+        word for name in by_name for word in (f"{name.upper()}_API_KEY={value}", f"--{name}-token", value)
+    ]
+    command = [sys.executable, "train.py", *by_form, *named]
+    found = {rule for rule, pattern in RULES.items() if re.search(pattern, "\n".join(command))}
+    assert len(found) > 110  # they are there to be found
+    assert collected(store.path, command, tmp_path).code == 0
+    (run,) = store.runs()
+    assert len(run.meta.command) == len(command)
+    text = "\n".join([(run.path / "run.json").read_text(), *run.meta.command])
+    assert {rule for rule in found if re.search(RULES[rule], text)} <= {*UNKNOWN, "generic-api-key"}
+    assert value not in text
 
 
 def test_a_trace_of_another_machine(store: Store, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     default=4,
     show_default=True,
     metavar="GIB",
-    help="Maximum size of an upload from the browser, in GiB.",
+    help="Maximum size of all uploads from browsers that are not imported yet, in GiB.",
 )
 @store_option
 def command(*, host: str, port: int, open_browser: bool, upload_limit: float, store: str | None) -> None:

@@ -49,8 +49,9 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
         recording = collector.record_program(program, draft.path, progress=progress)
         progress("import", 0, 1)
         window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
+        command = () if program.no_command else program.command
         meta = program_meta(
-            title(program.command), recording, window, collector=name, command=program.command, now=now
+            title(program.command), recording, window, collector=name, command=command, now=now
         )
         meta = replace(meta, git=git, label=program.label)
         run = store_run(draft, recording, meta, keep_trace=program.keep_trace)

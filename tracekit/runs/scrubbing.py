@@ -1,8 +1,8 @@
 """Redact secrets, host names and user names before a run is stored.
 
 A secret is recognized by the name of its option or variable (`--api-key`, `AWS_SECRET_ACCESS_KEY=`), by its
-position (user part of a URL, after `Bearer`), or by its form (`hf_...`, `AKIA...`). A secret that stands
-alone and has no such form cannot be recognized.
+position (user part of a URL, after `Bearer`), or by its form (`hf_...`, `AKIA...`); see
+`tracekit.runs.secret_forms`. A secret that stands alone and has no such form cannot be recognized.
 """
 
 from __future__ import annotations
@@ -16,64 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit.runs import secret_forms as forms
+from tracekit.runs.secret_forms import is_secret
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.runs.meta import RunMeta
-
-
-_ALONE = frozenset(
-    {
-        "secret",
-        "secrets",
-        "password",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "apikey",
-        "credential",
-        "credentials",
-        "authtoken",
-        "accesstoken",
-        "accesskey",
-        "secretkey",
-        "privatekey",
-    }
-)
-_KINDS_OF_KEY = frozenset(
-    {"access", "account", "api", "auth", "encryption", "private", "secret", "signing", "ssh", "wandb"}
-)
-_KINDS_OF_PASS = frozenset(
-    {"admin", "db", "ftp", "mysql", "pg", "postgres", "proxy", "redis", "root", "smtp", "sudo", "user"}
-)
-_OF_TEXT = frozenset(
-    {"bos", "cls", "eos", "image", "mask", "next", "pad", "per", "sep", "special", "start", "stop", "unk"}
-)
-"""Words before "token" that denote tokens of language models."""
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def is_secret(name: str) -> bool:
-    """Return whether an option or variable of this name contains a secret.
-
-    Example:
-        >>> [is_secret(name) for name in ("--hf-token", "AWS_SECRET_ACCESS_KEY", "wandb.apiKey")]
-        [True, True, True]
-        >>> [is_secret(name) for name in ("--tokenizer", "--max-tokens", "pad_token", "key", "--pass")]
-        [False, False, False, False, False]
-    """
-    parts = [part for part in re.split(r"[^a-z0-9]+", _CAMEL.sub("_", name).lower()) if part]
-    if not parts:
-        return False
-    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
-    if last == "id" and before == "key":
-        return len(parts) > 2 and parts[-3] == "access"
-    kinds = {
-        "key": before in _KINDS_OF_KEY,
-        "pass": before in _KINDS_OF_PASS,
-        "token": before not in _OF_TEXT,
-    }
-    return last in _ALONE or kinds.get(last, False)
 
 
 HIDDEN = "***"
@@ -83,39 +32,8 @@ HOST = "HOST"
 HOME = "~"
 """Replacement of a home folder."""
 
-_SHAPES = (
-    r"hf_[A-Za-z0-9]{20,}",
-    r"gh[pousr]_[A-Za-z0-9]{20,}",
-    r"github_pat_[A-Za-z0-9_]{20,}",
-    r"glpat-[A-Za-z0-9_-]{16,}",
-    r"(?:AKIA|ASIA)[A-Z0-9]{16}",
-    r"AIza[A-Za-z0-9_-]{35}",
-    r"xox[abeprs]-[A-Za-z0-9-]{10,}",
-    r"sk-[A-Za-z0-9_-]{20,}",
-    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]*-----END [A-Z ]*PRIVATE KEY-----)?",
-)
-_KNOWN = rf"(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES)})"
-_URL = r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)[^/\s@'\"<>]+@"
-_HEADER = (
-    r"(?i)\b(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?|bearer\s+)"
-    r"[A-Za-z0-9._~+/=-]{6,}"
-)
-_ASSIGNED = (
-    r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pwd|key|credential))([\w.-]++)"
-    r"([\"']?\s?[=:]\s?[\"']?)([^\s\"'&;,)\]}]{4,})"
-)
-_FOLDER = (
-    r"(?<![\w.~-])/(?:home|Users)/[^/\\\s:\"',;)(]+"
-    r"|(?<!\w)[A-Za-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^/\\\s:\"',;)(]+"
-)
 _TRACE = re.compile(r"(?<![\w.-])[\w.-]*_(\d+)\.(\d{12,20})(?=\.pt\.trace\.json)")
 """Torch's default name of a trace: host, process and time."""
-_NAME_MARKERS = ("token", "secret", "passw", "passphrase", "pwd", "pass=", "key", "credential")
-_SHAPE_MARKERS = (
-    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "asia", "aiza"),
-    *("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "sk-", "eyj", "private key"),
-)
 _NO_HOST = r"trace_\1.\2"
 _NO_NAMES = frozenset(
     {"localhost", "host", "linux", "ubuntu", "debian", "server", "node", "gpu", "cpu", "train", "test"}
@@ -129,7 +47,7 @@ def text(value: str) -> str:
         >>> text("git clone https://ann:pw@example.org/x into /home/ann/x with TOKEN=abcd1234")
         'git clone https://***@example.org/x into ~/x with TOKEN=***'
     """
-    return _applied(_rules(), value)
+    return _applied([_RARE, *_rules()], value)
 
 
 def message(value: str) -> str:
@@ -139,7 +57,7 @@ def message(value: str) -> str:
 
 
 def texts(values: Sequence[str]) -> list[str]:
-    """Redact many texts like `text`, fast for texts without secrets."""
+    """Redact many texts like `text`, but not `RARE` forms of tokens; fast for texts without secrets."""
     joined = "\n".join(values)
     small = joined.lower()
     rules = [rule for rule in _rules() if rule.may_apply(small)]
@@ -182,17 +100,25 @@ def words(command: Sequence[str]) -> list[str]:
         >>> words(["python", "train.py", "--api-key", "abc", "--token=abc", "--max-tokens", "5"])
         ['python', 'train.py', '--api-key', '***', '--token=***', '--max-tokens', '5']
     """
-    found, hides = list[str](), False
+    found, before = list[str](), ""
     for word in command:
         name, sign, _ = word.partition("=")
-        if hides and not word.startswith("-"):
+        pair = before in forms.PAIR_OPTIONS and re.fullmatch(forms.PAIR, word)
+        if pair or (is_secret(before) and not word.startswith("-")):
             found.append(HIDDEN)
         elif sign and " " not in name and is_secret(name):
             found.append(f"{name}={HIDDEN}")
         else:
-            found.append(text(word))
-        hides = word.startswith("-") and not sign and is_secret(word)
+            found.append(_people(text(word)))
+        before = word if word.startswith("-") and not sign else ""
     return found
+
+
+def _people(value: str) -> str:
+    """Redact names of accounts in a command; elsewhere, `x@y` and `~x` have other meanings."""
+    value = re.sub(forms.PAIR_OPTION, rf"\1{HIDDEN}", value)
+    value = re.sub(forms.ACCOUNT, f"{HIDDEN}@", value)
+    return re.sub(forms.COMMAND_HOME_OF, HOME, value)
 
 
 def tree(value: Any) -> Any:
@@ -252,20 +178,32 @@ def _named(name: Any, value: Any) -> Any:
 
 
 def _unassigned(found: re.Match[str]) -> str:
-    name, sign, value = found.groups()
-    number = sign.startswith('"') and not sign.endswith('"')  # of JSON, which would become invalid
-    return f"{name}{sign}{HIDDEN if is_secret(name) and not number else value}"
+    name, sign = found[1], found[2]
+    opened = found["open"] or found[4]
+    number = sign.lstrip("\\").startswith('"') and not opened  # of JSON, which would become invalid
+    return f"{name}{sign}{opened}{HIDDEN}" if is_secret(name) and not number else found[0]
+
+
+def _shapes(shapes: Sequence[tuple[tuple[str, ...], str]]) -> _Rule:
+    """Return a rule for the forms of tokens, wherever they stand."""
+    pattern = rf"(?<![A-Za-z0-9])(?:{'|'.join(pattern for _, pattern in shapes)})"
+    return _Rule(tuple({one for markers, _ in shapes for one in markers}), partial(re.sub, pattern, HIDDEN))
 
 
 # Patterns are compiled on first use.
 _RULES = (
-    _Rule(("://",), partial(re.sub, _URL, rf"\1{HIDDEN}@")),
-    _Rule(("bearer", "authorization"), partial(re.sub, _HEADER, rf"\1{HIDDEN}")),
-    _Rule(_SHAPE_MARKERS, partial(re.sub, _KNOWN, HIDDEN)),
-    _Rule(_NAME_MARKERS, partial(re.sub, _ASSIGNED, _unassigned)),
+    _Rule(("://",), partial(re.sub, forms.URL, rf"\1{HIDDEN}@")),
+    _Rule(("authorization",), partial(re.sub, forms.HEADER, rf"\1{HIDDEN}")),
+    _Rule(("bearer",), partial(re.sub, forms.BEARER, rf"\1{HIDDEN}")),
+    _Rule(("cookie",), partial(re.sub, forms.COOKIE, rf"\1{HIDDEN}")),
+    _shapes(forms.COMMON),
+    _Rule(forms.PARAMETERS, partial(re.sub, forms.PARAMETER, rf"\1{HIDDEN}")),
+    _Rule(forms.NAMES, partial(re.sub, forms.ASSIGNED, _unassigned)),
     _Rule((".pt.trace.json",), partial(_TRACE.sub, _NO_HOST)),
-    _Rule(("/home/", "users"), partial(re.sub, _FOLDER, HOME)),
+    _Rule(("/home/", "users"), partial(re.sub, forms.FOLDER, HOME)),
+    _Rule(("~",), partial(re.sub, forms.HOME_OF, HOME)),
 )
+_RARE = _shapes(forms.RARE)
 
 
 @cache

@@ -92,7 +92,7 @@ def declared(options: type) -> tuple[Option, ...]:
 
     Example:
         >>> [(one.flag, one.kind, one.default) for one in declared(ProgramOptions)]
-        [('--start-step', <class 'int'>, 5)]
+        [('--start-step', <class 'int'>, 5), ('--no-command', <class 'bool'>, False)]
     """
     hints = get_type_hints(options, include_extras=True)
     found = []
@@ -154,6 +154,9 @@ class ProgramOptions:
     """Options of the user's own program."""
 
     start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 5
+    no_command: Annotated[
+        bool, Option("Leave the command out of the run; secrets in it are redacted.", scope=Scope.RUN)
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,7 +210,9 @@ def connect(site: Site) -> None:
         State("theme", "data"),
         prevent_initial_call=True,
     )
-    def follow(_: int, view: dict[str, str], theme: str) -> tuple[Any, Any, Any, Any]:
+    def follow(_: int, view: dict[str, str] | None, theme: str) -> tuple[Any, Any, Any, Any]:
+        if view is None:
+            return no_update, no_update, no_update, no_update
         try:
             context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
             job = advising(context)

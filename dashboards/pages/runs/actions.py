@@ -83,8 +83,10 @@ def connect_deleting(site: Site) -> None:
         State("view", "data"),
         prevent_initial_call=True,
     )
-    def confirm(clicks: int | None, selected: list[dict[str, Any]] | None, view: dict[str, str]) -> Any:
-        if not clicks:
+    def confirm(
+        clicks: int | None, selected: list[dict[str, Any]] | None, view: dict[str, str] | None
+    ) -> Any:
+        if not clicks or view is None:
             return [no_update] * 5
         names = [str(row["run"]) for row in selected or []]
         try:

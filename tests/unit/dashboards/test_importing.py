@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,6 @@ def imports(store: Store) -> Imports:
 
 def sent(imports: Imports, name: str, content: bytes, *, key: str = "", parts: int = 1) -> State:
     """A file sent in so many slices."""
-    import io
-
     length = max(-(-len(content) // parts), 1)
     for offset in range(0, max(len(content), 1), length):
         body = io.BytesIO(content[offset : offset + length])
@@ -117,17 +116,40 @@ def test_more_than_the_limit_is_refused_before_it_is_kept(store: Store) -> None:
 
 
 def test_a_slice_that_says_less_than_it_holds_is_refused(store: Store) -> None:
-    import io
-
     imports = Imports(store, limit=100)
     with pytest.raises(Exception, match="upload limit"):
         imports.receive("", name="a", offset=0, size=1, body=io.BytesIO(b"x" * 101))
     assert left(store) == []
 
 
-def test_a_missing_slice_is_noticed(imports: Imports) -> None:
-    import io
+def test_all_uploads_have_one_budget(store: Store) -> None:
+    imports = Imports(store, limit=100)
+    first = imports.receive("", name="a", offset=0, size=60, body=io.BytesIO(b"x"))
+    with pytest.raises(Exception, match="not imported yet"):
+        imports.receive("", name="b", offset=0, size=60, body=io.BytesIO(b"x"))
+    imports.cancel(first.id)
+    imports.receive("", name="b", offset=0, size=60, body=io.BytesIO(b"x"))
+    imports.close()
+    assert left(store) == []
+    with pytest.raises(Exception, match="stopping"):
+        imports.receive("", name="c", offset=0, size=1, body=io.BytesIO(b"x"))
 
+
+def test_few_imports_are_pending(imports: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MOST_PENDING", 1)
+    imports.receive("", name="a", offset=0, size=2, body=io.BytesIO(b"x"))
+    with pytest.raises(Exception, match="pending already"):
+        imports.receive("", name="b", offset=0, size=2, body=io.BytesIO(b"x"))
+
+
+def test_an_upload_leaves_space_on_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FREE_BYTES", 1 << 60)
+    with pytest.raises(Exception, match="not enough free space"):
+        Imports(store, limit=100).receive("", name="a", offset=0, size=2, body=io.BytesIO(b"x"))
+    assert left(store) == []
+
+
+def test_a_missing_slice_is_noticed(imports: Imports) -> None:
     state = sent(imports, "a.json", b"abc")
     with pytest.raises(Exception, match="missing"):
         imports.receive(state.id, name="a.json", offset=7, size=9, body=io.BytesIO(b"xy"))

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import http.client
 import os
+import queue
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +21,8 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 pytest.importorskip("waitress")
 
-from tracekit.dashboards import app, security
+from tracekit.dashboards import app, connections, security
+from tracekit.dashboards.imports.jobs import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +121,56 @@ def test_every_refusal_carries_the_headers(store: Store) -> None:
             assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         process.send_signal(signal.SIGTERM)
         assert "Traceback" not in process.communicate(timeout=60)[1]
+
+
+HALF_OPEN = 500
+
+
+def test_half_open_connections_lock_nobody_out(store: Store) -> None:
+    with dashboard(store) as (_, line), ExitStack() as opened:
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert match
+        for number in range(HALF_OPEN):
+            half = opened.enter_context(socket.create_connection(("127.0.0.1", int(match[1])), timeout=60))
+            half.sendall(b"GET / HTTP/1.1\r\nHost: 127" * (number % 2))
+        assert fetched(match[0] + "healthz") == "ok"
+        assert "_dash-config" in fetched(match[0])
+
+
+def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    ready: queue.Queue[str] = queue.Queue()
+    started = {"host": "127.0.0.1", "port": 0, "on_ready": ready.put}
+    threading.Thread(target=app.serve, args=(store,), kwargs=started, daemon=True).start()
+    port = int(ready.get(timeout=60).split(":")[2].rstrip("/"))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as half:
+        half.sendall(b"GET / HTTP/1.1\r\n")
+        assert half.recv(1) == b""
+
+
+def test_a_body_is_received_only_with_the_token(store: Store) -> None:
+    with dashboard(store, "--host", EVERY) as (_, line):
+        match = re.search(r":(\d+)/\?token=([\w-]+)", line)
+        assert match
+        request = f"POST /import?name=x HTTP/1.1\r\nHost: 127.0.0.1:{match[1]}\r\nContent-Length: 1000\r\n"
+        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=60) as connection:
+            connection.sendall(f"{request}\r\n".encode())
+            assert b" 401 " in connection.recv(100)
+
+
+def test_an_unfinished_upload_is_deleted_when_the_server_ends(store: Store) -> None:
+    with dashboard(store) as (process, line):
+        match = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert match
+        address = match[0] + "import?name=x&size=99&more=1"
+        sent = urllib.request.Request(address, b"part", method="POST")  # noqa: S310
+        with urllib.request.urlopen(sent, timeout=30) as answer:  # noqa: S310 (our own server)
+            assert answer.status == 200
+        folder = store.path / FOLDER
+        assert list(folder.iterdir())
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60) == ("", "")
+        assert not list(folder.iterdir())
 
 
 def has_ipv6() -> bool:

@@ -1,0 +1,157 @@
+"""Check bodies of callbacks before Dash runs them: malformed ones are answered with 400.
+
+Dash takes the ids, properties and values of a callback from the browser as they are. Here, they must be those
+that the callback declares, and values must have the types of their properties.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+from flask import abort, request
+
+from .frame import NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dash import Dash
+
+UPDATE = "/_dash-update-component"
+_MANY = ("ALL", "ALLSMALLER")
+
+
+class _Slot(msgspec.Struct):
+    """A property of a component, with its value."""
+
+    id: str | dict[str, str]
+    property: str
+    value: Any = None
+
+
+class _Body(msgspec.Struct):
+    """Body of a callback, as Dash's renderer sends it."""
+
+    output: str
+    outputs: _Slot | list[_Slot | list[_Slot]]
+    inputs: list[_Slot | list[_Slot]]
+    state: list[_Slot | list[_Slot]] = []
+    changedPropIds: list[str] = []  # noqa: N815 (named by Dash)
+
+
+class _Address(TypedDict):
+    path: str | None
+    search: str | None
+
+
+class _Rows(TypedDict, total=False):
+    startRow: int | None
+    endRow: int | None
+    sortModel: list[dict[str, str | int | None]] | None
+    filterModel: dict[str, dict[str, Any]] | None
+
+
+class _Point(TypedDict, total=False):
+    customdata: Any
+
+
+class _Clicked(TypedDict, total=False):
+    points: list[_Point]
+
+
+class _Run(TypedDict):
+    run: str
+
+
+_TYPES: dict[str, Any] = {
+    "pathname": str | None,
+    "search": str | None,
+    "n_clicks": int | None,
+    "n_intervals": int | None,
+    **{f"{name}.value": str | None for name in NAMES},
+    "view.data": _Address | None,
+    "theme.data": str | None,
+    "runs-known.data": str | None,
+    "selectedRows": list[_Run] | None,
+    "getRowsRequest": _Rows | None,
+    "clickData": _Clicked | None,
+}
+"""Types of values by property, or by id and property; others are taken as any JSON."""
+
+
+def check(app: Dash) -> None:
+    """Refuse malformed bodies; install after the request checks."""
+    decoder = msgspec.json.Decoder(_Body)
+
+    @app.server.before_request
+    def refuse() -> None:
+        if request.path != UPDATE or request.method != "POST":
+            return
+        try:
+            body = decoder.decode(request.get_data())
+            _check(body, app.callback_map)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            abort(400, f"malformed body of a callback: {str(error)[:200]}")
+
+
+def _check(body: _Body, known: dict[str, Any]) -> None:
+    """Raise ValueError or ValidationError if the body is not one of a callback of this server."""
+    callback = known.get(body.output)
+    if callback is None or "callback" not in callback:
+        raise ValueError("unknown output")
+    outputs = callback["output"]
+    if isinstance(body.outputs, list) != isinstance(outputs, (list, tuple)):
+        raise ValueError("other outputs")
+    declared = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    sent = body.outputs if isinstance(body.outputs, list) else [body.outputs]
+    _compare(sent, [(one.component_id, one.component_property) for one in declared])
+    for slots, named in ((body.inputs, "inputs"), (body.state, "state")):
+        pairs = [(_parsed(one["id"]), one["property"]) for one in callback[named]]
+        _compare(slots, pairs)
+        for slot in slots:
+            for one in slot if isinstance(slot, list) else [slot]:
+                _convert(one)
+
+
+def _parsed(component: str) -> Any:
+    return json.loads(component) if component.startswith("{") else component
+
+
+def _compare(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[Any, str]]) -> None:
+    if len(sent) != len(declared):
+        raise ValueError(f"{len(sent)} instead of {len(declared)} properties")
+    for slot, (component, name) in zip(sent, declared, strict=True):
+        for one in slot if isinstance(slot, list) else [slot]:
+            if one.property.partition("@")[0] != name.partition("@")[0] or not _fits(one.id, component):
+                raise ValueError("other properties")
+        if isinstance(slot, list) != _is_many(component):
+            raise ValueError("other properties")
+
+
+def _is_many(component: Any) -> bool:
+    return isinstance(component, dict) and any(_wildcard(value) in _MANY for value in component.values())
+
+
+def _fits(sent: Any, component: Any) -> bool:
+    """Return whether a component is the declared one, or matches its pattern."""
+    if not isinstance(component, dict) or not isinstance(sent, dict):
+        return bool(sent == component)
+    return sent.keys() == component.keys() and all(
+        _wildcard(value) or sent[key] == value for key, value in component.items()
+    )
+
+
+def _wildcard(value: Any) -> str:
+    """Return the name of a wildcard, as an object of Dash or in its JSON; empty for a value."""
+    return str(value[0] if isinstance(value, list) and len(value) == 1 else getattr(value, "name", ""))
+
+
+def _convert(slot: _Slot) -> None:
+    """Raise ValueError or ValidationError if a value has another type than its property."""
+    if slot.property == "id" and slot.value != slot.id:
+        raise ValueError("other id")
+    expected = _TYPES.get(f"{slot.id}.{slot.property}", _TYPES.get(slot.property))
+    if expected is not None:
+        msgspec.convert(slot.value, expected)
