@@ -7,7 +7,7 @@ that the callback declares, and values must have the types of their properties.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 from flask import abort, request
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dash import Dash
+    from flask import Flask
 
 UPDATE = "/_dash-update-component"
 _MANY = ("ALL", "ALLSMALLER")
@@ -83,9 +84,9 @@ _TYPES: dict[str, Any] = {
 
 def check(app: Dash) -> None:
     """Refuse malformed bodies; install after the request checks."""
-    decoder = msgspec.json.Decoder(_Body)
+    decoder, server = msgspec.json.Decoder(_Body), cast("Flask", app.server)
 
-    @app.server.before_request
+    @server.before_request
     def refuse() -> None:
         if request.path != UPDATE or request.method != "POST":
             return

@@ -55,6 +55,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 class _Request(HTTPRequestParser):  # type: ignore[misc]
     """Request whose body is received only if its connection allows it."""
 
+    completed: bool
+
     def __init__(self, channel: _Channel, adjustments: Any) -> None:
         super().__init__(adjustments)
         self._channel, self.begun_s = channel, time.monotonic()
@@ -70,7 +72,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
         if self.headers_finished and not had_header and not self.completed:
             self.error = self._channel.refusal(self)
             self.completed = self.error is not None
-        self._channel.served |= self.completed
+        self._channel.served |= bool(self.completed)
         return consumed
 
 
