@@ -11,9 +11,9 @@ import numpy as np
 from tracekit.errors import RunNotFoundError
 from tracekit.schema import C, DeviceKind
 
-from . import matches, table_rows
+from . import table_rows
 from .causes import NONE
-from .lanes import IDLE
+from .lanes import ABSENT, IDLE
 from .reading import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
         details |= _of_idle(index, at)
     elif table == DEVICES:
         details |= _of_device(run, index, values)
-        details["next"] = matches.next_on_stream(index, at) if at >= 0 else None
+        details["next"] = next_on_stream(index, at) if at >= 0 else None
     return details
 
 
@@ -154,6 +154,23 @@ def _stack(index: Index, rows: Sequence[int], records: dict[int, dict[str, Any]]
 
 NOWHERE = -1
 _STRIPE = 1 << 18
+
+
+def next_on_stream(index: Index, at: int) -> dict[str, Any] | None:
+    """Return the interval that starts after another on its stream; None without one or without a stream."""
+    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track.line
+    if own.stream == ABSENT:
+        return None
+    start, found = int(index.start[at]), []
+    for lane in index.lanes:
+        if lane.track.line != own:
+            continue
+        starts = index.start[lane.at : lane.at + lane.rows]
+        low, high = (lane.at + int(np.searchsorted(starts, start, side=side)) for side in ("left", "right"))
+        place = min(max(at + 1, low), high)
+        if place < lane.at + lane.rows:
+            found.append((int(index.start[place]), place))
+    return index.reference(min(found)[1]) if found else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,23 +181,6 @@ def step(
     return {"total": len(at), "place": place, "interval": index.reference(int(at[found]))}
 
 
-def next_on_stream(index: Index, at: int) -> dict[str, Any] | None:
-    """Return the interval that starts after another on its stream; None without one or without a stream."""
-    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track.line
-    if own.stream == ABSENT:
-        return None
-    start, found = int(index.start[at]), []
-    for lane in index.lanes:
-        if lane.track.line != own:
-            continue
-        starts = index.start[lane.at : lane.at + lane.rows]
-        low, high = (lane.at + int(np.searchsorted(starts, start, side=side)) for side in ("left", "right"))
-        place = min(max(at + 1, low), high)
-        if place < lane.at + lane.rows:
-            found.append((int(index.start[place]), place))
-    return index.reference(min(found)[1]) if found else None
-
-
 def _matching(index: Index, lanes: Sequence[Lane], labels: Bools | None) -> Ints:
     """Return the positions of the matching intervals of lanes."""
     found = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Remark, Severity, analyze, analyze_each
-from tracekit.analysis.savings import budget
+from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """Finding with the analysis that made it.
-
-    Attributes:
-        analysis: Name of the analysis.
-        finding: What it found.
-        share_of_step: Its saving over the mean step; None without a saving.
-    """
-
-    analysis: str
-    finding: Finding
-    share_of_step: float | None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from tracekit.analysis import Finding
     from tracekit.runs.run import Run
 
 HIGH_SHARE = 0.10
@@ -33,6 +34,21 @@ WARN_SHARE = 0.03
 LEAST_SHARE = 0.01
 CONFIDENT = 0.9
 """Confidence of an observed cause; a likely explanation has less."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Finding with the analysis that made it.
+
+    Attributes:
+        analysis: Name of the analysis.
+        finding: What it found.
+        share_of_step: Its saving over the mean step; None without a saving.
+    """
+
+    analysis: str
+    finding: Finding
+    share_of_step: float | None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analyze, Result
-    from tracekit.analysis.findings import Ranked
+    from tracekit.analysis.savings import Ranked
     from tracekit.runs.run import Run
 
 

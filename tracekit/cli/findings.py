@@ -22,7 +22,8 @@ from tracekit.cli.options import (
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
-    from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.analysis.findings import Advice
+    from tracekit.analysis.savings import Ranked
     from tracekit.runs.run import Run
 
 _SEVERITIES = ("info", "warn", "high")

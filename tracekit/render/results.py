@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analysis, Finding, Result, TableSpec
-    from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.analysis.findings import Advice
+    from tracekit.analysis.savings import Ranked
     from tracekit.analysis.verdict import Verdict
     from tracekit.render.cells import Record
 

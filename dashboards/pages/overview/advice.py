@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from tracekit.analysis import Analysis, Finding
-    from tracekit.analysis.findings import Advice, Ranked
+    from tracekit.analysis.findings import Advice
+    from tracekit.analysis.savings import Ranked
     from tracekit.analysis.verdict import Verdict
     from tracekit.runs.run import Run
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Finding, Result, Severity
-from tracekit.analysis.findings import Ranked
+from tracekit.analysis.savings import Ranked
 from tracekit.analysis.verdict import INPUTS, Bound, Evidence, Verdict, judge
 from tracekit.schema import C, DeviceKind, HostKind
 

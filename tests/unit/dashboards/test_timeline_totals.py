@@ -154,7 +154,7 @@ def test_the_next_on_a_stream_is_the_next_start_in_any_lane_of_it(tmp_path: Path
     rows = [kernel(start, end, **{C.STREAM: 7}) for start, end in ((0, 10), (4, 20), (12, 15))]
     index = index_of(make_run(tmp_path, device_intervals=[*rows, kernel(1, 2, **{C.STREAM: 9})]))
     at = index.position("device_intervals", np.arange(4))
-    found = [matches.next_on_stream(index, int(one)) for one in at]
+    found = [drawer.next_on_stream(index, int(one)) for one in at]
     assert [one and one["row"] for one in found] == [1, 2, None, None]
 
 

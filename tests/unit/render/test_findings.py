@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
-from tracekit.analysis.findings import Advice, Ranked
-from tracekit.analysis.savings import Budget
+from tracekit.analysis.findings import Advice
+from tracekit.analysis.savings import Budget, Ranked
 from tracekit.render.results import as_text, findings_csv, findings_json, findings_markdown
 
 if TYPE_CHECKING:
