@@ -66,6 +66,11 @@ class _Run(TypedDict):
     run: str
 
 
+class _Known(TypedDict):
+    stamp: str
+    fields: list[str]
+
+
 _TYPES: dict[str, Any] = {
     "pathname": str | None,
     "search": str | None,
@@ -74,7 +79,14 @@ _TYPES: dict[str, Any] = {
     **{f"{name}.value": str | None for name in NAMES},
     "view.data": _Address | None,
     "theme.data": str | None,
-    "runs-known.data": str | None,
+    "searchValue": str | None,
+    "listed.data": str | None,
+    "runs-known.data": _Known | None,
+    "runs-find.value": str | None,
+    "notes-run.children": str | None,
+    "notes-name.value": str | None,
+    "notes-tags.value": list[str] | None,
+    "notes-text.value": str | None,
     "selectedRows": list[_Run] | None,
     "getRowsRequest": _Rows | None,
     "clickData": _Clicked | None,

@@ -18,10 +18,18 @@
     );
   };
 
+  function gridApi() {
+    try {
+      return window.dash_ag_grid.getApi("runs-grid");
+    } catch { // not initialized yet: the grid will request its rows itself
+      return null;
+    }
+  }
+
   /* Request the rows again: from the start after another filter, else the pages in memory. */
   function again(_known, _text, _cells) {
     const changed = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
-    const api = window.dash_ag_grid && window.dash_ag_grid.getApi && window.dash_ag_grid.getApi("runs-grid");
+    const api = gridApi();
     if (api && changed.some((name) => !name.startsWith("runs-known"))) {
       api.purgeInfiniteCache();
     } else if (api) {

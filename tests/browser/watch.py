@@ -178,7 +178,8 @@ class Watch:
     def quiet(self) -> None:
         """Nothing went wrong in this tab."""
         violations = self.page.evaluate("window.tracekitViolations || []")
-        assert self.troubles + [f"policy: {each}" for each in violations] == []
+        found = self.troubles + [f"policy: {each}" for each in violations]
+        assert not found, "\n".join(found)
 
 
 def leave(page: Page, url: str) -> None:

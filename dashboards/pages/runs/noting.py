@@ -74,16 +74,16 @@ def connect(site: Site, edited: Callable[[str], None]) -> None:
         prevent_initial_call=True,
     )
     def save(
-        clicks: int | None, name: str, title: str | None, tags: list[str] | None, text: str | None
+        clicks: int | None, name: str | None, title: str | None, tags: list[str] | None, text: str | None
     ) -> Any:
-        run = site.run(name) if clicks else None
+        run = site.run(name) if clicks and name else None
         if run is None:
             return no_update, no_update, no_update
         try:
             notes.write(run, tags=tags or [], note=text or "", name=title or "")
         except TracekitError as error:
             return True, error_alert(error.message, error.hint), no_update
-        edited(name)
+        edited(run.path.name)
         return False, None, clicks
 
 
