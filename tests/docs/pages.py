@@ -38,7 +38,7 @@ PARSED: dict[str, Callable[[str], object]] = {
     "yaml": yaml.safe_load,
 }
 """Languages that are data, by what reads them."""
-SHOWN = ("diff", "sql", "mermaid", "text")
+SHOWN = ("diff", "mermaid", "nginx", "sql", "text")
 """Languages with nothing to run or to read."""
 
 
