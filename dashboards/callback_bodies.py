@@ -47,11 +47,19 @@ class _Address(TypedDict):
     search: str | None
 
 
+class _Condition(TypedDict, total=False):
+    type: str | None
+    filter: str | float | None
+    filterTo: str | float | None
+    operator: str | None
+    conditions: list[_Condition]
+
+
 class _Rows(TypedDict, total=False):
     startRow: int | None
     endRow: int | None
     sortModel: list[dict[str, str | int | None]] | None
-    filterModel: dict[str, dict[str, Any]] | None
+    filterModel: dict[str, _Condition] | None
 
 
 class _Point(TypedDict, total=False):
@@ -66,6 +74,11 @@ class _Run(TypedDict):
     run: str
 
 
+class _List(TypedDict):
+    stamp: str
+    fields: list[str]
+
+
 _TYPES: dict[str, Any] = {
     "pathname": str | None,
     "search": str | None,
@@ -74,7 +87,14 @@ _TYPES: dict[str, Any] = {
     **{f"{name}.value": str | None for name in NAMES},
     "view.data": _Address | None,
     "theme.data": str | None,
-    "runs-known.data": str | None,
+    "searchValue": str | None,
+    "listed.data": str | None,
+    "runs-known.data": _List | None,
+    "runs-find.value": str | None,
+    "notes-run.children": str | None,
+    "notes-name.value": str | None,
+    "notes-tags.value": list[str] | None,
+    "notes-text.value": str | None,
     "selectedRows": list[_Run] | None,
     "getRowsRequest": _Rows | None,
     "clickData": _Clicked | None,

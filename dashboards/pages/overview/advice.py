@@ -194,7 +194,9 @@ def connect(site: Site) -> None:
         State("view", "data"),
         prevent_initial_call=True,
     )
-    def judge(_: int, view: dict[str, str]) -> Any:
+    def judge(_: int, view: dict[str, str] | None) -> Any:
+        if view is None:
+            return no_update
         try:
             job = advising(site.context(View.parse(view["path"], view["search"]), dark=False))
         except TracekitError as error:

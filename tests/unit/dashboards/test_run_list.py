@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,10 +12,56 @@ from tracekit.runs import notes
 pytest.importorskip("dash")
 
 from tracekit.dashboards import run_options
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.callback_bodies import UPDATE
 from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
 
 if TYPE_CHECKING:
+    from dash import Dash
+    from werkzeug.test import TestResponse
+
     from tracekit.runs.store import Store
+
+
+def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
+    """The response to the callback with this output, as the browser calls it."""
+    name = next(name for name in app.callback_map if output in name)
+    callback = app.callback_map[name]
+    outputs = [{"id": one.component_id, "property": one.component_property} for one in callback["output"]]
+    given = {
+        kind: [one | {"value": values.get(f"{one['id']}.{one['property']}")} for one in callback[kind]]
+        for kind in ("inputs", "state")
+    }
+    body = {"output": name, "outputs": outputs, "changedPropIds": list(values)[:1], **given}
+    return app.server.test_client().post(UPDATE, json=body)
+
+
+def test_the_list_is_refreshed_from_what_the_browser_knows(store: Store) -> None:
+    make_run(store)
+    app, known = create_app(store), {}
+    for second in (1, 2):
+        answer = called(app, "runs-unreadable", {"runs-tick.n_intervals": second, **known})
+        assert answer.json["response"]["runs-known"]["data"] != known.get("runs-known.data")
+        known = {"runs-known.data": answer.json["response"]["runs-known"]["data"]}
+        make_run(store, after_s=second)
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ({"type": "inRange", "filter": 1, "filterTo": "a"}, 200),
+        ({"operator": "OR", "conditions": [{"type": "blank"}]}, 200),
+        ({"type": ["blank"]}, 400),
+        ({"operator": "OR", "conditions": [1]}, 400),
+    ],
+)
+def test_conditions_that_the_grid_does_not_send_are_no_server_error(
+    store: Store, condition: dict[str, Any], status: int
+) -> None:
+    make_run(store, label="a")
+    request = {"startRow": 0, "endRow": 50, "filterModel": {"label": condition}}
+    answer = called(create_app(store), "runs-grid.getRowsResponse", {"runs-grid.getRowsRequest": request})
+    assert answer.status_code == status
 
 
 def test_rows_pass_words_and_conditions_of_columns_and_are_sorted(store: Store) -> None:
