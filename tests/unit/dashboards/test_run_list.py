@@ -27,12 +27,19 @@ def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
     """The response to the callback with this output, as the browser calls it."""
     name = next(name for name in app.callback_map if output in name)
     callback = app.callback_map[name]
-    outputs = [{"id": one.component_id, "property": one.component_property} for one in callback["output"]]
+    several = isinstance(callback["output"], list | tuple)
+    declared = callback["output"] if several else [callback["output"]]
+    outputs = [{"id": one.component_id, "property": one.component_property} for one in declared]
     given = {
         kind: [one | {"value": values.get(f"{one['id']}.{one['property']}")} for one in callback[kind]]
         for kind in ("inputs", "state")
     }
-    body = {"output": name, "outputs": outputs, "changedPropIds": list(values)[:1], **given}
+    body = {
+        "output": name,
+        "outputs": outputs if several else outputs[0],
+        "changedPropIds": list(values)[:1],
+        **given,
+    }
     return app.server.test_client().post(UPDATE, json=body)
 
 
@@ -85,6 +92,49 @@ def test_runs_of_a_sweep_are_one_row(store: Store) -> None:
         (runs[2].path.name, "x/y"),
         ("s1", "sweep of 2 runs"),
     ]
+
+
+def test_a_named_run_of_a_sweep_stays_in_its_row_and_is_found_by_its_label(store: Store) -> None:
+    run = make_run(store, label="s1/a")
+    notes.write(run, tags=[], note="", name="baseline")
+    listed = rows([run], StepTimes())
+    assert [one["label"] for one in listed] == ["baseline"]
+    assert [one["run"] for one in grouped(listed, {"s1": "sweep"})] == ["s1"]
+    assert matching(listed, "s1/a", {}) == matching(listed, "baseline", {}) == listed
+
+
+def test_a_row_of_a_sweep_can_be_neither_deleted_nor_noted(store: Store) -> None:
+    run = make_run(store, label="s1/a")
+    (group,) = grouped(rows([run], StepTimes()), {"s1": "sweep"})
+    app, selected = create_app(store), {"runs-grid.selectedRows": [group]}
+    deleting = called(app, "runs-delete.disabled", selected).json["response"]
+    assert deleting["runs-delete"] == {"disabled": True}
+    noting = called(app, "runs-notes.disabled", selected).json["response"]
+    assert noting["runs-notes"] == {"disabled": True}
+
+
+def test_all_step_times_are_computed_to_filter_by_them(store: Store) -> None:
+    make_run(store)
+    app = create_app(store)
+    long = {"filterType": "number", "type": "greaterThan", "filter": 0}
+    request = {"startRow": 0, "endRow": 50, "filterModel": {"step": long}}
+    known = {"stamp": "", "fields": []}
+    called(app, "runs-unreadable", {"runs-known.data": known, "runs-grid.getRowsRequest": request})
+    answer = called(app, "runs-grid.getRowsResponse", {"runs-grid.getRowsRequest": request})
+    assert answer.json["response"]["runs-grid"]["getRowsResponse"]["rowCount"] == 1
+
+
+def test_notes_that_cannot_be_read_are_not_replaced(store: Store) -> None:
+    run = make_run(store)
+    (run.path / notes.FILE_NAME).write_text('{"note": "kept", "tags": 5}')
+    assert notes.read(run) == notes.Notes()
+    with pytest.raises(UnusableInputError, match="cannot be read"):
+        notes.write(run, tags=[], note="", name="")
+    selected = {"runs-notes.n_clicks": 1, "runs-grid.selectedRows": [{"run": run.path.name}]}
+    shown = called(create_app(store), "notes-tags.value", selected).json["response"]
+    assert shown["notes-run"] == {"children": ""}
+    assert "cannot be read" in str(shown["notes-error"])
+    assert "kept" in (run.path / notes.FILE_NAME).read_text()
 
 
 def test_notes_are_beside_the_run_and_bounded(store: Store) -> None:
