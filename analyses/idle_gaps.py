@@ -3,8 +3,8 @@
 A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
 causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle.causes` defines the causes:
-launch_bound, sync, dataload, profiler (the host was late), kernel_to_kernel, stream_dependency (work was
-queued and did not start), unknown.
+launch_bound, host_work, slow_call, first_call, sync, dataload, profiler (the host was late),
+kernel_to_kernel, stream_dependency (work was queued and did not start), unknown.
 
 * `by_cause`: gaps of each device by cause; the share is of the device's idle time.
 * `by_op`: by the responsible op: the innermost op, annotation or Python frame that covers more than half of

@@ -325,7 +325,8 @@ def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) ->
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.ESTIMATED,
         how=f"Σ of the device's idle time during each such call beyond {USUAL_NS // UNIT_NS} µs, "
-        f"{allowed.per}; part of the launch_bound idle time of `idle_gaps`, not in addition to it",
+        f"{allowed.per}; part of the launch_bound and slow_call idle time of `idle_gaps`, not in addition "
+        "to it",
         confidence=0.6,
         evidence={table: [int(row) for row in weighty[column]] for table, column in rows.items()},
     )

@@ -47,11 +47,19 @@ class _Address(TypedDict):
     search: str | None
 
 
+class _Condition(TypedDict, total=False):
+    type: str | None
+    filter: str | float | None
+    filterTo: str | float | None
+    operator: str | None
+    conditions: list[_Condition]
+
+
 class _Rows(TypedDict, total=False):
     startRow: int | None
     endRow: int | None
     sortModel: list[dict[str, str | int | None]] | None
-    filterModel: dict[str, dict[str, Any]] | None
+    filterModel: dict[str, _Condition] | None
 
 
 class _Point(TypedDict, total=False):
@@ -66,7 +74,7 @@ class _Run(TypedDict):
     run: str
 
 
-class _Known(TypedDict):
+class _List(TypedDict):
     stamp: str
     fields: list[str]
 
@@ -81,7 +89,7 @@ _TYPES: dict[str, Any] = {
     "theme.data": str | None,
     "searchValue": str | None,
     "listed.data": str | None,
-    "runs-known.data": _Known | None,
+    "runs-known.data": _List | None,
     "runs-find.value": str | None,
     "notes-run.children": str | None,
     "notes-name.value": str | None,

@@ -56,7 +56,7 @@ def read(run: Run) -> list[Note]:
     for path in storage.inside(run.path / FOLDER, "*.json"):
         try:
             note = msgspec.json.decode(path.read_bytes(), type=Note)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):  # also of bytes that are not UTF-8
             continue
         if note.id == path.name.removesuffix(".json"):
             notes.append(note)
@@ -78,7 +78,7 @@ def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
     """
     try:
         note = msgspec.json.decode(body, type=Note)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # also of bytes that are not UTF-8
         raise UnusableInputError(f"not a note: {error}", hint="from_ns, to_ns, row and text") from None
     if note.to_ns < note.from_ns or (note.row and not selected(note.row)):
         raise UnusableInputError("not a note: impossible range or row", hint="from_ns is at most to_ns")

@@ -83,7 +83,7 @@ class Index:
             before = self._read() if self._entries is None else self._entries
             runs: dict[str, Run] = {}
             entries: dict[str, _Entry] = {}
-            read = 0
+            read = changed = 0
             for path, stamp in found:
                 name, entry = path.name, before.get(path.name)
                 if entry and entry.stamp == stamp:
@@ -91,10 +91,11 @@ class Index:
                 else:
                     read += 1
                     run, entry = _looked(path, stamp, keep=read <= WORTH)
+                    changed += entry is not None  # what cannot be read is read each time
                 runs[name] = run
                 if entry:
                     entries[name] = entry
-            self._unwritten += read + len(before.keys() - entries.keys())
+            self._unwritten += changed + len(before.keys() - entries.keys())
             self._entries, self._runs = entries, runs
             if self._unwritten > WORTH:
                 self._unwritten = 0

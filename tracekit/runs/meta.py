@@ -176,18 +176,23 @@ def outline(meta: RunMeta) -> RunMeta:
     """
     timed, given = meta.timings, meta.collector.options
     options = {name: given[name] for name in UNPROFILED if name in given}
-    if sources := given.get("sources"):
+    if sources := _objects(given.get("sources")):
         options["sources"] = [{key: one.get(key) for key in ("name", "bytes")} for one in sources]
     return replace(
         meta,
         collector=replace(meta.collector, options=options),
         command=[],
-        environment={"gpus": [{"name": gpu.get("name")} for gpu in meta.environment.get("gpus") or []]},
+        environment={"gpus": [{"name": gpu.get("name")} for gpu in _objects(meta.environment.get("gpus"))]},
         fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
         git=replace(meta.git, submodules={}) if meta.git else None,
         timings=Timings([median_low(timed.step_ns)], [], timed.clock) if timed and timed.step_ns else None,
         tables={name: TableFile(one.rows, one.bytes, "") for name, one in meta.tables.items()},
     )
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; a `run.json` written by others may have anything there."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def read(directory: Place) -> RunMeta:

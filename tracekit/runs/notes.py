@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,19 +35,40 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 def read(run: Run) -> Notes:
-    """Return the notes of a run; empty ones if it has none or they cannot be read."""
-    with suppress(OSError, ValueError, RecursionError):
-        file = run.path / FILE_NAME
-        if file.stat().st_size <= _MOST_BYTES:
-            return msgspec.json.decode(file.read_bytes(), type=Notes)
-    return Notes()
+    """Return the notes of a run for a list; empty ones if it has none or they cannot be read."""
+    try:
+        return stored(run)
+    except UnusableInputError:
+        return Notes()
+
+
+def stored(run: Run) -> Notes:
+    """Return the notes of a run; empty ones if it has none.
+
+    Raises:
+        UnusableInputError: They cannot be read.
+    """
+    file = run.path / FILE_NAME
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"the file is larger than {_MOST_BYTES >> 10} KiB")
+        return msgspec.json.decode(file.read_bytes(), type=Notes)
+    except FileNotFoundError:
+        return Notes()
+    except (OSError, ValueError, RecursionError) as error:
+        reason = storage.reason(error) if isinstance(error, OSError) else str(error)
+        raise UnusableInputError(
+            f"the notes of {run.path.name} cannot be read: {reason}",
+            hint=f"repair or delete {FILE_NAME} in its folder",
+        ) from error
 
 
 def write(run: Run, *, tags: Sequence[str], note: str, name: str) -> Notes:
     """Replace the notes of a run; without any, delete the file.
 
     Raises:
-        UnusableInputError: There are too many tags, or a text is too long; or the folder cannot be written.
+        UnusableInputError: There are too many tags, or a text is too long; the present notes cannot be read,
+            which would be lost; or the folder cannot be written.
 
     Example:
         >>> from tracekit.runs.notes import write
@@ -62,6 +82,7 @@ def write(run: Run, *, tags: Sequence[str], note: str, name: str) -> Notes:
         )
     if len(notes.note) > LONGEST_NOTE:
         raise UnusableInputError(f"a note has at most {LONGEST_NOTE:,} characters")
+    stored(run)
     try:
         if notes == Notes():
             (run.path / FILE_NAME).unlink(missing_ok=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.verdict import Verdict
     from tracekit.runs.run import Run
 
+    from ...parts.finding import Known
     from ...site import Context, Results, Site
 
 
@@ -249,13 +250,19 @@ def _progress(context: Context, job: Advising) -> list[Component]:
 def _so_far(context: Context, job: Advising) -> list[Component]:
     """Show the most important findings so far in the places of the final ones."""
     found, verdict = by_saving(job.found), job.verdict
-    return _cards(context, verdict.findings if verdict else tuple(found[:CARRYING]))
+    shown = verdict.findings if verdict else tuple(found[:CARRYING])
+    return _cards(context, shown, _spots(context, shown))
 
 
-def _cards(context: Context, found: Sequence[Ranked]) -> list[Component]:
+def _spots(context: Context, found: Sequence[Ranked]) -> Known:
+    """Return the rows of evidence of findings; callbacks that ask for the same at once share one reading."""
     run, shown = context.run, [one.finding for one in found]
-    key = (run.path, spots, run.peaks, *(repr(one) for one in shown))  # callbacks may overlap
-    known = context.results.get(key, lambda: spots(run, shown))
+    key = (run.path, spots, run.peaks, *(repr(one) for one in shown))
+    known: Known = context.results.get(key, lambda: spots(run, shown))
+    return known
+
+
+def _cards(context: Context, found: Sequence[Ranked], known: Known) -> list[Component]:
     return [
         finding(context, one.finding, share=one.share_of_step, analysis=one.analysis, known=known)
         for one in found
@@ -277,29 +284,30 @@ def _shown(context: Context, advice: Advice) -> list[Component]:
     first = advice.verdict.findings if advice.verdict else advice.findings[:CARRYING]
     others = [one for one in advice.findings if one not in first]
     lacks = capture.advice(of_results(advice.results))
+    known = _spots(context, advice.findings)
     return [
         html.P(summary(advice), className="tk-dim tk-advice-summary"),
-        html.Div(_cards(context, first), className="tk-carrying" if first else ""),
-        *_folded(context, others),
+        html.Div(_cards(context, first, known), className="tk-carrying" if first else ""),
+        *_folded(context, others, known),
         *_skipped(advice),
         *lacks,
     ]
 
 
-def _folded(context: Context, others: list[Ranked]) -> list[Component]:
+def _folded(context: Context, others: list[Ranked], known: Known) -> list[Component]:
     if not others:
         return []
     by_rule: dict[tuple[str, str], list[Ranked]] = {}
     for one in others:
         by_rule.setdefault((one.analysis, one.finding.code), []).append(one)
-    entries = [part for same in by_rule.values() for part in _same_rule(context, same)]
+    entries = [part for same in by_rule.values() for part in _same_rule(context, same, known)]
     what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
     return [html.Details([html.Summary(what), *entries], className="tk-more")]
 
 
-def _same_rule(context: Context, same: list[Ranked]) -> list[Component]:
+def _same_rule(context: Context, same: list[Ranked], known: Known) -> list[Component]:
     """Show the first finding of a rule, and fold the others, which say the same of something else."""
-    first, *others = _cards(context, same)
+    first, *others = _cards(context, same, known)
     if not others:
         return [first]
     return [

@@ -18,7 +18,7 @@ from ...parts.charts import aria, data
 from ...site import Needs, Page, Section, View
 from . import noting
 from .actions import ask, connect_deleting, deleting, welcome
-from .rows import StepTimes, columns, grouped, matching, ordered, row
+from .rows import CELLS, StepTimes, columns, grouped, matching, ordered, row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,11 +35,16 @@ REFRESH_MS = 1_200
 PAGE_ROWS = 50
 """Rows of a response: about 30 KB."""
 STEP_FIELDS = {"step", "steps", "ranks"}
-"""Fields of which sorting needs the step times of all runs."""
+"""Fields of which sorting and filters need the step times of all runs."""
 _ROW, _HEADER = 30, 34
 _OPTIONS = {
     "selectionColumnDef": {"pinned": "left", "width": 44, "maxWidth": 44},
-    "rowSelection": {"mode": "multiRow", "checkboxes": True, "headerCheckbox": False},
+    "rowSelection": {
+        "mode": "multiRow",
+        "checkboxes": True,
+        "headerCheckbox": False,
+        "isRowSelectable": {"function": f"params.data && !params.data.{CELLS}"},
+    },
     "rowHeight": _ROW,
     "headerHeight": _HEADER,
     "tooltipShowDelay": 400,
@@ -246,8 +251,9 @@ def _connect_refresh(site: Site, table: Table) -> None:
 def _shown_runs(
     listing: Listing, table: Table, request: Mapping[str, Any], text: str | None, cells: Any
 ) -> Sequence[Run]:
-    """Return the runs whose step times are wanted: around the requested page, or all to sort by them."""
-    if STEP_FIELDS & {one.get("colId") for one in request.get("sortModel") or []}:
+    """Return the runs whose step times are wanted: around the page, or all to sort or filter by them."""
+    asked = {one.get("colId") for one in request.get("sortModel") or []}
+    if STEP_FIELDS & (asked | set(request.get("filterModel") or {})):
         return listing.runs[::-1]
     shown = table.chosen(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
     names = {one["run"] for one in shown}

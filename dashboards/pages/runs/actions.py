@@ -12,6 +12,7 @@ from tracekit.errors import TracekitError, UnusableInputError
 from ...blocks import error_alert
 from ...parts.charts import aria, data
 from ...site import View
+from .rows import selected_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ def connect_deleting(site: Site) -> None:
         Input("runs-grid", "selectedRows"),
     )
     def choose(selected: list[dict[str, Any]] | None) -> tuple[bool, Any]:
-        names = [row["run"] for row in selected or []]
+        names = selected_runs(selected)
         return not names, _named(names)
 
     @site.app.callback(
@@ -88,7 +89,7 @@ def connect_deleting(site: Site) -> None:
     ) -> Any:
         if not clicks or view is None:
             return [no_update] * 5
-        names = [str(row["run"]) for row in selected or []]
+        names = selected_runs(selected)
         try:
             delete(site, names)
         except TracekitError as error:

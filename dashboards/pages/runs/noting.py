@@ -12,6 +12,7 @@ from tracekit.runs import notes
 
 from ...blocks import error_alert
 from ...parts.charts import data
+from .rows import selected_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,9 +77,11 @@ def connect(site: Site, edited: Callable[[str], None]) -> None:
     def save(
         clicks: int | None, name: str | None, title: str | None, tags: list[str] | None, text: str | None
     ) -> Any:
-        run = site.run(name) if clicks and name else None
-        if run is None:
+        if not clicks or not name:
             return no_update, no_update, no_update
+        run = site.run(name)
+        if run is None:
+            return True, error_alert(f"the store has no run {name}", "it may have been deleted"), no_update
         try:
             notes.write(run, tags=tags or [], note=text or "", name=title or "")
         except TracekitError as error:
@@ -93,7 +96,7 @@ def _connect_opening(site: Site) -> None:
         Input("runs-grid", "selectedRows"),
     )
     def choose(selected: list[dict[str, Any]] | None) -> bool:
-        return len(selected or []) != 1
+        return len(selected_runs(selected)) != 1
 
     @site.app.callback(
         Output("notes-sheet", "opened", allow_duplicate=True),
@@ -101,16 +104,21 @@ def _connect_opening(site: Site) -> None:
         Output("notes-name", "value"),
         Output("notes-tags", "value"),
         Output("notes-text", "value"),
+        Output("notes-error", "children", allow_duplicate=True),
         Input("runs-notes", "n_clicks"),
         State("runs-grid", "selectedRows"),
         prevent_initial_call=True,
     )
     def begin(clicks: int | None, selected: list[dict[str, Any]] | None) -> list[Any]:
-        run = site.run(str(selected[0]["run"])) if clicks and selected else None
+        names = selected_runs(selected)
+        run = site.run(names[0]) if clicks and names else None
         if run is None:
-            return [no_update] * 5
-        noted = notes.read(run)
-        return [True, run.path.name, noted.name, list(noted.tags), noted.note]
+            return [no_update] * 6
+        try:
+            noted = notes.stored(run)
+        except TracekitError as error:  # without a run, so that nothing is saved over them
+            return [True, "", "", [], "", error_alert(error.message, error.hint)]
+        return [True, run.path.name, noted.name, list(noted.tags), noted.note, None]
 
     site.app.callback(
         Output("notes-sheet", "opened", allow_duplicate=True),

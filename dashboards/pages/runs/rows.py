@@ -32,6 +32,8 @@ BUDGET_S = 0.8
 """Seconds per refresh to spend on step times."""
 CELLS = "sweep"
 """Field of a row that stands for all runs of a sweep or suite: its id."""
+GIVEN = "given_label"
+"""Field of the label that the run was stored with, whatever its name."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
 def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     """Return the row of a run."""
     meta = run.outline
+    label = clean(meta.label) if meta.label else None
     workload = meta.workload or {}
     size = sum(table.bytes for table in meta.tables.values())
     sources = [one.get("bytes") for one in meta.collector.options.get("sources") or []]
@@ -103,7 +106,8 @@ def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     imported = meta.collector.name == "import"
     return {
         "run": run.path.name,
-        "label": noted.name or (clean(meta.label) if meta.label else None),
+        "label": noted.name or label,
+        GIVEN: label,
         "tags": ", ".join(noted.tags) or None,
         "note": noted.note or None,
         "workload": _text(workload.get("name")) or (source_files(meta) if imported else None) or None,
@@ -146,7 +150,7 @@ def grouped(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
     found: list[Row] = []
     groups: dict[str, list[Row]] = {}
     for one in listed:
-        sweep = (one["label"] or "").partition("/")[0]
+        sweep = (one[GIVEN] or "").partition("/")[0]
         if sweep not in sweeps:
             found.append(one)
             continue
@@ -201,10 +205,11 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
         return (value is None) == (kind == "blank")
     if isinstance(wanted, str):
         return _TEXT_TESTS.get(str(kind), _anything)(str(value or "").lower(), wanted.lower())
-    if value is None or not isinstance(wanted, int | float):
+    if not isinstance(value, int | float) or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
-        return bool(wanted <= value <= (condition.get("filterTo") or wanted))
+        last = condition.get("filterTo")
+        return bool(wanted <= value <= (last if isinstance(last, int | float) else wanted))
     return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
 
 
@@ -240,6 +245,11 @@ def ordered(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list[R
             some.sort(key=lambda row: row[name], reverse=one.get("sort") == "desc")
             found = some + [row for row in found if row.get(name) is None]
     return found
+
+
+def selected_runs(selected: Sequence[Row] | None) -> list[str]:
+    """Return the ids of the selected runs; a row of a sweep stands for none."""
+    return [str(one["run"]) for one in selected or [] if not one.get(CELLS)]
 
 
 def _text(value: Any) -> str | None:
@@ -287,7 +297,7 @@ def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
 
 
 SEARCHED = (
-    *("run", "label", "tags", "note", "workload", "mode", "device", "gpu", "ranks"),
+    *("run", "label", GIVEN, "tags", "note", "workload", "mode", "device", "gpu", "ranks"),
     *("created", "source", "commit", "diagnostics"),
 )
 """Fields in which the text filter looks."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,10 +12,63 @@ from tracekit.runs import notes
 pytest.importorskip("dash")
 
 from tracekit.dashboards import run_options
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.callback_bodies import UPDATE
 from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
 
 if TYPE_CHECKING:
+    from dash import Dash
+    from werkzeug.test import TestResponse
+
     from tracekit.runs.store import Store
+
+
+def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
+    """The response to the callback with this output, as the browser calls it."""
+    name = next(name for name in app.callback_map if output in name)
+    callback = app.callback_map[name]
+    several = isinstance(callback["output"], list | tuple)
+    declared = callback["output"] if several else [callback["output"]]
+    outputs = [{"id": one.component_id, "property": one.component_property} for one in declared]
+    given = {
+        kind: [one | {"value": values.get(f"{one['id']}.{one['property']}")} for one in callback[kind]]
+        for kind in ("inputs", "state")
+    }
+    body = {
+        "output": name,
+        "outputs": outputs if several else outputs[0],
+        "changedPropIds": list(values)[:1],
+        **given,
+    }
+    return app.server.test_client().post(UPDATE, json=body)
+
+
+def test_the_list_is_refreshed_from_what_the_browser_knows(store: Store) -> None:
+    make_run(store)
+    app, known = create_app(store), {}
+    for second in (1, 2):
+        answer = called(app, "runs-unreadable", {"runs-tick.n_intervals": second, **known})
+        assert answer.json["response"]["runs-known"]["data"] != known.get("runs-known.data")
+        known = {"runs-known.data": answer.json["response"]["runs-known"]["data"]}
+        make_run(store, after_s=second)
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ({"type": "inRange", "filter": 1, "filterTo": "a"}, 200),
+        ({"operator": "OR", "conditions": [{"type": "blank"}]}, 200),
+        ({"type": ["blank"]}, 400),
+        ({"operator": "OR", "conditions": [1]}, 400),
+    ],
+)
+def test_conditions_that_the_grid_does_not_send_are_no_server_error(
+    store: Store, condition: dict[str, Any], status: int
+) -> None:
+    make_run(store, label="a")
+    request = {"startRow": 0, "endRow": 50, "filterModel": {"label": condition}}
+    answer = called(create_app(store), "runs-grid.getRowsResponse", {"runs-grid.getRowsRequest": request})
+    assert answer.status_code == status
 
 
 def test_rows_pass_words_and_conditions_of_columns_and_are_sorted(store: Store) -> None:
@@ -39,6 +92,49 @@ def test_runs_of_a_sweep_are_one_row(store: Store) -> None:
         (runs[2].path.name, "x/y"),
         ("s1", "sweep of 2 runs"),
     ]
+
+
+def test_a_named_run_of_a_sweep_stays_in_its_row_and_is_found_by_its_label(store: Store) -> None:
+    run = make_run(store, label="s1/a")
+    notes.write(run, tags=[], note="", name="baseline")
+    listed = rows([run], StepTimes())
+    assert [one["label"] for one in listed] == ["baseline"]
+    assert [one["run"] for one in grouped(listed, {"s1": "sweep"})] == ["s1"]
+    assert matching(listed, "s1/a", {}) == matching(listed, "baseline", {}) == listed
+
+
+def test_a_row_of_a_sweep_can_be_neither_deleted_nor_noted(store: Store) -> None:
+    run = make_run(store, label="s1/a")
+    (group,) = grouped(rows([run], StepTimes()), {"s1": "sweep"})
+    app, selected = create_app(store), {"runs-grid.selectedRows": [group]}
+    deleting = called(app, "runs-delete.disabled", selected).json["response"]
+    assert deleting["runs-delete"] == {"disabled": True}
+    noting = called(app, "runs-notes.disabled", selected).json["response"]
+    assert noting["runs-notes"] == {"disabled": True}
+
+
+def test_all_step_times_are_computed_to_filter_by_them(store: Store) -> None:
+    make_run(store)
+    app = create_app(store)
+    long = {"filterType": "number", "type": "greaterThan", "filter": 0}
+    request = {"startRow": 0, "endRow": 50, "filterModel": {"step": long}}
+    known = {"stamp": "", "fields": []}
+    called(app, "runs-unreadable", {"runs-known.data": known, "runs-grid.getRowsRequest": request})
+    answer = called(app, "runs-grid.getRowsResponse", {"runs-grid.getRowsRequest": request})
+    assert answer.json["response"]["runs-grid"]["getRowsResponse"]["rowCount"] == 1
+
+
+def test_notes_that_cannot_be_read_are_not_replaced(store: Store) -> None:
+    run = make_run(store)
+    (run.path / notes.FILE_NAME).write_text('{"note": "kept", "tags": 5}')
+    assert notes.read(run) == notes.Notes()
+    with pytest.raises(UnusableInputError, match="cannot be read"):
+        notes.write(run, tags=[], note="", name="")
+    selected = {"runs-notes.n_clicks": 1, "runs-grid.selectedRows": [{"run": run.path.name}]}
+    shown = called(create_app(store), "notes-tags.value", selected).json["response"]
+    assert shown["notes-run"] == {"children": ""}
+    assert "cannot be read" in str(shown["notes-error"])
+    assert "kept" in (run.path / notes.FILE_NAME).read_text()
 
 
 def test_notes_are_beside_the_run_and_bounded(store: Store) -> None:

@@ -75,6 +75,11 @@ def test_what_is_no_note_is_refused(
     assert len(texts(client, run)) == (status == 200)
 
 
+def test_a_note_that_is_not_utf_8_is_refused(client: FlaskClient, run: Run) -> None:
+    body = b'{"from_ns":1,"to_ns":2,"text":"\xff"}'
+    assert client.post(address(run), data=body).status_code == 400
+
+
 def test_other_sites_other_files_and_other_runs_are_refused(client: FlaskClient, run: Run) -> None:
     other = {"Origin": "https://example.org"}
     assert client.post(address(run), json=NOTE, headers=other).status_code == 403
@@ -92,6 +97,7 @@ def test_notes_are_limited_and_damaged_files_skipped(
     monkeypatch.setattr(notes, "MOST", 2)
     client.post(address(run), json=NOTE)
     (run.path / notes.FOLDER / "0123456789ab.json").write_text("{")
+    (run.path / notes.FOLDER / "0123456789cd.json").write_bytes(b'{"text":"\xff"}')
     assert texts(client, run) == ["<b>slow</b>"]
     assert client.post(address(run), json=NOTE).status_code == 400
 

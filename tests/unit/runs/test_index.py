@@ -133,3 +133,22 @@ def test_an_unreadable_run_is_told_each_time(large: Store) -> None:
     _, *others = truth(large.path)
     (large.runs()[0].path / meta.FILE_NAME).write_text("{")
     assert (len(Store(large.path).runs()), labels(large.path)) == (6, others)
+
+
+def test_runs_that_cannot_be_read_do_not_have_the_index_written_again(large: Store) -> None:
+    for run in large.runs()[:2]:
+        (run.path / meta.FILE_NAME).write_text("{")
+    listing = Store(large.path)
+    listing.runs(), listing.runs()
+    written = (large.path / index.FILE_NAME).stat().st_mtime_ns
+    for _ in range(4):
+        assert len(listing.readable()) == 4
+    assert (large.path / index.FILE_NAME).stat().st_mtime_ns == written
+
+
+def test_a_run_with_odd_metadata_does_not_break_the_list(store: Store) -> None:
+    run = make_run(store, label="odd")
+    known = meta.read(run.path)
+    odd = replace(known.collector, options={"sources": ["a.json"]})
+    meta.write(run.path, replace(known, environment={"gpus": ["H100", None]}, collector=odd))
+    assert labels(store.path) == ["odd"]
