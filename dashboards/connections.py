@@ -7,7 +7,9 @@ longest, requests have deadlines, and bodies are received only from clients that
 
 from __future__ import annotations
 
+import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from waitress.channel import HTTPChannel
@@ -18,7 +20,6 @@ from waitress.utilities import Error
 from .security import BARE_POLICY, HEADERS, LARGEST_BODY
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping
 
 MOST_CONNECTIONS = 256
@@ -82,7 +83,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _Refusal
 
     def __init__(self, *given: Any, may_send: Callable[[Mapping[str, str]], bool], **named: Any) -> None:
-        self._may_send, self._opened_s, self.served = may_send, time.monotonic(), False
+        self._may_send, self.served = may_send, False
+        self._opened_s = self._sent_s = time.monotonic()
         self.parser_class = lambda adjustments: _Request(self, adjustments)
         super().__init__(*given, **named)
 
@@ -104,13 +106,23 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def writable(self) -> bool:
         """Return whether there is something to write; asked in each turn of the loop, as deadlines are."""
-        if self._is_late(time.monotonic()):
+        now_s = time.monotonic()
+        if not self.total_outbufs_len:
+            self._sent_s = now_s
+        if self.will_close or self._is_late(now_s):
             self.will_close = True
+            with suppress(OSError):  # waitress closes what can be written, which a full buffer cannot
+                self.socket.shutdown(socket.SHUT_RDWR)
         return bool(super().writable())
+
+    def handle_write(self) -> None:
+        """Write: the client has read, or the buffer of the system is not full."""
+        self._sent_s = time.monotonic()
+        super().handle_write()
 
     def _is_late(self, now_s: float) -> bool:
         if self.total_outbufs_len:
-            return time.time() - self.last_activity > STALLED_S
+            return now_s - self._sent_s > STALLED_S
         if self.requests:
             return False
         if self.request is None:  # waitress closes idle connections that have been used
