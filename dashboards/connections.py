@@ -17,7 +17,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
-from .security import BARE_POLICY, HEADERS, LARGEST_BODY
+from .security import BARE_POLICY, HEADERS, LARGEST_BODY, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 256
 """Maximum connections; below the usual limit of 1,024 open files."""
 MOST_PER_ADDRESS = 64
-"""Maximum connections of one address. A browser uses 6; a proxy has one address for all its clients."""
+"""Maximum connections of one address of another machine. A browser uses 6.
+
+On this machine, a proxy opens those of all its clients, for HTTP/2 many at once.
+"""
 MOST_RECEIVED = 8 * LARGEST_BODY
 """Maximum bytes of all bodies that are being received, which waitress keeps in temporary files."""
 HEADER_S = 10
@@ -143,7 +146,7 @@ def admitting(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _C
         channels = [one for one in server.active_channels.values() if not one.will_close]
         own = [one for one in channels if one.addr[0] == address[0]]
         is_full = len(channels) >= MOST_CONNECTIONS
-        if is_full or len(own) >= MOST_PER_ADDRESS:
+        if is_full or (len(own) >= MOST_PER_ADDRESS and not is_loopback(address[0])):
             waiting = [one for one in (channels if is_full else own) if one.waits]
             if not waiting:
                 client.close()

@@ -151,28 +151,54 @@ def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) 
         assert half.recv(1) == b""
 
 
-def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "STALLED_S", 0.2)
-    pieces = [bytes(32 << 20)]  # more than the buffers of the system
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-    def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
-        start("200 OK", [("Content-Length", str(len(pieces[0])))])
-        return pieces
 
+@contextmanager
+def answering(answer: Callable[..., list[bytes]]) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """A server with the dashboard's connections, and a function that runs its loop once."""
     opened: dict[int, Any] = {}
     server = waitress.create_server(answer, opened, host="127.0.0.1", port=0, threads=1)
     server.channel_class = connections.admitting(lambda _headers: True)
-    turn = partial(wasyncore.loop, timeout=0.05, use_poll=True, map=opened, count=1)
     try:
-        with socket.create_connection(("127.0.0.1", int(server.effective_port)), timeout=60) as client:
-            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            while not server.active_channels:
-                turn()
-            while server.active_channels:  # else ended by the timeout of tests
-                turn()
+        yield server, partial(wasyncore.loop, timeout=0.05, use_poll=True, map=opened, count=1)
     finally:
         server.task_dispatcher.shutdown()
         wasyncore.close_all(opened, ignore_all=True)
+
+
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    body = bytes(32 << 20)  # more than the buffers of the system
+
+    def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    with answering(answer) as (server, turn), ExitStack() as opened:
+        address = ("127.0.0.1", int(server.effective_port))
+        opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+        while not server.active_channels:
+            turn()
+        while server.active_channels:  # else ended by the timeout of tests
+            turn()
+
+
+def test_a_proxy_on_this_machine_opens_many_connections() -> None:
+    over = threading.Event()
+
+    def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        over.wait()
+        start("200 OK", [("Content-Length", "0")])
+        return []
+
+    with answering(answer) as (server, turn), ExitStack() as opened:
+        opened.callback(over.set)
+        address = ("127.0.0.1", int(server.effective_port))
+        for number in range(connections.MOST_PER_ADDRESS + 1):
+            opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+            while sum(bool(one.requests) for one in server.active_channels.values()) <= number:
+                turn()
 
 
 def test_a_body_is_received_only_with_the_token(store: Store) -> None:
