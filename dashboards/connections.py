@@ -84,6 +84,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """Connection with deadlines."""
 
     error_task_class = _Refusal
+    will_close: bool
 
     def __init__(self, *given: Any, may_send: Callable[[Mapping[str, str]], bool], **named: Any) -> None:
         self._may_send, self.served = may_send, False
