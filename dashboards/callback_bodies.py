@@ -47,11 +47,21 @@ class _Address(TypedDict):
     search: str | None
 
 
+class _Condition(TypedDict, total=False):
+    """A filter of a column, which may consist of others."""
+
+    type: str | None
+    operator: str | None
+    filter: str | float | None
+    filterTo: str | float | None
+    conditions: list[_Condition] | None
+
+
 class _Rows(TypedDict, total=False):
     startRow: int | None
     endRow: int | None
     sortModel: list[dict[str, str | int | None]] | None
-    filterModel: dict[str, dict[str, Any]] | None
+    filterModel: dict[str, _Condition] | None
 
 
 class _Point(TypedDict, total=False):
@@ -66,15 +76,28 @@ class _Run(TypedDict):
     run: str
 
 
+class _List(TypedDict):
+    stamp: str
+    fields: list[str]
+
+
 _TYPES: dict[str, Any] = {
     "pathname": str | None,
     "search": str | None,
+    "searchValue": str | None,
+    "checked": bool | None,
     "n_clicks": int | None,
     "n_intervals": int | None,
     **{f"{name}.value": str | None for name in NAMES},
     "view.data": _Address | None,
     "theme.data": str | None,
-    "runs-known.data": str | None,
+    "listed.data": str | None,
+    "runs-known.data": _List | None,
+    "runs-find.value": str | None,
+    "notes-run.children": str | None,
+    "notes-name.value": str | None,
+    "notes-tags.value": list[str] | None,
+    "notes-text.value": str | None,
     "selectedRows": list[_Run] | None,
     "getRowsRequest": _Rows | None,
     "clickData": _Clicked | None,

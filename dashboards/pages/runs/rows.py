@@ -201,10 +201,11 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
         return (value is None) == (kind == "blank")
     if isinstance(wanted, str):
         return _TEXT_TESTS.get(str(kind), _anything)(str(value or "").lower(), wanted.lower())
-    if value is None or not isinstance(wanted, int | float):
+    if not isinstance(value, int | float) or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
-        return bool(wanted <= value <= (condition.get("filterTo") or wanted))
+        most = condition.get("filterTo")
+        return wanted <= value <= (most if isinstance(most, int | float) else wanted)
     return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
 
 
