@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import secrets
 import socket
@@ -115,7 +114,7 @@ def serve(
     Raises:
         UnusableInputError: The address cannot be listened on.
     """
-    token = "" if _is_loopback(host) else secrets.token_urlsafe(16)
+    token = "" if security.is_loopback(host) else secrets.token_urlsafe(16)
     hosts = () if token else (*LOOPBACK, host)
     listening = _bind(host, port)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
@@ -167,13 +166,6 @@ def _bind(host: str, port: int) -> socket.socket:
             "choose another port with --port (0 picks a free one)",
         ) from error
     return listening
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _url_host(host: str) -> str:

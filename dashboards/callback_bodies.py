@@ -48,11 +48,13 @@ class _Address(TypedDict):
 
 
 class _Condition(TypedDict, total=False):
+    """A filter of a column, which may consist of others."""
+
     type: str | None
+    operator: str | None
     filter: str | float | None
     filterTo: str | float | None
-    operator: str | None
-    conditions: list[_Condition]
+    conditions: list[_Condition] | None
 
 
 class _Rows(TypedDict, total=False):
@@ -82,6 +84,8 @@ class _List(TypedDict):
 _TYPES: dict[str, Any] = {
     "pathname": str | None,
     "search": str | None,
+    "searchValue": str | None,
+    "checked": bool | None,
     "n_clicks": int | None,
     "n_intervals": int | None,
     **{f"{name}.value": str | None for name in NAMES},

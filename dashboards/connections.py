@@ -7,7 +7,9 @@ longest, requests have deadlines, and bodies are received only from clients that
 
 from __future__ import annotations
 
+import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from waitress.channel import HTTPChannel
@@ -15,16 +17,18 @@ from waitress.parser import HTTPRequestParser
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
-from .security import BARE_POLICY, HEADERS, LARGEST_BODY
+from .security import BARE_POLICY, HEADERS, LARGEST_BODY, is_loopback
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping
 
 MOST_CONNECTIONS = 256
 """Maximum connections; below the usual limit of 1,024 open files."""
 MOST_PER_ADDRESS = 64
-"""Maximum connections of one address. A browser uses 6; a proxy has one address for all its clients."""
+"""Maximum connections of one address of another machine. A browser uses 6.
+
+On this machine, a proxy opens those of all its clients, for HTTP/2 many at once.
+"""
 MOST_RECEIVED = 8 * LARGEST_BODY
 """Maximum bytes of all bodies that are being received, which waitress keeps in temporary files."""
 HEADER_S = 10
@@ -80,9 +84,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """Connection with deadlines."""
 
     error_task_class = _Refusal
+    will_close: bool
 
     def __init__(self, *given: Any, may_send: Callable[[Mapping[str, str]], bool], **named: Any) -> None:
-        self._may_send, self._opened_s, self.served = may_send, time.monotonic(), False
+        self._may_send, self.served = may_send, False
+        self._opened_s = self._sent_s = time.monotonic()
         self.parser_class = lambda adjustments: _Request(self, adjustments)
         super().__init__(*given, **named)
 
@@ -104,13 +110,23 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def writable(self) -> bool:
         """Return whether there is something to write; asked in each turn of the loop, as deadlines are."""
-        if self._is_late(time.monotonic()):
+        now_s = time.monotonic()
+        if not self.total_outbufs_len:
+            self._sent_s = now_s
+        if self.will_close or self._is_late(now_s):
             self.will_close = True
+            with suppress(OSError):  # waitress closes what can be written, which a full buffer cannot
+                self.socket.shutdown(socket.SHUT_RDWR)
         return bool(super().writable())
+
+    def handle_write(self) -> None:
+        """Write: the client has read, or the buffer of the system is not full."""
+        self._sent_s = time.monotonic()
+        super().handle_write()
 
     def _is_late(self, now_s: float) -> bool:
         if self.total_outbufs_len:
-            return time.time() - self.last_activity > STALLED_S
+            return now_s - self._sent_s > STALLED_S
         if self.requests:
             return False
         if self.request is None:  # waitress closes idle connections that have been used
@@ -131,7 +147,7 @@ def admitting(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _C
         channels = [one for one in server.active_channels.values() if not one.will_close]
         own = [one for one in channels if one.addr[0] == address[0]]
         is_full = len(channels) >= MOST_CONNECTIONS
-        if is_full or len(own) >= MOST_PER_ADDRESS:
+        if is_full or (len(own) >= MOST_PER_ADDRESS and not is_loopback(address[0])):
             waiting = [one for one in (channels if is_full else own) if one.waits]
             if not waiting:
                 client.close()

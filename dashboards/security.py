@@ -7,6 +7,7 @@ the app's own, and every address but the app's own.
 from __future__ import annotations
 
 import hmac
+import ipaddress
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -73,6 +74,14 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
         for name, value in headers.items():
             response.headers.setdefault(name, value)
         return response
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address or name is of this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _hashes(app: Dash) -> list[str]:

@@ -161,8 +161,11 @@ def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 @pytest.mark.slow
-def test_a_scheduler_that_is_lost_ends_all(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_scheduler_that_is_lost_ends_all(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the usual patience, which is 5 minutes for workers."""
+    monkeypatch.setattr(connection, "SILENT_S", 15.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with cluster(tmp_path) as found, connection.connected(found.address) as executor:
@@ -175,6 +178,30 @@ def test_a_scheduler_that_is_lost_ends_all(number: signal.Signals, tmp_path: Pat
         waited = time.monotonic() - begun
         found.kill()
     assert waited < 60  # half of it on a machine that is not busy
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_s, limits = ClusterWorkers._silence_s, list[float]()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+
+        def resumed_in_time(self: ClusterWorkers) -> float:
+            limits.append(limit_s(self))
+            if len(limits) == 4:  # after twice the time without a connection
+                found.scheduler.send_signal(signal.SIGCONT)
+                assert pipe.read_text()
+            return limits[-1]
+
+        monkeypatch.setattr(connection, "UNREACHABLE_S", 1.0)
+        monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+        monkeypatch.setattr(ClusterWorkers, "_silence_s", resumed_in_time)
+        outcomes = executor.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
+        assert next(outcomes).index == 0
+        found.scheduler.send_signal(signal.SIGSTOP)
+        (last,) = outcomes
+    assert last.error is None
 
 
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
 
@@ -78,9 +77,10 @@ def _open_streams() -> None:
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            with suppress(OSError):  # the number is in use: Python opened a file
-                os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115
+            opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            if opened == number:
+                os.set_inheritable(opened, True)  # noqa: FBT003 (has no keyword)
+            setattr(sys, name, open(opened, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115
 
 
 def run(arguments: list[str]) -> int:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 TIMEOUT_S = 300.0
 """Seconds without workers until the remaining tasks fail."""
 UNREACHABLE_S = 15.0
-"""Seconds without an answer of the scheduler until all ends; the client then has tried to connect again."""
+"""Seconds without a connection to the scheduler until all ends; the client tries to connect meanwhile."""
+SILENT_S = 60.0
+"""Seconds without an answer on an open connection until all ends; a busy scheduler answers late."""
 ANSWER_S = 5.0
 """Timeout in seconds of a question to the scheduler."""
 POLL_S = 0.25
@@ -91,13 +93,18 @@ class ClusterWorkers(Workers):
                 reached = now
                 there, since = found, {one: since.get(one, now) for one in found}
                 yield from submission.lose(there)
-            elif self._client.status == "closed" or now - reached > UNREACHABLE_S:
+            elif now - reached > self._silence_s():
                 raise self._nobody()
             else:
                 there = {}  # submit nothing until it answers
             seen = now if found or outcomes else seen
             if now - seen > self._patience:
                 yield from submission.give_up(self._nobody())
+
+    def _silence_s(self) -> float:
+        """Return for how long the scheduler may be silent."""
+        limits = {"closed": 0.0, "running": SILENT_S}
+        return limits.get(self._client.status, UNREACHABLE_S)
 
     def _nobody(self) -> TracekitError:
         if self._threads() is None:

@@ -170,7 +170,8 @@ HEADER = (
 """Value of an `Authorization` header, of any scheme, with its parameters."""
 BEARER = r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}"
 COOKIE = (
-    r"(?i)\b((?:set-)?cookie\\?[\"']?\s*:\s*\\?[\"']?)[^\s=;\"']+=[^\s;\"']*(?:;\s*[^\s=;\"']+=[^\s;\"']*)*"
+    r"(?i)\b((?:set-)?cookie\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?)"
+    r"[^\s=;:\"']{1,256}=[^\s;\"']*(?:;\s{0,4}[^\s=;\"']{1,256}=[^\s;\"']*)*"
 )
 PARAMETER = (
     r"(?i)([?&](?:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|awsaccesskeyid"
@@ -190,11 +191,11 @@ PARAMETERS = (
 )
 ASSIGNED = (
     rf"(?i)(?<![\w.-])(?=[\w.-]*?(?:{_NAMES}))([\w.-]++)"
-    r"(\\?[\"']?\s?(?:=>?|:)\s?[ \t]{0,4})"
+    r"(\\?[\"']?\s?(?:=>?|:(?!:))\s?[ \t]{0,4})"
     r"(?:(?P<open>\\?[\"'])(?:(?!(?P=open))(?:\\.|[^\\])){1,4096}(?=(?P=open))|([\"']?)[^\s\"'&;,)\]}]{4,})"
 )
-PAIR = r"(?!\$|\d+:\d+(?!\S))[^\s:\"'/=]+:[^\s\"']+"
-"""Name and password of the option -u; numbers are ids of a user and a group."""
+PAIR = r"(?!\$|\d+:\d+(?!\S))[^\s:\"'/=]+:(?!//)[^\s\"']+"
+"""Name and password of the option -u; numbers are ids of a user and a group, and a URL is none."""
 PAIR_OPTIONS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 PAIR_OPTION = (
     r"(?<!\S)((?:-[uU]|--user|--proxy-user)(?:=|[ \t]{1,5}|(?<=-[uU])))"
@@ -219,6 +220,6 @@ _NO_USER = r"(?!(?:git|root|ubuntu|ec2-user)@)"
 _NO_HOST = r"(?!(?:sha256|latest|main|master|next|beta|stable|dev|v\d[\w.-]*)(?![\w.-]))"
 ACCOUNT = (
     rf"(?<![\w.+/@~-]){_NO_USER}[A-Za-z_][\w.+-]*@"
-    rf"(?={_NO_HOST}[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?:[:\s\"',;)]|\Z))"
+    rf"(?={_NO_HOST}[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?:[\s\"',;)]|:(?!//)|\Z))"
 )
-"""Name of an account at a host, as in `ann@gpu-box`."""
+"""Name of an account at a host, as in `ann@gpu-box`; not a requirement of pip, as in `torch@https://x.org/y.whl`."""

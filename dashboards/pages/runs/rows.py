@@ -208,8 +208,8 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
     if not isinstance(value, int | float) or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
-        last = condition.get("filterTo")
-        return bool(wanted <= value <= (last if isinstance(last, int | float) else wanted))
+        most = condition.get("filterTo")
+        return wanted <= value <= (most if isinstance(most, int | float) else wanted)
     return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
 
 

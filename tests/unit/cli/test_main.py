@@ -142,6 +142,16 @@ def test_main_exits_with_the_code() -> None:
     assert caught.value.code == 0
 
 
+def test_child_processes_have_the_null_device_for_a_closed_stream() -> None:
+    child = (
+        "import os, sys; print(os.path.sameopenfile(1, os.open(os.devnull, os.O_RDONLY)), file=sys.stderr)"
+    )
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    script = f'"$0" -c "from tracekit.cli.main import _open_streams; _open_streams(); {code}" >&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
+    assert done.stderr == b"True\n"
+
+
 def test_a_closed_standard_output_ends_quietly(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_text(kernels_text(5))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -202,3 +202,20 @@ def test_a_malformed_callback_is_refused_without_a_traceback(
 
 def test_a_callback_is_answered(client: FlaskClient) -> None:
     assert client.post(UPDATE, json=TOOLS).status_code == 200
+
+
+def test_the_run_list_is_refreshed_with_what_it_has_answered(store: Store) -> None:
+    dash = create_app(store)
+    output, callback = next((key, one) for key, one in dash.callback_map.items() if "runs-known.data" in key)
+    outputs = [{"id": one.component_id, "property": one.component_property} for one in callback["output"]]
+
+    def refresh(known: object) -> Any:
+        sent = {
+            name: [one | {"value": known if one["id"] == "runs-known" else None} for one in callback[name]]
+            for name in ("inputs", "state")
+        }
+        return dash.server.test_client().post(UPDATE, json={"output": output, "outputs": outputs} | sent)
+
+    known = refresh(None).json["response"]["runs-known"]["data"]
+    assert refresh(known).status_code in {200, 204}
+    assert refresh(known | {"fields": 5}).status_code == 400

@@ -11,6 +11,7 @@ import sys
 import threading
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,11 +22,13 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 pytest.importorskip("waitress")
 
+import waitress
 from tracekit.dashboards import app, connections, security
 from tracekit.dashboards.imports.jobs import FOLDER
+from waitress import wasyncore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tracekit.runs.store import Store
 
@@ -146,6 +149,56 @@ def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) 
     with socket.create_connection(("127.0.0.1", port), timeout=60) as half:
         half.sendall(b"GET / HTTP/1.1\r\n")
         assert half.recv(1) == b""
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@contextmanager
+def answering(answer: Callable[..., list[bytes]]) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """A server with the dashboard's connections, and a function that runs its loop once."""
+    opened: dict[int, Any] = {}
+    server = waitress.create_server(answer, opened, host="127.0.0.1", port=0, threads=1)
+    server.channel_class = connections.admitting(lambda _headers: True)
+    try:
+        yield server, partial(wasyncore.loop, timeout=0.05, use_poll=True, map=opened, count=1)
+    finally:
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(opened, ignore_all=True)
+
+
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    body = bytes(32 << 20)  # more than the buffers of the system
+
+    def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    with answering(answer) as (server, turn), ExitStack() as opened:
+        address = ("127.0.0.1", int(server.effective_port))
+        opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+        while not server.active_channels:
+            turn()
+        while server.active_channels:  # else ended by the timeout of tests
+            turn()
+
+
+def test_a_proxy_on_this_machine_opens_many_connections() -> None:
+    over = threading.Event()
+
+    def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        over.wait()
+        start("200 OK", [("Content-Length", "0")])
+        return []
+
+    with answering(answer) as (server, turn), ExitStack() as opened:
+        opened.callback(over.set)
+        address = ("127.0.0.1", int(server.effective_port))
+        for number in range(connections.MOST_PER_ADDRESS + 1):
+            opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+            while sum(bool(one.requests) for one in server.active_channels.values()) <= number:
+                turn()
 
 
 def test_a_body_is_received_only_with_the_token(store: Store) -> None:

@@ -122,6 +122,8 @@ docker run -u 1000:1000 -v /data:/data -p 80:80 image:latest
 docker run --user 0:0 --gpus all nvcr.io/nvidia/pytorch:25.01-py3
 pip install torch==2.9.0 numpy>=1.26
 pip install git+https://github.com/x/y@main#egg=y
+pip install torch@https://example.org/torch.whl
+locust -u https://example.org/x
 npx create@latest app
 git clone git@github.com:x/y.git
 git checkout HEAD~1
@@ -192,6 +194,7 @@ def test_no_rule_of_gitleaks_finds_a_form(rule: str, data: st.DataObject) -> Non
         ["--tokenizer", "gpt2", "--max-tokens", "512", "--pad-token", "<pad>", "--num_tokens=4"],
         ["--eos_token=</s>", "--key", "value", "--keys", "a", "--pass", "2", "--author", "ann"],
         ["void at::native::kernel<float, std::array<char*, 3ul>>(int, float)", "ampere_sgemm_128x64_tn"],
+        ["void moe::token::permute<float>(int)", "auth::check::run()", "Token::Embedding"],
         ["aten::embedding", "Sequence number: 123456", "task-1_2", "https://example.org/a@b?c=d"],
         ["4d9c1f" * 6 + "abcd"],
     ],
@@ -278,6 +281,7 @@ def test_many_texts_at_once_are_told_as_each_alone(values: list[str]) -> None:
         "cookie:a=b;",
         "/mnt",
         "-u a:",
+        "set-cookie:",
     ],
 )
 def test_text_of_any_length_is_read_once(piece: str) -> None:
