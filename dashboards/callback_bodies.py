@@ -91,7 +91,6 @@ _TYPES: dict[str, Any] = {
     **{f"{name}.value": str | None for name in NAMES},
     "view.data": _Address | None,
     "theme.data": str | None,
-    "searchValue": str | None,
     "listed.data": str | None,
     "runs-known.data": _List | None,
     "runs-find.value": str | None,
