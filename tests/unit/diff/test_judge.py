@@ -234,4 +234,4 @@ def test_the_middle_of_an_even_number_of_steps_is_checks_own(maker: RunMaker) ->
     meta.write(run.path, changed)
     again = Run(run.path)
     found = compared([again], [maker.run(3_000)])
-    assert metric(found).a == of_run(again)["step_time"] == 1_500
+    assert metric(found).a == of_run(again)["step_time"] == 1_000

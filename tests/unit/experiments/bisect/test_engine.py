@@ -127,7 +127,7 @@ def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> Non
     Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
     found = search(Runner(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
     (problem,) = [one.problem for one in found.log if one.problem]
-    assert problem == "out of memory (in an earlier call; use --fresh to retry)"
+    assert problem == "out of memory (in an earlier call; use --restart to retry)"
 
 
 @pytest.mark.parametrize(("drift", "seed"), [(0.1, 1), (0.1, 2), (0.1, 3), (0.2, 4), (-0.2, 5)])
