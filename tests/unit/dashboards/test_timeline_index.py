@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from tracekit.dashboards.timeline.index import Index
 
-    from tracekit.runs.run import Run
 
 
 def titles(index: Index) -> list[tuple[str, str, int, int]]:
