@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tracekit.dashboards.timeline.index import Index
 
 
-
 def titles(index: Index) -> list[tuple[str, str, int, int]]:
     return [(lane.group, lane.title, lane.track.depth, lane.rows) for lane in index.lanes]
 
