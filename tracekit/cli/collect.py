@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -51,16 +52,17 @@ def summary(run: Run, *, err: bool = False) -> None:
     from tracekit.render.results import INTEGRITY, verdict_line
     from tracekit.runs import step_times
 
-    click.echo(verdict_line(analysis.analyze(run, INTEGRITY)), nl=False, err=err)
+    analyze = cache(analysis.analyze)  # the verdict follows from the same results
+    click.echo(verdict_line(analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.profiled:
-        click.echo(judge(run).sentence, err=err)
+        click.echo(judge(run, by=analyze).sentence, err=err)
     timed = step_times.unprofiled(run.meta.timings)
     if timed and run.meta.timings:
         median = render.human(timed.median_ns, "ns")
         many = f"median of {timed_steps(run.meta.timings)}"
         click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
-    result = analysis.analyze(run, SUMMARY)
+    result = analyze(run, SUMMARY)
     name = fitting(result)
     more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
