@@ -94,6 +94,7 @@ _TYPES: dict[str, Any] = {
     "listed.data": str | None,
     "runs-known.data": _List | None,
     "runs-find.value": str | None,
+    "sql-schema-of.data": str | None,
     "notes-run.children": str | None,
     "notes-name.value": str | None,
     "notes-tags.value": list[str] | None,

@@ -61,7 +61,7 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
     def refuse() -> Response | None:
         if hosts and _host() not in hosts:
             abort(400, "unknown host name")  # prevents DNS rebinding
-        if request.method not in _READING and not _own_page():
+        if request.method not in _READING and not own_page():
             abort(403, "not from a page of this dashboard")
         return _authorize(token) if token and request.path != HEALTH else None
 
@@ -96,7 +96,7 @@ def _host() -> str:
         return ""
 
 
-def _own_page() -> bool:
+def own_page() -> bool:
     """Return whether the request comes from a page of this server or from a non-browser client."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")

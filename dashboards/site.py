@@ -95,6 +95,8 @@ HOME = "runs"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
 _LONGEST = 200
+LONGEST_SQL = 4_000
+"""Maximum characters of a parameter, and of the query of the SQL page."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -138,7 +140,7 @@ class View:
     def parse(cls, path: str | None, search: str | None) -> View:
         """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
-        words = {name: value[:_LONGEST] for name, value in parse_qsl((search or "").lstrip("?"))}
+        words = {name: value[: _longest(name)] for name, value in parse_qsl((search or "").lstrip("?"))}
         row = words.pop("row", "")
         return cls(
             page=page if _NAME.fullmatch(page) else "",
@@ -182,6 +184,11 @@ class View:
         """Return the address of another page with the same runs, rank, device and peaks."""
         other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
         return other.href(**changes)
+
+
+def _longest(name: str) -> int:
+    """Return the maximum length of a parameter; longer queries keep one more, to be refused and not cut."""
+    return LONGEST_SQL + 1 if name == "sql" else _LONGEST
 
 
 def _integer(text: str) -> int | None:

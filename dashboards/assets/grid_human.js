@@ -60,6 +60,8 @@
         return scaled(value, format);
       case "share":
         return `${unsigned(fixed(100 * value, 1))}%`;
+      case "exact": // as `tracekit.export.views.cell`
+        return Number.isInteger(value) ? String(value) : Math.abs(value) < 1e6 ? general(value) : fixed(value, 1);
       case "count":
         return grouped(format.decimals ? fixed(value, 2) : String(value));
       default: {

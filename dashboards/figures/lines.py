@@ -33,6 +33,7 @@ def lines(
     x_title: str = "",
     x_unit: str = "",
     stepped: bool = False,
+    points: bool = False,
 ) -> dict[str, Any]:
     """Draw lines over a common x; missing values are gaps.
 
@@ -44,6 +45,7 @@ def lines(
         x_title: Title of the horizontal axis.
         x_unit: Unit of x; empty for numbers such as steps.
         stepped: Whether each value holds until the next, as for memory.
+        points: Whether to draw points without lines.
 
     Example:
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
@@ -56,7 +58,7 @@ def lines(
     traces = [
         {
             "type": "scattergl" if count > _MANY else "scatter",
-            "mode": "lines" if count > MAX_LIST else "lines+markers",
+            "mode": "markers" if points else "lines" if count > MAX_LIST else "lines+markers",
             "name": label(each, 40),
             "x": pack(place),
             "y": pack(every[at * count : (at + 1) * count]),

@@ -113,11 +113,14 @@ class ColumnValues:
         column: Its metadata.
         values: Its values, possibly only the first ones.
         empty: Whether no row has a value.
+        exact: Whether it is of a query: its heading is its name, numbers have all their digits, and row ids,
+            which may be of any table and run, are no links.
     """
 
     column: Column
     values: list[Any]
     empty: bool
+    exact: bool = False
 
     @cached_property
     def words(self) -> bool:
@@ -133,11 +136,11 @@ class ColumnValues:
     @property
     def row_of(self) -> str:
         """Table that its row ids refer to; empty for none."""
-        return "" if self.words else ROWS.get(self.column.name, "")
+        return "" if self.words or self.exact else ROWS.get(self.column.name, "")
 
     def definition(self, *, filters: bool) -> dict[str, Any]:
         """Return the AG Grid column definition."""
-        head = clean(header(self.column))
+        head = clean(self.column.name if self.exact else header(self.column))
         return {
             "field": self.column.name,
             "headerName": head,
@@ -171,7 +174,9 @@ class ColumnValues:
         definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
-            "valueFormatter": _formatter(
+            "valueFormatter": _EXACT
+            if self.exact
+            else _formatter(
                 self.column.unit, decimals=any(isinstance(value, float) for value in self.values)
             ),
         }
@@ -185,6 +190,9 @@ class ColumnValues:
         return definition
 
 
+_EXACT = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
+
+
 def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:
     return {"function": f"tracekit.human(params.value, {json.dumps(number_format(unit, decimals=decimals))})"}
 
@@ -195,10 +203,15 @@ def _tooltip(column: Column) -> str:
     return clean(f"{column.name}{exact}: {column.meaning}")
 
 
-def column_values(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -> list[ColumnValues]:
+def column_values(
+    frame: pd.DataFrame, columns: tuple[Column, ...], most: int, *, exact: bool = False
+) -> list[ColumnValues]:
     """Return each column with the values of the first rows."""
     head = frame.head(most)
-    return [ColumnValues(one, column(head[one.name]), bool(frame[one.name].isna().all())) for one in columns]
+    return [
+        ColumnValues(one, column(head[one.name]), bool(frame[one.name].isna().all()), exact)
+        for one in columns
+    ]
 
 
 def timeline_link(columns: list[ColumnValues]) -> list[dict[str, Any]]:

@@ -54,6 +54,8 @@ def table(
     *,
     title: str = "",
     empty: str = "",
+    exact: bool = False,
+    csv: str = "",
 ) -> Component:
     """Show a result table.
 
@@ -64,17 +66,19 @@ def table(
         frame: Its rows.
         title: Heading; none by default.
         empty: Text to show if there are no rows.
+        exact: Whether to show names and numbers as they are, for the result of a query.
+        csv: Address of the table as CSV; default: that of the analysis.
     """
     if not len(frame):
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
     paged = _long(frame) and _is_complete(context, page, spec, frame)
-    columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST)
+    columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
     missing = [clean(header(one.column)) for one in columns if one.empty]
     return html.Section(
         [
-            _bar(context, page, spec, len(frame), title=title, paged=paged),
+            _bar(csv or csv_address(context, page, spec), spec, len(frame), title=title, paged=paged),
             _grid(context, page, spec, columns, paged=paged, rows=len(frame)),
             dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
@@ -101,7 +105,7 @@ def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
 
 
-def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -> Component:
+def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
     if rows > MOST and not paged:
         count = f"first {MOST:,} of {count}"
@@ -112,7 +116,6 @@ def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str,
         className="tk-filter",
         **aria(label=f"Filter {clean(spec.title)}"),
     )
-    address = csv_address(context, page, spec)
     link = html.A(
         "CSV",
         href=address,

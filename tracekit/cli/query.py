@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, open_store, store_option
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from tracekit.export.query import Answer, Statement
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
+from tracekit.cli.options import format_option, store_option
 
 
 @click.command("query")
@@ -99,71 +91,21 @@ def command(
     if tables or sql is None:
         click.echo(_tables(output_format), nl=False)
         return
-    from tracekit.export.bounded import pieces, usual_memory
+    from tracekit.export.bounded import query, usual_memory
 
-    most_bytes = round(memory * (1 << 30)) if memory else usual_memory()
-    request = {
-        "sql": sys.stdin.read() if sql == "-" else sql,
-        "references": references,
-        "every": every,
-        "limit": limit,
-        "seconds": timeout,
-        "memory_bytes": most_bytes,
-        "output_format": output_format,
-        "store": store,
-    }
-    with closing(pieces(_CHILD, request, seconds=timeout, memory_bytes=most_bytes)) as texts:
+    texts = query(
+        sys.stdin.read() if sql == "-" else sql,
+        store=store,
+        references=references,
+        every=every,
+        limit=limit,
+        output_format=output_format,
+        seconds=timeout,
+        memory_bytes=round(memory * (1 << 30)) if memory else usual_memory(),
+    )
+    with closing(texts):
         for text in texts:
             click.echo(text, nl=False)
-
-
-_CHILD = "from tracekit.cli.query import answer; answer()"
-"""What the process of a query executes."""
-
-
-def answer() -> None:
-    """Answer a query in the process that was started for it."""
-    import tracekit.export.query
-    import tracekit.render.query  # noqa: F401 (before the time of the query begins)
-    from tracekit.export.bounded import serve
-
-    serve(_texts)
-
-
-def _texts(request: dict[str, Any]) -> Iterator[str]:
-    from tracekit.export.query import read
-    from tracekit.export.views import KNOWN
-    from tracekit.render.layout import DEFAULT_LIMIT
-    from tracekit.render.query import pieces
-
-    statement = read(request["sql"], KNOWN)
-    limit, output_format = request["limit"], request["output_format"]
-    most = DEFAULT_LIMIT if limit is None and output_format == "table" else limit or 0
-    with _asked(request, statement, limit=most) as answered:
-        if statement.explain and output_format == "table":
-            yield "\n".join(str(row[-1]) for row in answered.fetch(most or 1_000)) + "\n"
-            return
-        yield from pieces(answered, output_format, limit=most)
-
-
-def _asked(request: dict[str, Any], statement: Statement, *, limit: int) -> AbstractContextManager[Answer]:
-    from tracekit.export.query import Limits, ask
-    from tracekit.export.views import RUNS
-
-    store, references, every = open_store(request["store"]), request["references"], request["every"]
-    listed = store.readable() if every or RUNS.name in statement.tables else []
-    runs = listed if every else _runs(store, references) if statement.tables - {RUNS.name} else []
-    limits = Limits(seconds=request["seconds"], memory_bytes=request["memory_bytes"])
-    several = every or len(references) > 1
-    return ask(statement, runs, store=listed, labelled=several, limit=limit, limits=limits)
-
-
-def _runs(store: Store, references: Sequence[str]) -> list[Run]:
-    """Resolve the references to distinct runs."""
-    from tracekit.ingest.references import resolve
-
-    found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
-    return list(found.values())
 
 
 def _tables(output_format: str) -> str:

@@ -19,14 +19,14 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import psutil
 
 from tracekit.errors import ExitCode, TracekitError, UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 GRACE_S = 0.5
 """Time that the child has to end by itself after its time is over, in seconds."""
@@ -36,8 +36,10 @@ LEAST_MARGIN = 64 << 20
 """Data beyond that limit that the child may have at least: stacks of its threads, rows that it formats."""
 MOST_BYTES = 4 << 30
 """Memory of a query that has no limit of its own, at most; and at most half of the machine's."""
-TOO_LONG = "simplify the query, or increase --timeout"
-TOO_MUCH = "ask for less, or give more with --memory"
+TOO_LONG = "simplify the query, or run `tracekit query` with a longer --timeout"
+TOO_MUCH = "ask for less, or run `tracekit query` with more --memory"
+_QUERY: Final = "from tracekit.render.query import answer; answer()"
+"""What the process of a query executes."""
 _READY, _TEXT, _ERROR, _SYSTEM = "ready", "text", "error", "system"
 
 
@@ -51,8 +53,58 @@ def took_too_long(seconds: float) -> UnusableInputError:
     return UnusableInputError(f"the query took longer than {seconds:g} s", hint=TOO_LONG)
 
 
+def query(
+    sql: str,
+    *,
+    store: str | None,
+    references: Sequence[str] = (),
+    every: bool = False,
+    limit: int | None = None,
+    output_format: str,
+    seconds: float,
+    memory_bytes: int,
+    most_bytes: int = 0,
+    started: Callable[[Callable[[], None]], None] | None = None,
+) -> Generator[str, None, None]:
+    """Yield the answer to a query in pieces; the command line and the dashboard query by this function.
+
+    Args:
+        sql: What the user wrote.
+        store: Address of the store; None for the usual one.
+        references: References to the runs; none for the latest.
+        every: Whether to query all runs of the store instead.
+        limit: Maximum rows, 0 for all; None for the usual number of the format.
+        output_format: As in `tracekit.render.query.pieces`.
+        seconds: As in `pieces`.
+        memory_bytes: As in `pieces`.
+        most_bytes: As in `pieces`.
+        started: As in `pieces`.
+
+    Raises:
+        TracekitError: The statement is refused or fails, or exceeds a limit.
+    """
+    request = {
+        "sql": sql,
+        "references": list(references),
+        "every": every,
+        "limit": limit,
+        "seconds": seconds,
+        "memory_bytes": memory_bytes,
+        "output_format": output_format,
+        "store": store,
+    }
+    limits: dict[str, Any] = {"seconds": seconds, "memory_bytes": memory_bytes, "most_bytes": most_bytes}
+    yield from pieces(_QUERY, request, **limits, started=started)
+
+
 def pieces(
-    code: str, request: dict[str, Any], *, seconds: float, memory_bytes: int
+    code: str,
+    request: dict[str, Any],
+    *,
+    seconds: float,
+    memory_bytes: int,
+    most_bytes: int = 0,
+    started: Callable[[Callable[[], None]], None] | None = None,
 ) -> Generator[str, None, None]:
     """Yield the texts that a child process makes; closing the generator ends the process.
 
@@ -62,17 +114,21 @@ def pieces(
         seconds: Time after the child has started until it is killed; 0 for no limit.
         memory_bytes: Memory that the work is asked to keep; the child has 1.5 times as much at most, or
             64 MiB more beyond what an idle one has.
+        most_bytes: Bytes of all texts at most, as the child sends them; 0 for no limit.
+        started: Called with a function that kills the child, which any thread may call.
 
     Raises:
-        TracekitError: The error of the work; or it took too long, or ended the process.
+        TracekitError: The error of the work; or it took too long, said too much, or ended the process.
     """
     with tempfile.TemporaryDirectory(prefix="tracekit-query-") as scratch:
         said, expired = Path(scratch) / "stderr", Event()
         with said.open("wb") as errors, _child(code, scratch, errors) as child:
             timer = Timer(seconds + GRACE_S, _expire, (child, expired))
             try:
+                if started:
+                    started(child.kill)
                 _send(child, {"request": request, "memory_bytes": memory_bytes})
-                yield from _received(child, timer if seconds else None)
+                yield from _received(child, timer if seconds else None, most_bytes)
                 ended = child.wait()
             finally:
                 timer.cancel()
@@ -107,8 +163,14 @@ def _send(child: subprocess.Popen[bytes], content: dict[str, Any]) -> None:
             child.stdin.flush()
 
 
-def _received(child: subprocess.Popen[bytes], timer: Timer | None) -> Iterator[str]:
-    for line in child.stdout or ():
+def _received(child: subprocess.Popen[bytes], timer: Timer | None, most_bytes: int) -> Iterator[str]:
+    left = most_bytes
+    while child.stdout and (line := child.stdout.readline(left + 1 if most_bytes else -1)):
+        left -= len(line)
+        if most_bytes and left < 0:
+            raise UnusableInputError(
+                f"the result is larger than {most_bytes >> 20} MiB", hint="select fewer rows or columns"
+            )
         if not line.endswith(b"\n"):
             return  # it was killed while it wrote
         kind, content = json.loads(line)

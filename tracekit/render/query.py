@@ -1,4 +1,4 @@
-"""Output formats of `tracekit query`."""
+"""Answers of `tracekit query`: the work of its process, and its output formats."""
 
 from __future__ import annotations
 
@@ -12,18 +12,56 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from tracekit.errors import clean
-from tracekit.export.views import cell, plain, unit
+from tracekit.export.bounded import serve
+from tracekit.export.query import Limits, ask, read
+from tracekit.export.views import KNOWN, RUNS, cell, plain, unit
 from tracekit.render.cells import escape, folded
-from tracekit.render.layout import SHOW_ALL, Laid, lay_out
+from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, Laid, lay_out
+from tracekit.runs.store import Store, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
-    from tracekit.export.query import Answer, Heading
+    from tracekit.export.query import Answer, Heading, Statement
+    from tracekit.runs.run import Run
 
     Rows = Sequence[Sequence[Any]]
 
 _BATCH = 10_000
+
+
+def answer() -> None:
+    """Answer a query in the process that `tracekit.export.bounded.query` started for it."""
+    serve(_texts)
+
+
+def _texts(request: dict[str, Any]) -> Iterator[str]:
+    statement = read(request["sql"], KNOWN)
+    limit, output_format = request["limit"], request["output_format"]
+    most = DEFAULT_LIMIT if limit is None and output_format == "table" else limit or 0
+    with _asked(request, statement, limit=most) as answered:
+        if statement.explain and output_format == "table":
+            yield "\n".join(str(row[-1]) for row in answered.fetch(most or 1_000)) + "\n"
+            return
+        yield from pieces(answered, output_format, limit=most)
+
+
+def _asked(request: dict[str, Any], statement: Statement, *, limit: int) -> AbstractContextManager[Answer]:
+    store, references, every = Store(locate(request["store"])), request["references"], request["every"]
+    listed = store.readable() if every or RUNS.name in statement.tables else []
+    runs = listed if every else _runs(store, references) if statement.tables - {RUNS.name} else []
+    limits = Limits(seconds=request["seconds"], memory_bytes=request["memory_bytes"])
+    several = every or len(references) > 1
+    return ask(statement, runs, store=listed, labelled=several, limit=limit, limits=limits)
+
+
+def _runs(store: Store, references: Sequence[str]) -> list[Run]:
+    """Resolve the references to distinct runs."""
+    from tracekit.ingest.references import resolve
+
+    found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
+    return list(found.values())
 
 
 def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[str]:
@@ -31,7 +69,8 @@ def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[st
 
     Args:
         answer: The rows, with none fetched yet.
-        output_format: One of `tracekit.cli.options.FORMATS`.
+        output_format: One of `tracekit.cli.options.FORMATS`; or `lines`, for other programs: a line of JSON
+            with the columns, one with the values of each row, and one that tells whether there are more.
         limit: Maximum rows, 0 for all; the same as of the query.
     """
     if output_format == "json":
@@ -40,6 +79,8 @@ def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[st
         return _csv(answer, limit)
     if output_format == "markdown":
         return _markdown(answer, limit)
+    if output_format == "lines":
+        return _lines(answer, limit)
     return _table(answer, limit)
 
 
@@ -55,6 +96,13 @@ def _batches(answer: Answer, limit: int) -> Iterator[Rows]:
 
 def _more(answer: Answer, shown: int, limit: int) -> int:
     return answer.count() - shown if limit and answer.fetch(1) else 0
+
+
+def _lines(answer: Answer, limit: int) -> Iterator[str]:
+    yield json.dumps([[one.name, one.type] for one in answer.headings]) + "\n"
+    for rows in _batches(answer, limit):
+        yield "".join(json.dumps([plain(value) for value in row], allow_nan=False) + "\n" for row in rows)
+    yield json.dumps(bool(limit and answer.fetch(1))) + "\n"
 
 
 def _json(answer: Answer, limit: int) -> Iterator[str]:

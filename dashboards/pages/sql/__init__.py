@@ -1,0 +1,184 @@
+"""SQL page: a query over the tables of runs, its result as a grid, a chart and CSV; all of it in the address.
+
+The statement is run by the same function as `tracekit query`, in a child process with limits. This process
+does not even parse it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+from flask import abort, request
+
+from tracekit.errors import TracekitError
+
+from ...blocks import block, error_alert
+from ...parts.charts import aria, data
+from ...parts.links import Choice, choices
+from ...security import own_page
+from ...site import LONGEST_SQL, Page, Section, View
+from . import result, tables
+from .running import AT_ONCE, MEMORY_BYTES, MOST_ROWS, QUERIES, SECONDS
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+    from flask import Response
+
+    from ...site import Context, Site
+
+NAME = "sql"
+_LIMITS = (
+    f"Read-only. At most {SECONDS} s, {MEMORY_BYTES / (1 << 30):g} GiB of memory, {MOST_ROWS:,} rows on the "
+    f"page, {LONGEST_SQL:,} characters, and {AT_ONCE} queries at once. tracekit query has options for more."
+)
+
+
+def _layout(context: Context) -> list[Component]:
+    history = html.Details(
+        [html.Summary("History"), html.Div(id="sql-history")], id="sql-history-fold", className="tk-more"
+    )
+    return [
+        html.Div(
+            [
+                html.Div([*_editor(context), block(NAME, "examples", height=60), history]),
+                html.Section(
+                    [html.H2("Tables", className="tk-sql-heading"), html.Div(id="sql-schema")],
+                    className="tk-sql-schema",
+                    **aria(label="Tables and columns"),
+                ),
+            ],
+            className="tk-sql",
+        ),
+        block(NAME, "result", height=60),
+        dcc.Store(id="sql-schema-of"),
+        dcc.Store(id="sql-ran"),
+        dcc.Store(id="sql-cancelled"),
+    ]
+
+
+def _editor(context: Context) -> list[Component]:
+    options = context.view.options
+    text = dmc.Textarea(
+        id="sql-text",
+        value=options.get("sql", ""),
+        placeholder="SELECT name, dur_ns FROM device_intervals LIMIT 10",
+        autosize=True,
+        minRows=8,
+        maxRows=20,
+        spellCheck=False,
+        className="tk-sql-text",
+        **aria(label="Query"),
+    )
+    over = dmc.SegmentedControl(
+        id="sql-over",
+        size="xs",
+        value=options.get("over", "") if options.get("over") in result.OVER else "",
+        data=[{"value": value, "label": text} for value, text in result.OVER.items()],
+        **aria(label="Runs to query"),
+    )
+    bar = [
+        html.Button(
+            "Run",
+            id="sql-run",
+            className="tk-button tk-primary",
+            title="Ctrl+Enter",
+            **data(longest=str(LONGEST_SQL)),
+        ),
+        over,
+        html.Button("Cancel", id="sql-cancel", className="tk-button tk-sql-cancel"),
+        html.Span(id="sql-status", className="tk-status", role="status"),
+    ]
+    return [text, html.Div(bar, className="tk-bar tk-sql-bar"), html.P(_LIMITS, className="tk-sql-limits")]
+
+
+def _examples(context: Context) -> Component:
+    view = context.view
+    kept = {"over": view.options["over"]} if view.options.get("over") in result.OVER else {}
+    offered = [
+        Choice(one.title, view.href(options=kept | {"sql": one.sql}), title=one.sql)
+        for one in tables.fitting(tables.with_rows(context.run))
+    ]
+    return choices("Examples", offered)
+
+
+def _result(context: Context) -> list[Component]:
+    if not context.view.options.get("sql", "").strip():
+        return [html.P("Write a query or choose an example. Ctrl+Enter runs it.", className="tk-dim")]
+    return result.shown(context, QUERIES.result(result.asked(context)))
+
+
+def _connect(site: Site) -> None:
+    client = site.app.clientside_callback
+    client(
+        ClientsideFunction("tracekit", "sqlRun"),
+        Output("sql-ran", "data"),
+        Input("sql-run", "n_clicks"),
+        State("sql-over", "value"),
+        prevent_initial_call=True,
+    )
+    client(
+        ClientsideFunction("tracekit", "sqlArrived"),
+        Output("sql-text", "value"),
+        Output("sql-over", "value"),
+        Input("view", "data"),
+    )
+    client(
+        ClientsideFunction("tracekit", "sqlAxes"),
+        Output("sql-axes", "data"),
+        Input("sql-x", "value"),
+        Input("sql-y", "value"),
+        prevent_initial_call=True,
+    )
+
+    @site.app.callback(
+        Output("sql-schema", "children"),
+        Output("sql-schema-of", "data"),
+        Input("view", "data"),
+        State("sql-schema-of", "data"),
+    )
+    def schema(view: dict[str, str] | None, known: str | None) -> tuple[Any, Any]:
+        """List the tables of another run; those of the same run stay as they were opened."""
+        if view is None:
+            return no_update, no_update
+        context = site.context(View.parse(view["path"], view["search"]), dark=False)
+        several = bool(context.view.options.get("over"))
+        listed = f"{context.view.run} {several}"
+        if listed == known or context.chosen is None:
+            return no_update, no_update
+        try:
+            return tables.schema(context.chosen, several=several), listed
+        except TracekitError as error:
+            return error_alert(error.message, error.hint), None
+
+    @site.app.callback(
+        Output("sql-cancelled", "data"),
+        Input("sql-cancel", "n_clicks"),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    def cancel(clicks: int | None, view: dict[str, str] | None) -> Any:
+        if clicks and view:
+            QUERIES.cancel(result.asked(site.context(View.parse(view["path"], view["search"]), dark=False)))
+        return no_update
+
+    def export() -> Response:
+        if not own_page():
+            abort(403, "not from a page of this dashboard")
+        view = View.parse(NAME, request.query_string.decode(errors="replace"))
+        return result.csv_file(result.asked(site.context(view, dark=False)))
+
+    site.app.server.add_url_rule("/export/query.csv", "export-query", export)
+
+
+PAGE = Page(
+    name=NAME,
+    title="SQL",
+    question="What do the tables of this run, or of all runs, say that no other page shows?",
+    section=Section.MORE,
+    order=900,
+    layout=_layout,
+    blocks={"examples": _examples, "result": _result},
+    connect=_connect,
+)

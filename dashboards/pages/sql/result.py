@@ -1,0 +1,224 @@
+"""Result of a query: a grid, a chart, CSV, and the command that repeats it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import tempfile
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import dash_mantine_components as dmc
+import pandas as pd
+from dash import dcc, html
+from flask import Response
+
+from tracekit.analysis import Column, TableSpec
+from tracekit.errors import UnusableInputError, clean
+from tracekit.export.views import unit
+
+from ...exports.offers import safe
+from ...figures.bars import bars
+from ...figures.lines import lines
+from ...grids.table import table
+from ...parts.charts import aria, chart
+from ...parts.links import Choice, choices, copyable
+from ...site import LONGEST_SQL
+from .running import MOST_CSV_ROWS, QUERIES, SECONDS, Query, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dash.development.base_component import Component
+
+    from ...site import Context
+
+ALL, BASE = "all", "base"
+OVER: Final = {"": "This run", BASE: "Run and baseline", ALL: "All runs"}
+"""What is queried, by the value of `over` in the address."""
+CHARTS: Final = {"": "none", "bar": "bar", "line": "line", "scatter": "scatter"}
+_BARS, _POINTS = 40, 5_000
+"""Maximum bars and points."""
+
+
+def asked(context: Context) -> Query:
+    """Return the query in an address.
+
+    Raises:
+        UnusableInputError: It is too long, or there is no baseline.
+        RunNotFoundError: There is no run.
+    """
+    options = context.view.options
+    sql, over = options.get("sql", ""), options.get("over", "")
+    if len(sql) > LONGEST_SQL:
+        raise UnusableInputError(
+            f"the query has more than {LONGEST_SQL:,} characters",
+            hint="`tracekit query -` reads longer ones from standard input",
+        )
+    runs = [] if over == ALL else [context.run]
+    if over == BASE:
+        if context.base is None:
+            raise UnusableInputError("no baseline is selected", hint="choose one at the top of the page")
+        runs.insert(0, context.base)
+    names = tuple(dict.fromkeys(run.path.name for run in runs))
+    stamp = hash(tuple(run.path.name for run in context.store.runs()))
+    return Query(sql, str(context.store.path), names, stamp)
+
+
+def shown(context: Context, result: Result) -> list[Component]:
+    """Show a result."""
+    if [name for name, _ in result.columns] == ["explain_key", "explain_value"]:
+        plans = [html.Pre(clean(str(row[-1])), className="tk-sql-plan", tabIndex="0") for row in result.rows]
+        return [_summary(context, result), *plans]
+    columns = tuple(Column(name, "", _described(name, kind)) for name, kind in result.columns)
+    spec = TableSpec("query", "Result of the query", columns)
+    frame = pd.DataFrame(result.rows, columns=[one.name for one in columns], dtype=object)
+    grid = table(context, "sql", spec, frame, exact=True, csv=f"/export/query.csv{context.view.search()}")
+    return [_summary(context, result), *_chart(context, result), grid, _command(context)]
+
+
+def _described(name: str, kind: str) -> str:
+    return ", ".join(filter(None, [kind, unit(name)]))
+
+
+def _summary(context: Context, result: Result) -> Component:
+    count = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}"
+    if result.more:
+        count = f"The first {count}; there are more, of which the CSV has up to {MOST_CSV_ROWS:,}"
+    texts = [f"{count}, in {result.seconds:.2f} s with the start of the process."]
+    if context.view.rank is not None or context.view.device is not None:
+        texts.append("The choice of rank and device above does not apply: use WHERE rank = … AND device = …")
+    return html.P(" ".join(texts), className="tk-sql-summary", role="status")
+
+
+def _command(context: Context) -> Component:
+    query = asked(context)
+    runs = [word for run in query.runs for word in ("--run", run)] or ["--all"]
+    words = ["tracekit", "query", *runs, "--timeout", str(SECONDS), query.sql]
+    return html.Details(
+        [html.Summary("Command"), copyable(shlex.join(words))], className="tk-more tk-sql-command"
+    )
+
+
+def _chart(context: Context, result: Result) -> list[Component]:
+    """Show the choice of a chart, and the chosen one."""
+    numeric = [name for at, (name, _) in enumerate(result.columns) if _is_numeric(result.rows, at)]
+    if not numeric:
+        return []
+    view, options = context.view, context.view.options
+    kind = options.get("chart", "") if options.get("chart") in CHARTS else ""
+    offered = [
+        Choice(text, view.href(options=options | {"chart": value}), value == kind)
+        for value, text in CHARTS.items()
+    ]
+    bar: list[Component] = [choices("Chart", offered)]
+    if not kind:
+        return [html.Div(bar, className="tk-bar")]
+    names = [name for name, _ in result.columns]
+    x, y = _axes(names, numeric, options, kind)
+    bar += [
+        _axis("x", names if kind == "bar" else numeric, x),
+        _axis("y", numeric, y),
+        dcc.Store(id="sql-axes"),
+    ]
+    return [html.Div(bar, className="tk-bar"), _drawn(context, result, kind, names.index(x), names.index(y))]
+
+
+def _is_numeric(rows: Sequence[Sequence[Any]], at: int) -> bool:
+    kinds = {type(row[at]) for row in rows}
+    return bool(kinds & {int, float}) and kinds <= {int, float, type(None)}
+
+
+def _axes(
+    names: Sequence[str], numeric: Sequence[str], options: dict[str, str], kind: str
+) -> tuple[str, str]:
+    """Return the columns of both axes: those in the address if they fit, else the first that do."""
+    allowed = names if kind == "bar" else numeric
+    text = [name for name in names if name not in numeric]
+    x = options.get("x", "")
+    x = x if x in allowed else next(iter([*text, *names] if kind == "bar" else numeric))
+    y, others = options.get("y", ""), [name for name in numeric if name != x]
+    measured = [name for name in others if unit(name)]
+    return x, y if y in numeric else next(iter([*measured, *others, *numeric]))
+
+
+def _axis(axis: str, names: Sequence[str], value: str) -> Component:
+    return dmc.Select(
+        id=f"sql-{axis}",
+        data=list(names),
+        value=value,
+        allowDeselect=False,
+        size="xs",
+        w=200,
+        leftSection=axis,
+        **aria(label=f"Column of the {axis} axis"),
+    )
+
+
+def _drawn(context: Context, result: Result, kind: str, x: int, y: int) -> Component:
+    most = _BARS if kind == "bar" else _POINTS
+    rows = [row for row in result.rows if row[x] is not None and row[y] is not None][:most]
+    x_name, y_name = result.columns[x][0], result.columns[y][0]
+    values = [row[y] for row in rows]
+    if kind == "bar":
+        figure = bars([str(row[x]) for row in rows], values, unit(y_name), title=y_name)
+    else:
+        rows = sorted(rows, key=lambda row: row[x]) if kind == "line" else rows
+        figure = lines(
+            [row[x] for row in rows],
+            {y_name: [row[y] for row in rows]},
+            unit(y_name),
+            title=y_name,
+            x_title=x_name,
+            x_unit=unit(x_name),
+            points=kind == "scatter",
+        )
+    left = len(result.rows) - len(rows)
+    rest = f"; {left:,} rows without values or beyond {most:,} are left out" if left else ""
+    return chart(context, "query", figure, caption=clean(f"{y_name} by {x_name}{rest}."))
+
+
+def csv_file(query: Query) -> Response:
+    """Return the result of a query as a CSV file, in which no cell is a formula.
+
+    It is complete before it is sent, since a response that has begun cannot say that the query failed.
+
+    Raises:
+        UnusableInputError: The query fails or exceeds a limit.
+    """
+    file = tempfile.SpooledTemporaryFile(max_size=8 << 20)  # noqa: SIM115 (closed after it is sent)
+    try:
+        with QUERIES.lines(query) as values:
+            for line in _lines(values):
+                file.write(line)
+    except BaseException:
+        file.close()
+        raise
+    size = file.tell()
+    file.seek(0)
+    name = f"{query.runs[-1] if query.runs else 'runs'}-query.csv"
+    response = Response(iter(lambda: file.read(1 << 16), b""), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.content_length = size
+    response.call_on_close(file.close)
+    return response
+
+
+def _lines(values: Iterable[Any]) -> Iterable[bytes]:
+    """Convert columns and rows to CSV; the last value tells whether rows are missing."""
+    found = iter(values)
+    for row in chain([[name for name, _ in next(found)]], found):
+        if row is True:
+            raise UnusableInputError(
+                f"the result has more than {MOST_CSV_ROWS:,} rows", hint="use `tracekit query --format csv`"
+            )
+        if row is not False:
+            stream = io.StringIO()
+            csv.writer(stream, lineterminator="\n").writerow([safe(_field(value)) for value in row])
+            yield stream.getvalue().encode()
+
+
+def _field(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, bool | list | dict) else value

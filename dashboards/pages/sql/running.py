@@ -1,0 +1,184 @@
+"""Run queries of the dashboard in child processes with limits, few at once; each can be cancelled."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.export.bounded import query, usual_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SECONDS: Final = 30
+MOST_ROWS: Final = 5_000
+"""Maximum rows of a result on the page."""
+MOST_CSV_ROWS: Final = 1_000_000
+AT_ONCE: Final = 2
+"""Maximum queries that run at once."""
+MEMORY_BYTES: Final = min(usual_memory(), 1 << 30)
+_MOST_BYTES, _MOST_CSV_BYTES = 8 << 20, 256 << 20
+_KEPT = 4
+"""Results that are kept: each takes up to about 50 MB."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statement and what it reads.
+
+    Attributes:
+        sql: The statement, as the user wrote it.
+        store: Address of the store.
+        runs: Ids of the runs; none for all runs of the store.
+        stamp: Changes with the runs of the store.
+    """
+
+    sql: str
+    store: str
+    runs: tuple[str, ...]
+    stamp: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a query.
+
+    Attributes:
+        columns: Name and SQL type of each column.
+        rows: The first rows, with exact integers.
+        more: Whether there are more rows.
+        seconds: Time from the start of its process to the last row.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rows: list[list[Any]]
+    more: bool
+    seconds: float
+
+
+@dataclass(eq=False)
+class _Process:
+    """A running query, and the function that ends its process."""
+
+    query: Query
+    kill: Callable[[], None] = lambda: None
+    cancelled: bool = False
+
+
+@dataclass
+class Queries:
+    """The queries of a server. Equal ones at the same time are one; some results are kept."""
+
+    _done: OrderedDict[tuple[Query, int], Result] = field(default_factory=OrderedDict)
+    _shared: dict[Query, Future[Result]] = field(default_factory=dict)
+    _processes: list[_Process] = field(default_factory=list)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def result(self, asked: Query) -> Result:
+        """Return the result of a query.
+
+        Raises:
+            TracekitError: It is refused, fails, was cancelled or exceeds a limit; or too many are running.
+        """
+        with self._guard:
+            if known := self._done.get((asked, asked.stamp)):
+                self._done.move_to_end((asked, asked.stamp))
+                return known
+            shared = self._shared.get(asked)
+            own = shared is None
+            if shared is None:
+                shared = self._shared[asked] = Future()
+        if own:
+            self._run(asked, shared)
+        return shared.result()
+
+    def _run(self, asked: Query, shared: Future[Result]) -> None:
+        try:
+            result = self._read(asked)
+        except BaseException as error:
+            with self._guard:
+                del self._shared[asked]
+            shared.set_exception(error)
+            return
+        with self._guard:
+            del self._shared[asked]
+            self._done[asked, asked.stamp] = result
+            while len(self._done) > _KEPT:
+                self._done.popitem(last=False)
+        shared.set_result(result)
+
+    def _read(self, asked: Query) -> Result:
+        start = time.monotonic()
+        with self.lines(asked, limit=MOST_ROWS, most_bytes=_MOST_BYTES) as values:
+            head, *rows = values
+        more = rows.pop()
+        columns = tuple((str(name), str(kind)) for name, kind in head)
+        return Result(columns, rows, more, time.monotonic() - start)
+
+    @contextmanager
+    def lines(
+        self, asked: Query, *, limit: int = MOST_CSV_ROWS, most_bytes: int = _MOST_CSV_BYTES
+    ) -> Iterator[Iterator[Any]]:
+        """Run a query in a context: iterate over its columns, its rows, and whether there are more.
+
+        Raises:
+            TracekitError: As of `result`.
+        """
+        process = self._begin(asked)
+
+        def started(kill: Callable[[], None]) -> None:
+            process.kill = kill
+            if process.cancelled:
+                kill()
+
+        texts = query(
+            asked.sql,
+            store=asked.store,
+            references=asked.runs,
+            every=not asked.runs,
+            limit=limit,
+            output_format="lines",
+            seconds=SECONDS,
+            memory_bytes=MEMORY_BYTES,
+            most_bytes=most_bytes,
+            started=started,
+        )
+        try:
+            with closing(texts):
+                yield (json.loads(line) for text in texts for line in text.splitlines())
+        except (TracekitError, ValueError):
+            if process.cancelled:
+                raise UnusableInputError("cancelled", hint="run it again, or change it") from None
+            raise
+        finally:
+            with self._guard:
+                self._processes.remove(process)
+
+    def _begin(self, asked: Query) -> _Process:
+        with self._guard:
+            if len(self._processes) >= AT_ONCE:
+                raise UnusableInputError(
+                    f"{AT_ONCE} queries are running, the maximum at once",
+                    hint="wait until one has ended, or cancel it in its tab",
+                )
+            self._processes.append(process := _Process(asked))
+            return process
+
+    def cancel(self, asked: Query) -> None:
+        """End a query if it is running; who waits for it gets an error."""
+        with self._guard:
+            for process in self._processes:
+                if process.query == asked:
+                    process.cancelled = True
+                    process.kill()
+
+
+QUERIES: Final = Queries()
+"""The queries of this process."""

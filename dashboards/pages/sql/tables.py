@@ -1,0 +1,143 @@
+"""Tables and columns beside the editor, and examples for the tables that a run has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dash import html
+
+from tracekit.export.views import KNOWN, RUN_ID, RUNS, unit
+
+from ...parts.charts import data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dash.development.base_component import Component
+
+    from tracekit.runs.run import Run
+    from tracekit.schema import Column, Table
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query that is offered.
+
+    Attributes:
+        title: What it answers.
+        tables: Tables that must have rows.
+        sql: The statement.
+    """
+
+    title: str
+    tables: tuple[str, ...]
+    sql: str
+
+
+EXAMPLES: Final = (
+    Example(
+        "Kernels by total time",
+        ("device_intervals",),
+        "SELECT name, count(*) AS n, sum(dur_ns) AS sum_ns\n"
+        "FROM device_intervals WHERE kind = 'kernel'\n"
+        "GROUP BY name ORDER BY sum_ns DESC LIMIT 20",
+    ),
+    Example(
+        "Idle time by cause",
+        ("device_intervals",),
+        "SELECT idle_cause, count(*) AS n, sum(dur_ns) AS idle_ns\n"
+        "FROM device_intervals WHERE kind = 'idle'\n"
+        "GROUP BY idle_cause ORDER BY idle_ns DESC",
+    ),
+    Example(
+        "Copies and the ops that issued them",
+        ("device_intervals", "host_intervals"),
+        "SELECT h.name AS op, d.copy_kind, d.src_memory, count(*) AS n, sum(d.bytes) AS bytes\n"
+        "FROM device_intervals d LEFT JOIN host_intervals h ON h.row_id = d.op_row\n"
+        "WHERE d.kind = 'memcpy'\n"
+        "GROUP BY ALL ORDER BY bytes DESC",
+    ),
+    Example(
+        "Longest calls on the host",
+        ("host_intervals",),
+        "SELECT name, kind, start_ns, dur_ns\nFROM host_intervals ORDER BY dur_ns DESC LIMIT 20",
+    ),
+    Example(
+        "Steps",
+        ("steps",),
+        "SELECT rank, step, dur_ns FROM steps ORDER BY rank, step",
+    ),
+    Example(
+        "Counters",
+        ("counters",),
+        "SELECT metric, unit, count(*) AS samples, min(value) AS min, max(value) AS max\n"
+        "FROM counters GROUP BY metric, unit ORDER BY metric",
+    ),
+    Example(
+        "Memory over time",
+        ("allocations",),
+        "SELECT t_ns, total_allocated\n"
+        "FROM allocations WHERE total_allocated IS NOT NULL ORDER BY t_ns LIMIT 5000",
+    ),
+    Example(
+        "Runs of the store",
+        (),
+        "SELECT run_id, label, workload, unprofiled_step_ns\nFROM runs ORDER BY created_at DESC",
+    ),
+)
+
+
+def with_rows(run: Run) -> set[str]:
+    """Return the names of the tables that have rows in a run."""
+    return {RUNS.name, *(name for name in KNOWN if name != RUNS.name and run.rows(name))}
+
+
+def fitting(names: Iterable[str]) -> list[Example]:
+    """Return the examples whose tables are among those with rows."""
+    known = set(names)
+    return [one for one in EXAMPLES if known.issuperset(one.tables)]
+
+
+def schema(run: Run, *, several: bool) -> list[Component]:
+    """List the tables of a run with their columns, which a click inserts into the query.
+
+    Args:
+        run: The run.
+        several: Whether rows of several runs are read, which begin with the id of their run.
+    """
+    present = with_rows(run)
+    shown = [_table(table, several=several) for name, table in KNOWN.items() if name in present]
+    absent = [_table(table, several=several) for name, table in KNOWN.items() if name not in present]
+    if absent:
+        shown.append(
+            html.Details(
+                [html.Summary("Tables without rows in this run"), *absent], className="tk-sql-absent"
+            )
+        )
+    return shown
+
+
+def _table(table: Table, *, several: bool) -> Component:
+    labelled = several and table is not RUNS
+    columns = [*(_column_of_run() if labelled else []), *(_column(one) for one in table.columns)]
+    summary = html.Summary([html.Strong(table.name), f": a row is {table.row}"])
+    insert = _insert(table.name, f"Insert {table.name}")
+    return html.Details(
+        [summary, html.Ul([html.Li([insert, html.Span("the table", className="tk-dim")]), *columns])]
+    )
+
+
+def _column_of_run() -> list[Component]:
+    return [html.Li([_insert(RUN_ID, f"Insert {RUN_ID}"), html.Span("text; id of the run")])]
+
+
+def _column(column: Column) -> Component:
+    kind = "text" if "string" in str(column.type) else str(column.type)
+    facts = [kind, unit(column.name), "can be NULL" if column.nullable else ""]
+    meaning = f"{', '.join(filter(None, facts))}; {column.meaning}"
+    return html.Li([_insert(column.name, f"Insert {column.name}"), html.Span(meaning)])
+
+
+def _insert(text: str, title: str) -> Component:
+    return html.Button(text, type="button", className="tk-sql-insert", title=title, **data(insert=text))
