@@ -98,6 +98,7 @@ _TYPES: dict[str, Any] = {
     "notes-run.children": str | None,
     "notes-name.value": str | None,
     "notes-tags.value": list[str] | None,
+    "notes-color.value": str | None,
     "notes-text.value": str | None,
     "selectedRows": list[_Run] | None,
     "getRowsRequest": _Rows | None,

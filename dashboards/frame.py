@@ -22,7 +22,7 @@ from .parts.charts import aria, data
 from .site import Needs, Section, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dash.development.base_component import Component
 
@@ -56,6 +56,7 @@ GO = {
     "ranks": "n",
     "steps": "s",
     "roofline": "u",
+    "sql": "q",
     "critical_path": "a",
     "compare": "c",
     "sweeps": "w",
@@ -87,6 +88,7 @@ TIMELINE = (
     (("Alt ↑", "Alt ↓"), "Move the focused lane or group"),
     (("Esc",), "Clear the search, mark and selection"),
 )
+_SQL = ((("Ctrl Enter",), "Run the query"),)
 
 
 def keys(pages: Mapping[str, Page]) -> dict[str, str]:
@@ -105,15 +107,14 @@ def keys(pages: Mapping[str, Page]) -> dict[str, str]:
 
 def lists(pages: Mapping[str, Page]) -> Component:
     """Create the list of all shortcuts."""
-    go = [(("g", key), pages[name].title) for name, key in keys(pages).items()]
-    groups: list[tuple[str, list[tuple[tuple[str, ...], str]]]] = [("Everywhere", list(EVERYWHERE))]
-    if "timeline" in pages:
-        groups.append(("On the timeline", list(TIMELINE)))
-    groups.append(("Go to a page: g, then", [((key[-1],), title) for key, title in go]))
-    return html.Div([_group(title, rows) for title, rows in groups], className="tk-keys")
+    go = [((key,), pages[name].title) for name, key in keys(pages).items()]
+    special = {"timeline": ("On the timeline", TIMELINE), "sql": ("On the SQL page", _SQL)}
+    listed = [group for page, group in special.items() if page in pages]
+    shown = [_group(title, rows) for title, rows in (("Everywhere", EVERYWHERE), *listed)]
+    return html.Div([*shown, _group("Go to a page: g, then", go)], className="tk-keys")
 
 
-def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
+def _group(title: str, rows: Sequence[tuple[tuple[str, ...], str]]) -> Component:
     entries = [
         entry
         for pressed, what in rows
@@ -123,8 +124,7 @@ def _group(title: str, rows: list[tuple[tuple[str, ...], str]]) -> Component:
 
 
 _RUN_NAMES = ("run", "base")
-NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
-ALL = ""
+NAMES, ALL = (*_RUN_NAMES, "rank", "device", "peaks"), ""
 
 
 def pickers() -> list[Component]:

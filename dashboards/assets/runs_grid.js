@@ -13,6 +13,7 @@
     return window.React.createElement(
       "a",
       { href, className: "tk-go tk-link tk-run-link", title: props.value, "aria-label": props.value },
+      sweep ? null : window.React.createElement("span", { className: "tk-run-dot", style: { background: props.data.color } }),
       window.React.createElement("span", { className: "tk-run-head" }, props.value.slice(0, cut)),
       window.React.createElement("span", { className: "tk-run-tail" }, props.value.slice(cut)),
     );

@@ -28,7 +28,6 @@
     const long = [...sql].length > longest;
     say(long ? `The query has more than ${longest.toLocaleString("en-US")} characters.` : "");
     if (long) { return same(); }
-    remember(sql);
     const words = new URLSearchParams(window.location.search);
     if (sql !== (words.get("sql") || "") || over !== (words.get("over") || "")) {
       window.tracekit.go(withParameters({ sql, over, sort: "" }));
@@ -45,6 +44,7 @@
     const sql = words.get("sql") || "";
     const changed = sql !== applied;
     applied = sql;
+    remember(sql);
     return [changed ? sql : same(), words.get("over") || ""];
   }
 

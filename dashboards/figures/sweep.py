@@ -264,6 +264,7 @@ class Commit:
         values: Value of each run.
         median: Median of the values.
         hrefs: Addresses of the runs.
+        colors: Colours of the runs.
         dirty: Whether there were uncommitted changes; drawn as open marks and not part of the line.
         mark: Label of a significant change from the previous commit; empty for none.
     """
@@ -273,6 +274,7 @@ class Commit:
     values: tuple[float, ...]
     median: float
     hrefs: tuple[str, ...]
+    colors: tuple[str, ...]
     dirty: bool = False
     mark: str = ""
 
@@ -338,23 +340,28 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:
     points = [
-        (at, one, value, href)
+        (at, one, value, href, color)
         for at, one in enumerate(commits)
         if one.dirty == dirty
-        for value, href in zip(one.values, one.hrefs, strict=True)
+        for value, href, color in zip(one.values, one.hrefs, one.colors, strict=True)
     ]
-    values_text = texts((value for _, _, value, _ in points), unit)
+    colors = [color for *_, color in points]
+    values_text = texts((value for _, _, value, *_ in points), unit)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "run with uncommitted changes" if dirty else "run",
-        "x": [at for at, _, _, _ in points],
-        "y": [value * factor for _, _, value, _ in points],
-        "marker": {"symbol": "circle-open" if dirty else "circle", "size": 8, "opacity": 0.8},
-        "customdata": [href for _, _, _, href in points],
+        "x": [at for at, *_ in points],
+        "y": [value * factor for _, _, value, *_ in points],
+        "marker": {
+            "symbol": "circle-open" if dirty else "circle",
+            "size": 8,
+            "opacity": 0.8,
+            "color": colors,
+        },
+        "customdata": [href for *_, href, _ in points],
         "hovertext": [
-            f"{whole(one.details)}<br>{text}"
-            for (_, one, _, _), text in zip(points, values_text, strict=True)
+            f"{whole(one.details)}<br>{text}" for (_, one, *_), text in zip(points, values_text, strict=True)
         ],
         "hoverinfo": "text",
     }

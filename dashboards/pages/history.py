@@ -31,7 +31,7 @@ from ..answers.results import no_runs, rows
 from ..blocks import block
 from ..figures import sweep
 from ..parts.charts import chart, connect_clicks
-from ..parts.links import Choice, choices, copyable
+from ..parts.links import Choice, choices, copyable, run_color
 from ..site import Needs, Page, Section
 from ._shared import measured
 
@@ -270,6 +270,7 @@ def _chart(context: Context, found: list[State], metric: str) -> Component:
             state.values,
             state.median_value,
             tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
+            tuple(map(run_color, state.runs)),
             state.git.dirty,
             _mark(state),
         )

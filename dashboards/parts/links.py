@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,11 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from tracekit.errors import clean
+from tracekit.runs import notes
 from tracekit.runs.text import shorten
 from tracekit.schema import C
 
+from ..figures.axis import COLORWAY
 from .charts import aria
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Analysis, Column, Result, TableSpec
     from tracekit.runs.meta import Git, RunMeta
+    from tracekit.runs.notes import Notes
     from tracekit.runs.run import Run
 
     from ..site import View
@@ -91,6 +95,24 @@ def source_files(meta: RunMeta) -> str:
     """Return the first imported file and the number of others; empty if unknown."""
     names = [clean(str(source.get("name", ""))) for source in meta.collector.options.get("sources") or []]
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
+
+
+def run_color(run: Run, noted: Notes | None = None) -> str:
+    """Return the colour of a run as CSS: that of its notes, else one that depends on its id only.
+
+    Args:
+        run: The run.
+        noted: Its notes, if they have been read.
+    """
+    chosen = (noted or notes.read(run)).color
+    if chosen in notes.COLORS:
+        return COLORWAY[notes.COLORS.index(chosen)]
+    return COLORWAY[zlib.crc32(run.path.name.encode()) % len(COLORWAY)]
+
+
+def run_dot(run: Run) -> Component:
+    """Show the colour of a run."""
+    return html.Span(className="tk-run-dot", style={"background": run_color(run)})
 
 
 WIDTH = 52

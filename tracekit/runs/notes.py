@@ -1,4 +1,4 @@
-"""Tags and a note of a run, in a file of its folder beside the tables, which they do not change."""
+"""Name, tags, colour and note of a run, in a file beside its tables, which they do not change."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FILE_NAME = "notes.json"
 MOST_TAGS, LONGEST_TAG, LONGEST_NOTE = 20, 40, 4_000
 """Limits of the number of tags, of a tag, and of a note, in characters."""
+COLORS = ("blue", "orange", "green", "vermilion", "pink", "sky", "violet", "grey")
+"""Colours that a run can have, in the order of the palette of charts."""
 _MOST_BYTES = 256 << 10
 
 
@@ -27,11 +29,13 @@ class Notes(msgspec.Struct, frozen=True):
         tags: Short words by which runs are found.
         note: Free text.
         name: Name shown in place of the label; empty for none.
+        color: Colour that marks the run in lists and charts, one of `COLORS`; empty for one by its id.
     """
 
     tags: tuple[str, ...] = ()
     note: str = ""
     name: str = ""
+    color: str = ""
 
 
 def read(run: Run) -> Notes:
@@ -63,25 +67,27 @@ def stored(run: Run) -> Notes:
         ) from error
 
 
-def write(run: Run, *, tags: Sequence[str], note: str, name: str) -> Notes:
+def write(run: Run, *, tags: Sequence[str], note: str, name: str, color: str = "") -> Notes:
     """Replace the notes of a run; without any, delete the file.
 
     Raises:
-        UnusableInputError: There are too many tags, or a text is too long; the present notes cannot be read,
-            which would be lost; or the folder cannot be written.
+        UnusableInputError: There are too many tags, a text is too long, or the colour is unknown; the present
+            notes cannot be read, which would be lost; or the folder cannot be written.
 
     Example:
         >>> from tracekit.runs.notes import write
         >>> write(run, tags=["baseline"], note="before the change of the loader", name="")  # doctest: +SKIP
     """
     words = tuple(dict.fromkeys(clean(tag.strip()) for tag in tags if tag.strip()))
-    notes = Notes(words, note.strip(), clean(name.strip()))
+    notes = Notes(words, note.strip(), clean(name.strip()), color)
     if len(words) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in (*words, notes.name)):
         raise UnusableInputError(
             f"at most {MOST_TAGS} tags; tags and names have at most {LONGEST_TAG} characters"
         )
     if len(notes.note) > LONGEST_NOTE:
         raise UnusableInputError(f"a note has at most {LONGEST_NOTE:,} characters")
+    if color and color not in COLORS:
+        raise UnusableInputError("unknown colour", hint=f"one of {', '.join(COLORS)}")
     stored(run)
     try:
         if notes == Notes():

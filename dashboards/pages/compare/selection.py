@@ -19,7 +19,7 @@ from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 
 from ...answers.results import rows
-from ...parts.links import Choice, choices, commit_name
+from ...parts.links import Choice, choices, commit_name, run_dot
 from ...site import View
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     view, name = context.view, run.path.name
     return dmc.Paper(
         [
-            html.Div([html.B(letter), f" {role}"], className="tk-side-role"),
+            html.Div([run_dot(run), html.B(letter), f" {role}"], className="tk-side-role"),
             html.Div(name, title=name, className="tk-side-run"),
             html.Div(" · ".join(_known(run)), className="tk-side-known"),
             dcc.Link("Timeline", href=view.elsewhere("timeline", run=name, base="")),

@@ -1,4 +1,4 @@
-"""Dialog to give a run a name, tags and a note."""
+"""Dialog to give a run a name, tags, a colour and a note."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from dash.development.base_component import Component
 
     from ...site import Site
+
+
+_BY_ID = "id"
+"""Choice of the colour that follows from the id of the run."""
 
 
 def button() -> Component:
@@ -44,12 +48,19 @@ def dialog() -> list[Component]:
             **data(autofocus="true"),
         ),
         dmc.TagsInput(id="notes-tags", label="Tags", maxTags=notes.MOST_TAGS, value=[]),
+        dmc.Select(
+            id="notes-color",
+            label="Colour",
+            data=[{"value": _BY_ID, "label": "by its id"}, *notes.COLORS],
+            value=_BY_ID,
+            allowDeselect=False,
+        ),
         dmc.Textarea(id="notes-text", label="Note", autosize=True, minRows=3, maxRows=12),
         html.Div(id="notes-error"),
         html.Div(buttons, className="tk-buttons tk-noting"),
     ]
     return [
-        dmc.Modal(content, id="notes-sheet", title="Name, tags and note", size="lg", opened=False),
+        dmc.Modal(content, id="notes-sheet", title="Name, tags, colour and note", size="lg", opened=False),
         dcc.Store(id="runs-noted"),
     ]
 
@@ -71,11 +82,17 @@ def connect(site: Site, edited: Callable[[str], None]) -> None:
         State("notes-run", "children"),
         State("notes-name", "value"),
         State("notes-tags", "value"),
+        State("notes-color", "value"),
         State("notes-text", "value"),
         prevent_initial_call=True,
     )
     def save(
-        clicks: int | None, name: str | None, title: str | None, tags: list[str] | None, text: str | None
+        clicks: int | None,
+        name: str | None,
+        title: str | None,
+        tags: list[str] | None,
+        color: str | None,
+        text: str | None,
     ) -> Any:
         if not clicks or not name:
             return no_update, no_update, no_update
@@ -83,7 +100,8 @@ def connect(site: Site, edited: Callable[[str], None]) -> None:
         if run is None:
             return True, error_alert(f"the store has no run {name}", "it may have been deleted"), no_update
         try:
-            notes.write(run, tags=tags or [], note=text or "", name=title or "")
+            chosen = "" if color == _BY_ID else color or ""
+            notes.write(run, tags=tags or [], note=text or "", name=title or "", color=chosen)
         except TracekitError as error:
             return True, error_alert(error.message, error.hint), no_update
         edited(run.path.name)
@@ -103,6 +121,7 @@ def _connect_opening(site: Site) -> None:
         Output("notes-run", "children"),
         Output("notes-name", "value"),
         Output("notes-tags", "value"),
+        Output("notes-color", "value"),
         Output("notes-text", "value"),
         Output("notes-error", "children", allow_duplicate=True),
         Input("runs-notes", "n_clicks"),
@@ -113,12 +132,13 @@ def _connect_opening(site: Site) -> None:
         names = selected_runs(selected)
         run = site.run(names[0]) if clicks and names else None
         if run is None:
-            return [no_update] * 6
+            return [no_update] * 7
         try:
             noted = notes.stored(run)
         except TracekitError as error:  # without a run, so that nothing is saved over them
-            return [True, "", "", [], "", error_alert(error.message, error.hint)]
-        return [True, run.path.name, noted.name, list(noted.tags), noted.note, None]
+            return [True, "", "", [], _BY_ID, "", error_alert(error.message, error.hint)]
+        color = noted.color if noted.color in notes.COLORS else _BY_ID
+        return [True, run.path.name, noted.name, list(noted.tags), color, noted.note, None]
 
     site.app.callback(
         Output("notes-sheet", "opened", allow_duplicate=True),

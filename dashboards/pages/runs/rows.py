@@ -15,7 +15,7 @@ from tracekit.runs.meta import Level, together
 from tracekit.runs.step_times import profiled, unprofiled
 from tracekit.runs.text import MISSING
 
-from ...parts.links import commit_name, gpu_names, source_files
+from ...parts.links import commit_name, gpu_names, run_color, source_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +106,7 @@ def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     imported = meta.collector.name == "import"
     return {
         "run": run.path.name,
+        "color": run_color(run, noted),
         "label": noted.name or label,
         GIVEN: label,
         "tags": ", ".join(noted.tags) or None,

@@ -106,7 +106,7 @@ def _examples(context: Context) -> Component:
 def _result(context: Context) -> list[Component]:
     if not context.view.options.get("sql", "").strip():
         return [html.P("Write a query or choose an example. Ctrl+Enter runs it.", className="tk-dim")]
-    return result.shown(context, QUERIES.result(result.asked(context)))
+    return result.show(context, QUERIES.result(result.asked(context)))
 
 
 def _connect(site: Site) -> None:

@@ -67,11 +67,12 @@ def asked(context: Context) -> Query:
     return Query(sql, str(context.store.path), names, stamp)
 
 
-def shown(context: Context, result: Result) -> list[Component]:
+def show(context: Context, result: Result) -> list[Component]:
     """Show a result."""
     if [name for name, _ in result.columns] == ["explain_key", "explain_value"]:
-        plans = [html.Pre(clean(str(row[-1])), className="tk-sql-plan", tabIndex="0") for row in result.rows]
-        return [_summary(context, result), *plans]
+        plan = "\n".join(clean(line) for row in result.rows for line in str(row[-1]).splitlines())
+        shown = html.Pre(plan, className="tk-sql-plan", tabIndex="0")
+        return [_summary(context, result), shown, _command(context)]
     columns = tuple(Column(name, "", _described(name, kind)) for name, kind in result.columns)
     spec = TableSpec("query", "Result of the query", columns)
     frame = pd.DataFrame(result.rows, columns=[one.name for one in columns], dtype=object)

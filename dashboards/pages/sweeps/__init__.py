@@ -18,7 +18,7 @@ from ...answers.results import no_runs, rows
 from ...blocks import block
 from ...figures import sweep
 from ...parts.charts import chart, connect_clicks
-from ...parts.links import Choice, choices
+from ...parts.links import Choice, choices, run_dot
 from ...site import Needs, Page, Section
 from .points import (
     HEATMAP,
@@ -186,7 +186,7 @@ def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
 def _links(context: Context, dot: Spread) -> list[Any]:
     links: list[Any] = [
         dcc.Link(
-            run.path.name.rsplit("-", 1)[-1],
+            [run_dot(run), run.path.name.rsplit("-", 1)[-1]],
             href=context.view.elsewhere("overview", run=run.path.name),
             title=run.path.name,
         )

@@ -151,13 +151,14 @@ def test_a_metric_that_was_not_measured_is_said_to_be_absent(store: Store, slowe
 
 def test_marks_stand_before_their_commit_and_dirty_runs_are_open() -> None:
     drawn = [
-        sweep.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",)),
-        sweep.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), mark="▲ +150.0%"),
-        sweep.Commit("b+", "b", (9e6,), 9e6, ("",), dirty=True),
+        sweep.Commit("a", "<b>a</b>", (1e6,), 1e6, ("/overview?run=a",), ("#1",)),
+        sweep.Commit("b", "b", (2e6, 3e6), 2.5e6, ("", ""), ("#2", "#3"), mark="▲ +150.0%"),
+        sweep.Commit("b+", "b", (9e6,), 9e6, ("",), ("#4",), dirty=True),
     ]
     figure = sweep.over_commits(drawn, "ns", title="step time")
     medians, runs, dirty = figure["data"]
     assert (medians["y"], runs["y"], dirty["y"]) == ([1.0, 2.5], [1.0, 2.0, 3.0], [9.0])
     assert dirty["marker"]["symbol"] == "circle-open"
+    assert (runs["marker"]["color"], dirty["marker"]["color"]) == (["#1", "#2", "#3"], ["#4"])
     assert figure["layout"]["shapes"][0]["x0"] == 0.5
     assert "<b>" not in json.dumps(figure)

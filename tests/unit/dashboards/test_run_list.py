@@ -14,7 +14,9 @@ pytest.importorskip("dash")
 from tracekit.dashboards import run_options
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.callback_bodies import UPDATE
+from tracekit.dashboards.figures.axis import COLORWAY
 from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
+from tracekit.dashboards.parts.links import run_color
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -147,6 +149,17 @@ def test_notes_are_beside_the_run_and_bounded(store: Store) -> None:
         notes.write(run, tags=["a" * 41], note="", name="")
     notes.write(run, tags=[], note="", name="")
     assert not (run.path / notes.FILE_NAME).exists()
+
+
+def test_a_run_has_a_colour_of_the_palette_whatever_its_notes_say(store: Store) -> None:
+    run = make_run(store)
+    by_id = run_color(run)
+    with pytest.raises(UnusableInputError, match="unknown colour"):
+        notes.write(run, tags=[], note="", name="", color="url(//example.org)")
+    (run.path / notes.FILE_NAME).write_text('{"color": "url(//example.org)"}')
+    assert run_color(run) == by_id in COLORWAY
+    notes.write(run, tags=[], note="", name="", color="violet")
+    assert rows([run], StepTimes())[0]["color"] == run_color(run) == "#9467bd"
 
 
 def test_pickers_offer_the_newest_and_search_the_others(
