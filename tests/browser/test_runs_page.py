@@ -145,6 +145,34 @@ def test_a_run_gets_tags_by_which_it_is_found(own: Served, store: Store, tab: Op
     expect(row(page, other.path.name)).to_have_count(0)
 
 
+def test_a_view_of_the_list_is_saved_under_a_name_and_is_in_the_address(
+    own: Served, store: Store, tab: Opening
+) -> None:
+    runs = [make_run(store, after_s=1, label=label).path.name for label in ("alpha", "beta")]
+    page = tab(own).open(own.url("runs"))
+    count, steps = page.locator("#runs-count"), page.locator("#runs-grid .ag-header-cell[col-id=steps]")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_label("steps", exact=True).uncheck()
+    expect(steps).to_have_count(0)
+    page.get_by_label("Filter runs").fill("alpha")
+    expect(count).to_have_text("1 of 2 runs")
+    address = page.evaluate("location.href")
+    page.locator("summary", has_text="Views").click()
+    page.get_by_label("Name of this view").fill("first")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Show Default").click()
+    expect(count).to_have_text("2 runs")
+    expect(steps).to_be_visible()
+    page.locator("summary", has_text="Views").click()
+    page.get_by_role("button", name="Show first").click()
+    expect(count).to_have_text("1 of 2 runs")
+    assert page.evaluate("location.href") == address
+    page.goto(address)
+    expect(row(page, runs[0])).to_be_visible()
+    expect(count).to_have_text("1 of 2 runs")
+    expect(steps).to_have_count(0)
+
+
 @pytest.mark.slow
 def test_an_unreadable_run_is_named(own: Served, store: Store, tab: Opening, tmp_path: Path) -> None:
     make_run(store)

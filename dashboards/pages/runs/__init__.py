@@ -56,7 +56,7 @@ _OPTIONS = {
 }
 
 
-def _layout(_: Context) -> list[Component]:
+def _layout(context: Context) -> list[Component]:
     grid = dag.AgGrid(
         id="runs-grid",
         className="tk-grid tk-runs",
@@ -67,7 +67,7 @@ def _layout(_: Context) -> list[Component]:
         dashGridOptions=_OPTIONS,
         style={"height": _height(3)},
     )
-    listed = html.Div([_bar(), grid, html.Div(id="runs-unreadable")], id="runs-list", hidden=True)
+    listed = html.Div([_bar(context.view), grid, html.Div(id="runs-unreadable")], id="runs-list", hidden=True)
     return [
         listed,
         html.Div(welcome(), id="runs-welcome", hidden=True),
@@ -75,19 +75,25 @@ def _layout(_: Context) -> list[Component]:
         *noting.dialog(),
         dcc.Store(id="runs-known"),
         dcc.Store(id="runs-refreshed"),
+        dcc.Store(id="runs-arrived"),
         dcc.Interval(id="runs-tick", interval=REFRESH_MS),
     ]
 
 
-def _bar() -> Component:
+def _bar(view: View) -> Component:
     find = dmc.TextInput(
-        id="runs-find", placeholder="Filter runs", size="xs", debounce=250, **aria(label="Filter runs")
+        id="runs-find",
+        value=view.options.get("find", ""),
+        placeholder="Filter runs",
+        size="xs",
+        debounce=250,
+        **aria(label="Filter runs"),
     )
     cells = dmc.Switch(
         id="runs-cells",
         label="Runs of sweeps",
         size="xs",
-        checked=False,
+        checked=view.options.get("sweeps") == "1",
         persistence=True,
         persistence_type="local",
     )
@@ -97,11 +103,28 @@ def _bar() -> Component:
             html.Span(_comparing(None, []), id="runs-compare"),
             noting.button(),
             ask(),
+            _fold("runs-columns", "Columns", html.Ul(id="runs-columns")),
+            _fold("runs-views", "Views", [html.Ul(id="runs-views"), *_saving()]),
             cells,
             html.Span(id="runs-count", className="tk-status", role="status"),
         ],
         className="tk-bar",
     )
+
+
+def _fold(name: str, title: str, content: Component | list[Component]) -> Component:
+    """Create a button that opens a panel, which `assets/runs_views.js` fills."""
+    panel = html.Div(content, className="tk-panel")
+    summary = html.Summary(title, className="tk-button")
+    return html.Details([summary, panel], id=f"{name}-fold", className="tk-fold")
+
+
+def _saving() -> list[Component]:
+    name = "Name of this view"
+    field = dmc.TextInput(id="runs-view-name", placeholder=name, size="xs", **aria(label=name))
+    save = html.Button("Save", id="runs-view-save", className="tk-button")
+    words = "Saved in this browser. To share a view, copy the address: it has filters, order and columns."
+    return [html.Div([field, save], className="tk-view-new"), html.P(words)]
 
 
 def _height(count: int) -> str:
@@ -163,6 +186,13 @@ def _page(request: Mapping[str, Any], *, around: int = 0) -> slice:
 def connect(site: Site) -> None:
     """Register the callbacks of the list."""
     table = Table(site)
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "runsArrived"),
+        Output("runs-arrived", "data"),
+        Input("view", "data"),
+        Input("runs-find", "value"),
+        Input("runs-cells", "checked"),
+    )
     connect_deleting(site)
     noting.connect(site, table.edited)
     _connect_list(site, table)
