@@ -134,13 +134,18 @@ class ColumnValues:
         return max((len(human(value, self.column.unit)) for value in self.values[::every]), default=0)
 
     @property
+    def heading(self) -> str:
+        """Its heading."""
+        return clean(self.column.name if self.exact else header(self.column))
+
+    @property
     def row_of(self) -> str:
         """Table that its row ids refer to; empty for none."""
         return "" if self.words or self.exact else ROWS.get(self.column.name, "")
 
     def definition(self, *, filters: bool) -> dict[str, Any]:
         """Return the AG Grid column definition."""
-        head = clean(self.column.name if self.exact else header(self.column))
+        head = self.heading
         return {
             "field": self.column.name,
             "headerName": head,

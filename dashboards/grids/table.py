@@ -14,7 +14,6 @@ from flask import abort
 from tracekit import analysis, registry
 from tracekit.analysis import get
 from tracekit.errors import TracekitError, clean
-from tracekit.render.cells import header
 
 from ..parts.charts import aria
 from ..site import with_peaks
@@ -75,7 +74,7 @@ def table(
         )
     paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
-    missing = [clean(header(one.column)) for one in columns if one.empty]
+    missing = [one.heading for one in columns if one.empty]
     return html.Section(
         [
             _bar(csv or csv_address(context, page, spec), spec, len(frame), title=title, paged=paged),

@@ -195,7 +195,7 @@ def _ended(code: int, said: str) -> Exception:
         name = signal.Signals(-code).name
         return UnusableInputError(
             f"the process of the query was ended by {name}: it needs more memory, or is nested too deeply",
-            hint="simplify the query, or give more with --memory",
+            hint="simplify the query, or run `tracekit query` with more --memory",
         )
     return RuntimeError(f"the process of the query failed with exit code {code}:\n{said}")
 

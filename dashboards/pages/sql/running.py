@@ -153,7 +153,7 @@ class Queries:
         try:
             with closing(texts):
                 yield (json.loads(line) for text in texts for line in text.splitlines())
-        except (TracekitError, ValueError):
+        except TracekitError:
             if process.cancelled:
                 raise UnusableInputError("cancelled", hint="run it again, or change it") from None
             raise
