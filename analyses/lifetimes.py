@@ -1,0 +1,283 @@
+"""Lifetime of each allocation, and what the peak of allocated memory consists of.
+
+Allocations are pairs of allocator events, as in `memory`. What was allocated before the capture is unknown
+but for its amount, and, where its free was recorded, its size. The rows of `peak` sum to `peak_allocated` of
+`memory` exactly, for each of op, category and module; so do the bytes at the peak in `lifetimes`.
+
+Sources: PyTorch memory_viz (active memory timeline); torch.profiler memory events.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "lifetimes")  # doctest: +SKIP
+    >>> result.tables["peak"].query("by == 'category'")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.modules import read_modules
+from tracekit.schema import C, HostKind, Phase
+
+from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
+from .memory.allocations import NEVER, OP, Events, read
+from .shared.common import RANK, ints
+from .shared.hosts import host_rows, texts
+
+if TYPE_CHECKING:
+    from tracekit.analysis.modules import Modules
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+MOST = 1_000
+"""Maximum allocations per device with rows of their own."""
+CATEGORY = "category"
+BY = (CATEGORY, C.MODULE, OP)
+ACTIVATION, GRADIENT, STATE = "activation", "gradient", "optimizer state"
+INPUT, TEMPORARY, UNKNOWN = "input", "temporary", "unknown"
+BEFORE, REST = "(before the capture)", "(other allocations)"
+NO_MODULE = "(outside of any module)"
+EDGES = {(False, False): "", (True, False): "start", (False, True): "end", (True, True): "start and end"}
+NO_MODULES = Remark(
+    "no calls of modules in this capture, so the modules of allocations are unknown: record Python stacks "
+    "(`with_stack=True`, `tracekit collect --stacks`)"
+)
+_ARROW = " > "
+_OUTLIVING = {
+    Phase.FORWARD: ACTIVATION,
+    Phase.BACKWARD: GRADIENT,
+    Phase.OPTIMIZER: STATE,
+    Phase.DATALOAD: INPUT,
+}
+"""Category of what is allocated in a phase and outlives it."""
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """Consecutive rows of one phase on a rank, merged.
+
+    Attributes:
+        start: Start of each, ns, ascending.
+        end: Start of the next one of another phase; of the last one, the end of its last row.
+        phase: The phase of each.
+    """
+
+    start: Ints
+    end: Ints
+    phase: Any
+
+
+def compute(run: Run) -> Result:
+    """Compute the lifetimes and the composition of the peaks."""
+    events = read(run)
+    if not events:
+        return Result(notes=(NO_EVENTS,))
+    paired = [one for one in events if one.freed_at is not None]
+    notes: list[str] = [] if len(paired) == len(events) else [NO_ADDRESSES]
+    if not paired:
+        return Result(notes=tuple(notes))
+    if not all(one.recorded for one in paired):
+        notes.append(NO_TOTALS)
+    modules = read_modules(run)
+    notes += [] if modules else [NO_MODULES]
+    phases = _phases(run)
+    whole = [_allocations(run, one, modules, phases[one.rank]) for one in paired]
+    lives = pd.concat([_largest(one, table) for one, table in zip(paired, whole, strict=True)])
+    peak = pd.concat([_peak(one, table, by) for one, table in zip(paired, whole, strict=True) for by in BY])
+    return Result(
+        {"peak": _columns(peak, _PEAK), "lifetimes": _columns(lives, _LIFETIMES)}, notes=tuple(notes)
+    )
+
+
+def _columns(table: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
+    return table[[column.name for column in columns]].reset_index(drop=True)
+
+
+def _phases(run: Run) -> dict[int, _Phases]:
+    """The phases of each rank, in order of time."""
+    kinds = pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.ANNOTATION)])
+    columns = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE]
+    rows = run.table("host_intervals", columns=columns, where=kinds & pc.field(C.PHASE).is_valid())
+    ranks = run.table("allocations", columns=[C.RANK])[C.RANK].unique()
+    return {int(rank): _merged(rows[rows[C.RANK] == rank]) for rank in ranks}
+
+
+def _merged(rows: pd.DataFrame) -> _Phases:
+    rows = rows.sort_values(C.START_NS, kind="stable")
+    start, phase = ints(rows, C.START_NS), rows[C.PHASE].astype(object).to_numpy()
+    first = np.ones(len(rows), bool)
+    first[1:] = phase[1:] != phase[:-1]
+    last = (start + ints(rows, C.DUR_NS)).max(initial=0)
+    begins = start[first]
+    return _Phases(begins, np.append(begins[1:], last)[: len(begins)], phase[first])
+
+
+def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Phases) -> pd.DataFrame:
+    """One row per allocation, and for those before the capture one per recorded free and one for the rest."""
+    freed = events.freed_at
+    live = events.live_at_peak
+    assert freed is not None and live is not None  # noqa: S101  # only devices with addresses come here
+    made = np.flatnonzero(events.bytes > 0)
+    rows = events.frame[C.OP_ROW].iloc[made]
+    host = host_rows(run, rows, [C.PHASE])
+    free = freed[made]
+    known = free != NEVER
+    times = np.where(known, events.t_ns[np.where(known, free, 0)], events.t_ns[-1])
+    start = events.t_ns[made]
+    own = pd.DataFrame(
+        {
+            "size": events.bytes[made],
+            "at_peak": np.where(live[made], events.bytes[made], 0),
+            C.START_NS: start,
+            "freed_ns": pd.arrays.IntegerArray(times, ~known),
+            "life_ns": times - start,
+            "edge": [EDGES[False, bool(one)] for one in ~known],
+            OP: events.frame[OP].astype(object).to_numpy()[made],
+            C.MODULE: _modules(modules, rows),
+            CATEGORY: _categories(texts(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases),
+            "host_row": rows.to_numpy(),
+        }
+    )
+    return pd.concat([own, _earlier(events, int(own["at_peak"].sum()))], ignore_index=True)
+
+
+def _modules(modules: Modules | None, rows: pd.Series) -> Any:
+    """Path of the module of each op; backward ops have that of their forward op."""
+    if modules is None:
+        return np.full(len(rows), UNKNOWN, object)
+    paths: list[str] = []
+    for name, above in zip(modules.names, modules.parent.tolist(), strict=True):
+        paths.append(f"{paths[above]}{_ARROW}{name}" if above >= 0 else name)
+    return np.array([*paths, NO_MODULE], object)[modules.of(rows)]
+
+
+def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
+    """Category of each allocation, by the phase of its op and by whether it outlives that phase.
+
+    Args:
+        phase: Phase of the op of each allocation, empty if unknown.
+        start: Time of each allocation, ns.
+        freed: Time of its free, ns; `NEVER` if it is not freed.
+        phases: The phases of the rank.
+    """
+    found = np.full(len(phase), UNKNOWN, object)
+    if not len(phases.start):
+        return found
+    at = np.maximum(np.searchsorted(phases.start, start, side="right") - 1, 0)
+    backward = np.append(phases.start[phases.phase == str(Phase.BACKWARD)], NEVER)
+    used = backward[np.searchsorted(backward[:-1], start, side="right")]
+    for name, category in _OUTLIVING.items():
+        own = phase == str(name)
+        until = used if name is Phase.FORWARD else phases.end[at]
+        known = own & (phases.phase[at] == str(name)) & (until != NEVER)
+        found[known] = np.where(freed[known] > until[known], category, TEMPORARY)
+    return found
+
+
+def _earlier(events: Events, live: int) -> pd.DataFrame:
+    """Rows of what was allocated before the capture: one per recorded free, and one for the rest."""
+    address = events.frame[C.ADDRESS]
+    at = np.flatnonzero((events.bytes < 0) & ~address.duplicated().to_numpy(bool))
+    size, freed = -events.bytes[at], events.t_ns[at]
+    in_use = np.where(at > events.peak_at, size, 0)
+    begins = int(events.t_ns[0])
+    peak = max(events.start, int(events.level.max()))
+    rest, kept = peak - live - int(in_use.sum()), events.start - int(size.sum())
+    table = pd.DataFrame(
+        {
+            "size": np.append(size, kept),
+            "at_peak": np.append(in_use, rest),
+            C.START_NS: begins,
+            "freed_ns": pd.arrays.IntegerArray(np.append(freed, 0), np.arange(len(at) + 1) == len(at)),
+            "life_ns": np.append(freed, events.t_ns[-1]) - begins,
+            "edge": [*[EDGES[True, False]] * len(at), EDGES[True, True]],
+            **dict.fromkeys(BY, BEFORE),
+            "host_row": pd.array([None] * (len(at) + 1), dtype="Int64"),
+        }
+    )
+    return table[(table["size"] != 0) | (table["at_peak"] != 0)]
+
+
+def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
+    """The largest allocations, and one row for the others."""
+    ordered = table.sort_values(["size", "life_ns", C.START_NS], ascending=[False, False, True])
+    shown, other = ordered.head(MOST).assign(allocations=1), ordered.iloc[MOST:]
+    if len(other):
+        rest = {name: [int(other[name].sum())] for name in ("size", "at_peak")}
+        begin = int(other[C.START_NS].min())
+        end = int((other[C.START_NS] + other["life_ns"]).max())
+        more = {C.START_NS: begin, "life_ns": end - begin, "edge": "", "allocations": len(other)}
+        one = pd.DataFrame({**rest, **more, **dict.fromkeys(BY, REST)})
+        one["freed_ns"] = one["host_row"] = pd.array([None], dtype="Int64")
+        shown = pd.concat([shown, one], ignore_index=True)
+    shown["host_row"] = shown["host_row"].astype("Int64")
+    return shown.assign(**events.key)
+
+
+def _peak(events: Events, table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Bytes in use at the peak by op, category or module, most first."""
+    live = table[table["at_peak"] != 0]
+    grouped = live.groupby(by, sort=True)["at_peak"].agg(["sum", "count"]).reset_index()
+    grouped = grouped.rename(columns={by: C.NAME, "sum": "at_peak", "count": "allocations"})
+    total = max(int(grouped["at_peak"].sum()), 1)
+    ordered = grouped.sort_values(["at_peak", C.NAME], ascending=[False, True])
+    counts = ordered["allocations"].where(ordered[C.NAME] != BEFORE).astype("Int64")
+    return ordered.assign(by=by, share=ordered["at_peak"] / total, allocations=counts, **events.key)
+
+
+_DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")
+_AT_PEAK = Column("at_peak", "bytes", "bytes of it in use at the peak of allocated memory")
+_CATEGORY = Column(CATEGORY, "", "what it holds, by phase and lifetime, as defined above")
+_PEAK = (
+    RANK,
+    _DEVICE,
+    Column("by", "", "what the row sums over: category, module or op"),
+    Column(C.NAME, "", "the category, path of the module, or op"),
+    _AT_PEAK,
+    Column("share", "share", "part of the peak"),
+    Column("allocations", "count", "allocations in use at the peak; unknown for those before the capture"),
+)
+_LIFETIMES = (
+    RANK,
+    _DEVICE,
+    Column("size", "bytes", "size; Σ of sizes where the row stands for several"),
+    _AT_PEAK,
+    Column("life_ns", "ns", "time between allocation and free within the capture"),
+    Column(C.START_NS, "ns", "time of the allocation, or of the first event if it was before the capture"),
+    Column("freed_ns", "ns", "time of the free; empty if it was not freed in the capture"),
+    Column("edge", "", "which edge of the capture the life crosses: start, end, or start and end"),
+    Column(OP, "", "innermost op that allocated"),
+    Column(C.MODULE, "", "module of the op, as in `modules`"),
+    _CATEGORY,
+    Column("allocations", "count", "number of allocations that the row stands for"),
+    Column("host_row", "", "host row of the op"),
+)
+
+ANALYSIS = Analysis(
+    name="lifetimes",
+    title="Allocation lifetimes",
+    question="When was each allocation in use, and what does the peak of memory consist of?",
+    definition=(
+        "An allocation lives from its event to the free of its address, at most to the end of the capture. "
+        "Category: activation = allocated by a forward op and alive when the next backward pass begins; "
+        "gradient = allocated by a backward op and alive when that pass ends; optimizer state = allocated in "
+        "the optimizer and alive when it ends; input = allocated while loading data and alive afterwards; "
+        "temporary = freed before that; unknown = in no such phase, or with no later backward pass. These "
+        "follow from times only: a library's workspace counts as what was computed when it was allocated. "
+        "Parameters are allocated before the capture, where nothing is known but the amount. The peak is that "
+        f"of `memory`. The {MOST:,} largest allocations per device have rows; one row sums the others."
+    ),
+    tables=(
+        TableSpec("peak", "Composition of the peak, by category, module and op", _PEAK),
+        TableSpec("lifetimes", "Largest allocations", _LIFETIMES),
+    ),
+    sources=("PyTorch memory_viz: active memory timeline", "torch.profiler memory events"),
+    order=61,
+    compute=compute,
+)
