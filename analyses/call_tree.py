@@ -37,6 +37,7 @@ NO_CALLS = (
 )
 _NUMBER = r"#\d+$"
 _OPS = (HostKind.OP, HostKind.ANNOTATION)
+_STACKS = (HostKind.PYTHON, HostKind.OP)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class _Calls:
 
     Attributes:
         frame: Every host row.
-        selected: Whether each row is of a kind that the tree shows: ops and annotations, or also Python calls.
+        selected: Whether each row is of a kind that the tree shows: ops with annotations or Python calls.
         parent: Position of the nearest enclosing selected row of each row, or `NO_PARENT`.
         names: Code of each row's name, in alphabetical order.
         labels: Name of each code.
@@ -87,7 +88,7 @@ def compute(run: Run) -> Result:
     nodes, notes = _nodes(run, calls)
     tables = {"nodes": nodes}
     if (frame[C.KIND] == HostKind.PYTHON).any():
-        tables["stacks"], _ = _nodes(run, _select(frame, (*_OPS, HostKind.PYTHON)))
+        tables["stacks"], _ = _nodes(run, _select(frame, _STACKS))
     return Result(tables, notes=notes)
 
 
@@ -247,12 +248,13 @@ ANALYSIS = Analysis(
         "host self = total − total of the child nodes; device self = Σ of the device intervals (kernels, "
         "copies, memsets, graphs) whose innermost launching op or annotation is the node; device total = "
         "self + total of the child nodes. Self times sum to the totals of the roots. Each rank has its own "
-        "roots. `stacks` has also the calls of Python functions and modules as nodes, if they were recorded. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node that launched "
+        "roots. `stacks` has the calls of Python functions and modules as nodes in place of annotations, which may "
+        "cross them. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node that launched "
         "it, if that is no op."
     ),
     tables=(
         TableSpec("nodes", "Nodes, parents before children", _COLUMNS),
-        TableSpec("stacks", "Nodes with Python calls, parents before children", _COLUMNS),
+        TableSpec("stacks", "Nodes of Python calls and ops, parents before children", _COLUMNS),
     ),
     sources=("Gregg 2016: The Flame Graph", "torch.profiler events"),
     order=43,

@@ -26,7 +26,7 @@ from tracekit.analysis.modules import read_modules
 from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
-from .memory.allocations import NEVER, OP, Events, read
+from .memory.allocations import NEVER, OP, Events, read, thinned
 from .shared.common import RANK, ints
 from .shared.hosts import host_rows, texts
 
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-MOST = 1_000
-"""Maximum allocations per device with rows of their own."""
+MOST, DRAWN = 1_000, 60
+"""Maximum allocations per device with rows of their own, and that `active` counts as the largest."""
+POINTS = 2_000
+"""Maximum points of `active`, in addition to the events of the largest allocations."""
 CATEGORY = "category"
 BY = (CATEGORY, C.MODULE, OP)
 ACTIVATION, GRADIENT, STATE = "activation", "gradient", "optimizer state"
@@ -49,6 +51,8 @@ NO_MODULES = Remark(
     "(`with_stack=True`, `tracekit collect --stacks`)"
 )
 _ARROW = " > "
+_FROM, _UNTIL = "from", "until"
+"""Indices of the first event after which an allocation is in use, and of the first after which it is not."""
 _OUTLIVING = {
     Phase.FORWARD: ACTIVATION,
     Phase.BACKWARD: GRADIENT,
@@ -88,15 +92,17 @@ def compute(run: Run) -> Result:
     notes += [] if modules else [NO_MODULES]
     phases = _phases(run)
     whole = [_allocations(run, one, modules, phases[one.rank]) for one in paired]
-    lives = pd.concat([_largest(one, table) for one, table in zip(paired, whole, strict=True)])
-    peak = pd.concat([_peak(one, table, by) for one, table in zip(paired, whole, strict=True) for by in BY])
-    return Result(
-        {"peak": _columns(peak, _PEAK), "lifetimes": _columns(lives, _LIFETIMES)}, notes=tuple(notes)
-    )
+    pairs = list(zip(paired, whole, strict=True))
+    tables = {
+        "peak": _joined([_peak(one, table, by) for one, table in pairs for by in BY], _PEAK),
+        "lifetimes": _joined([_largest(one, table) for one, table in pairs], _LIFETIMES),
+        "active": _joined([_active(one, table) for one, table in pairs], _ACTIVE),
+    }
+    return Result(tables, notes=tuple(notes))
 
 
-def _columns(table: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
-    return table[[column.name for column in columns]].reset_index(drop=True)
+def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True)[[column.name for column in columns]]
 
 
 def _phases(run: Run) -> dict[int, _Phases]:
@@ -142,9 +148,13 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
             C.MODULE: _modules(modules, rows),
             CATEGORY: _categories(texts(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases),
             "host_row": rows.to_numpy(),
+            _FROM: made,
+            _UNTIL: np.where(known, free, len(events.bytes)),
         }
     )
-    return pd.concat([own, _earlier(events, int(own["at_peak"].sum()))], ignore_index=True)
+    every = pd.concat([own, _earlier(events, int(own["at_peak"].sum()))], ignore_index=True)
+    order = ["size", "life_ns", C.START_NS]
+    return every.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
 
 
 def _modules(modules: Modules | None, rows: pd.Series) -> Any:
@@ -199,6 +209,8 @@ def _earlier(events: Events, live: int) -> pd.DataFrame:
             "edge": [*[EDGES[True, False]] * len(at), EDGES[True, True]],
             **dict.fromkeys(BY, BEFORE),
             "host_row": pd.array([None] * (len(at) + 1), dtype="Int64"),
+            _FROM: 0,
+            _UNTIL: np.append(at, len(events.bytes)),
         }
     )
     return table[(table["size"] != 0) | (table["at_peak"] != 0)]
@@ -206,8 +218,7 @@ def _earlier(events: Events, live: int) -> pd.DataFrame:
 
 def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     """The largest allocations, and one row for the others."""
-    ordered = table.sort_values(["size", "life_ns", C.START_NS], ascending=[False, False, True])
-    shown, other = ordered.head(MOST).assign(allocations=1), ordered.iloc[MOST:]
+    shown, other = table.head(MOST).assign(allocations=1), table.iloc[MOST:]
     if len(other):
         rest = {name: [int(other[name].sum())] for name in ("size", "at_peak")}
         begin = int(other[C.START_NS].min())
@@ -217,7 +228,22 @@ def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
         one["freed_ns"] = one["host_row"] = pd.array([None], dtype="Int64")
         shown = pd.concat([shown, one], ignore_index=True)
     shown["host_row"] = shown["host_row"].astype("Int64")
-    return shown.assign(**events.key)
+    return shown.assign(**events.key, in_active=np.arange(len(shown)) < DRAWN)
+
+
+def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
+    """Allocated bytes over time, and how much of them is in the largest allocations."""
+    first = table.head(DRAWN)
+    size, begin, end = ints(first, "size"), ints(first, _FROM), ints(first, _UNTIL)
+    changes = np.zeros(len(events.bytes) + 1, np.int64)
+    np.add.at(changes, begin, size)
+    np.subtract.at(changes, end, size)
+    largest = np.cumsum(changes[:-1])
+    places = np.concatenate((thinned(events, POINTS), begin, end[end < len(events.bytes)]))
+    at = np.unique(places)
+    level = events.level[at]
+    moments = {C.T_NS: events.t_ns[at], "allocated": level, "largest": largest[at]}
+    return pd.DataFrame({**events.key, **moments, "others": level - largest[at]})
 
 
 def _peak(events: Events, table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -256,7 +282,16 @@ _LIFETIMES = (
     Column(C.MODULE, "", "module of the op, as in `modules`"),
     _CATEGORY,
     Column("allocations", "count", "number of allocations that the row stands for"),
+    Column("in_active", "", "whether `active` counts it among the largest"),
     Column("host_row", "", "host row of the op"),
+)
+_ACTIVE = (
+    RANK,
+    _DEVICE,
+    Column(C.T_NS, "ns", "time since the run's t0"),
+    Column("allocated", "bytes", "allocated after the event, as in `memory`"),
+    Column("largest", "bytes", f"part of it in the {DRAWN} largest allocations"),
+    Column("others", "bytes", "the rest"),
 )
 
 ANALYSIS = Analysis(
@@ -276,6 +311,7 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("peak", "Composition of the peak, by category, module and op", _PEAK),
         TableSpec("lifetimes", "Largest allocations", _LIFETIMES),
+        TableSpec("active", "Bytes in the largest allocations over time", _ACTIVE),
     ),
     sources=("PyTorch memory_viz: active memory timeline", "torch.profiler memory events"),
     order=61,

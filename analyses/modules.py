@@ -81,7 +81,11 @@ def compute(run: Run) -> Result:
         notes.append(
             Remark(f"{modules.unlinked:,} backward ops have no known forward op: they stay where they ran")
         )
-    tables = {"types": _types(tree), "tree": tree, "ops": _by_op(run, modules, on_device=sums.device is not None)}
+    tables = {
+        "types": _types(tree),
+        "tree": tree,
+        "ops": _by_op(run, modules, on_device=sums.device is not None),
+    }
     return Result(tables, notes=tuple(notes))
 
 
@@ -172,7 +176,9 @@ def _by_op(run: Run, modules: Modules, *, on_device: bool) -> pd.DataFrame:
     """Self times of each node by op; their sums are the self times of the nodes."""
     ops = read_ops(run)
     node = _nodes(modules, modules.places(ops.frame[C.ROW_ID]))
-    called = pd.DataFrame({NODE: node, C.NAME: ops.labels[ops.names], "calls": 1, "host_self_ns": ops.self_ns})
+    called = pd.DataFrame(
+        {NODE: node, C.NAME: ops.labels[ops.names], "calls": 1, "host_self_ns": ops.self_ns}
+    )
     launched = called.head(0).assign(device_self_ns=0)
     if on_device:
         frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])

@@ -48,7 +48,9 @@ _FAMILIES = {
     "autograd": r"accumulategrad|autograd|backward|graphroot",
 }
 """Patterns of the names of ops by family, without namespace; the first that matches."""
-_PATTERNS = {name: re.compile(pattern.replace("(?i)", ""), re.IGNORECASE) for name, pattern in _FAMILIES.items()}
+_PATTERNS = {
+    name: re.compile(pattern.replace("(?i)", ""), re.IGNORECASE) for name, pattern in _FAMILIES.items()
+}
 OTHER, NO_FAMILY = "other", "outside of ops"
 FAMILY, OP, KERNEL = "family", "op", "kernel"
 """Levels of the tree."""
