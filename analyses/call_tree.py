@@ -248,9 +248,9 @@ ANALYSIS = Analysis(
         "host self = total − total of the child nodes; device self = Σ of the device intervals (kernels, "
         "copies, memsets, graphs) whose innermost launching op or annotation is the node; device total = "
         "self + total of the child nodes. Self times sum to the totals of the roots. Each rank has its own "
-        "roots. `stacks` has the calls of Python functions and modules as nodes in place of annotations, which may "
-        "cross them. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node that launched "
-        "it, if that is no op."
+        "roots. `stacks` has the calls of Python functions and modules as nodes in place of annotations, "
+        "which may cross them. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node "
+        "that launched it, if that is no op."
     ),
     tables=(
         TableSpec("nodes", "Nodes, parents before children", _COLUMNS),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-MOST, DRAWN = 1_000, 60
+MOST, DRAWN = 1_000, 100
 """Maximum allocations per device with rows of their own, and that `active` counts as the largest."""
 POINTS = 2_000
 """Maximum points of `active`, in addition to the events of the largest allocations."""
@@ -43,6 +43,7 @@ CATEGORY = "category"
 BY = (CATEGORY, C.MODULE, OP)
 ACTIVATION, GRADIENT, STATE = "activation", "gradient", "optimizer state"
 INPUT, TEMPORARY, UNKNOWN = "input", "temporary", "unknown"
+_CATEGORIES = (ACTIVATION, GRADIENT, STATE, INPUT, TEMPORARY, UNKNOWN)
 BEFORE, REST = "(before the capture)", "(other allocations)"
 NO_MODULE = "(outside of any module)"
 EDGES = {(False, False): "", (True, False): "start", (False, True): "end", (True, True): "start and end"}
@@ -128,7 +129,8 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
     """One row per allocation, and for those before the capture one per recorded free and one for the rest."""
     freed = events.freed_at
     live = events.live_at_peak
-    assert freed is not None and live is not None  # noqa: S101  # only devices with addresses come here
+    if freed is None or live is None:  # without addresses; the caller leaves those out
+        raise ValueError(events.key)
     made = np.flatnonzero(events.bytes > 0)
     rows = events.frame[C.OP_ROW].iloc[made]
     host = host_rows(run, rows, [C.PHASE])
@@ -227,23 +229,33 @@ def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
         one = pd.DataFrame({**rest, **more, **dict.fromkeys(BY, REST)})
         one["freed_ns"] = one["host_row"] = pd.array([None], dtype="Int64")
         shown = pd.concat([shown, one], ignore_index=True)
-    shown["host_row"] = shown["host_row"].astype("Int64")
+    shown = shown.astype({"host_row": "Int64", "allocations": "Int64"})
+    shown.loc[shown["edge"] == EDGES[True, True], "allocations"] = pd.NA
     return shown.assign(**events.key, in_active=np.arange(len(shown)) < DRAWN)
 
 
 def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
-    """Allocated bytes over time, and how much of them is in the largest allocations."""
-    first = table.head(DRAWN)
-    size, begin, end = ints(first, "size"), ints(first, _FROM), ints(first, _UNTIL)
+    """Allocated bytes over time: those in the largest allocations, and the others by category."""
+    first, rest = table.head(DRAWN), table.iloc[DRAWN:]
+    edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
+    at = np.unique(np.concatenate((thinned(events, POINTS), edges[edges < len(events.bytes)])))
+    level, largest = events.level[at], _in_use(events, first)[at]
+    own = {_column(name): _in_use(events, rest[rest[CATEGORY] == name])[at] for name in _CATEGORIES}
+    moments = {**events.key, C.T_NS: events.t_ns[at], "allocated": level, "largest": largest}
+    others = level - largest
+    return pd.DataFrame({**moments, "others": others, **own, "before": others - sum(own.values())})
+
+
+def _in_use(events: Events, table: pd.DataFrame) -> Ints:
+    """Bytes of some allocations in use after each event."""
     changes = np.zeros(len(events.bytes) + 1, np.int64)
-    np.add.at(changes, begin, size)
-    np.subtract.at(changes, end, size)
-    largest = np.cumsum(changes[:-1])
-    places = np.concatenate((thinned(events, POINTS), begin, end[end < len(events.bytes)]))
-    at = np.unique(places)
-    level = events.level[at]
-    moments = {C.T_NS: events.t_ns[at], "allocated": level, "largest": largest[at]}
-    return pd.DataFrame({**events.key, **moments, "others": level - largest[at]})
+    np.add.at(changes, ints(table, _FROM), ints(table, "size"))
+    np.subtract.at(changes, ints(table, _UNTIL), ints(table, "size"))
+    return np.cumsum(changes[:-1])
+
+
+def _column(category: str) -> str:
+    return category.replace(" ", "_")
 
 
 def _peak(events: Events, table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -281,7 +293,7 @@ _LIFETIMES = (
     Column(OP, "", "innermost op that allocated"),
     Column(C.MODULE, "", "module of the op, as in `modules`"),
     _CATEGORY,
-    Column("allocations", "count", "number of allocations that the row stands for"),
+    Column("allocations", "count", "allocations that the row stands for; empty for all that were never freed"),
     Column("in_active", "", "whether `active` counts it among the largest"),
     Column("host_row", "", "host row of the op"),
 )
@@ -291,7 +303,11 @@ _ACTIVE = (
     Column(C.T_NS, "ns", "time since the run's t0"),
     Column("allocated", "bytes", "allocated after the event, as in `memory`"),
     Column("largest", "bytes", f"part of it in the {DRAWN} largest allocations"),
-    Column("others", "bytes", "the rest"),
+    Column("others", "bytes", "the rest: the sum of the following"),
+    *(Column(_column(name), "bytes", f"other allocations of the category {name}") for name in _CATEGORIES),
+    Column(
+        "before", "bytes", "the rest: from before the capture, and differences of recorded totals from events"
+    ),
 )
 
 ANALYSIS = Analysis(
@@ -305,11 +321,11 @@ ANALYSIS = Analysis(
         "the optimizer and alive when it ends; input = allocated while loading data and alive afterwards; "
         "temporary = freed before that; unknown = in no such phase, or with no later backward pass. These "
         "follow from times only: a library's workspace counts as what was computed when it was allocated. "
-        "Parameters are allocated before the capture, where nothing is known but the amount. The peak is that "
-        f"of `memory`. The {MOST:,} largest allocations per device have rows; one row sums the others."
+        "Parameters are allocated before the capture, where nothing is known but the amount. The peak is "
+        f"that of `memory`. The {MOST:,} largest allocations per device have rows; one row sums the others."
     ),
     tables=(
-        TableSpec("peak", "Composition of the peak, by category, module and op", _PEAK),
+        TableSpec("peak", "Composition of the peak; by category, module and op", _PEAK),
         TableSpec("lifetimes", "Largest allocations", _LIFETIMES),
         TableSpec("active", "Bytes in the largest allocations over time", _ACTIVE),
     ),

@@ -176,21 +176,19 @@ def _by_op(run: Run, modules: Modules, *, on_device: bool) -> pd.DataFrame:
     """Self times of each node by op; their sums are the self times of the nodes."""
     ops = read_ops(run)
     node = _nodes(modules, modules.places(ops.frame[C.ROW_ID]))
-    called = pd.DataFrame(
-        {NODE: node, C.NAME: ops.labels[ops.names], "calls": 1, "host_self_ns": ops.self_ns}
-    )
-    launched = called.head(0).assign(device_self_ns=0)
+    own: dict[str, Any] = {NODE: node, C.NAME: ops.labels[ops.names]}
+    parts = [pd.DataFrame({**own, "calls": 1, "host_self_ns": ops.self_ns})]
     if on_device:
         frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])
         op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
         at = np.where(op >= 0, op, launch)
         names = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
         own = {NODE: _nodes(modules, at), C.NAME: np.asarray(names, object)}
-        launched = pd.DataFrame({**own, "device_self_ns": ints(frame, C.DUR_NS)})[at >= 0]
+        parts.append(pd.DataFrame({**own, "device_self_ns": ints(frame, C.DUR_NS)})[at >= 0])
     measures = ["calls", "host_self_ns", "device_self_ns"]
-    rows = pd.concat([called.assign(device_self_ns=pd.NA), launched])
-    sums = rows.astype(dict.fromkeys(measures, "Int64")).groupby([NODE, C.NAME], sort=True)[measures]
-    table = sums.sum(min_count=1).reset_index()
+    whole = [part.reindex(columns=[NODE, C.NAME, *measures]) for part in parts]
+    rows = pd.concat([part.astype(dict.fromkeys(measures, "Int64")) for part in whole])
+    table = rows.groupby([NODE, C.NAME], sort=True)[measures].sum(min_count=1).reset_index()
     instances = np.array([*modules.names, OUTSIDE_NAME], object)
     table[C.MODULE] = instances[table[NODE].to_numpy(np.int64)]
     by = "device_self_ns" if on_device else "host_self_ns"

@@ -232,8 +232,8 @@ ANALYSIS = Analysis(
         "durations, recursion counted once; device self = Σ of device intervals whose innermost launching op "
         "it is; device total = the same including child ops at any depth, each interval once; bytes by the "
         "innermost op of the allocator event; over all threads and ranks. Device intervals of a graph "
-        "launched outside ops count for the op that captured them, where known; it has no calls here. Families of "
-        "ops follow from their names; a backward op is in the family of its forward op."
+        "launched outside ops count for the op that captured them, where known; it has no calls here. "
+        "Families of ops follow from their names; a backward op is in the family of its forward op."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from tracekit.runs.run import busy
 from tracekit.schema import C
 
 from .common import ints, share
-from .hosts import CAPTURED, NO_OP, launching_texts
+from .hosts import NO_OP, launching_texts
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
 _FAMILIES = {
-    "communication": rf"^(?:c10d|nccl|gloo|mpi|_?c10d_functional|symm_mem)\b|record_param_comms|{COMMUNICATION}",
+    "communication": r"^(?:c10d|nccl|gloo|mpi|_?c10d_functional|symm_mem)\b|record_param_comms"
+    rf"|{COMMUNICATION}",
     "optimizer": r"^optimizer\.|^(?:amp_)?_?foreach_|^fused_(?:adam|sgd|adagrad)",
     "compiled code": r"^compiled|^## call|^triton_|^torch-compiled|^inductor",
     "attention": r"attention|attn|fmha",
@@ -39,12 +40,12 @@ _FAMILIES = {
     "fill and random": r"fill|zero|ones|rand|normal_|uniform|dropout|arange|bernoulli|full|memset|^eye",
     "view and allocation": r"view|reshape|expand|transpose|permute|slice|select|strided|empty|resize|squeeze"
     r"|split|chunk|detach|alias|^t$|^tbackward|narrow|unbind|flatten|^set_|^lift|unfold|repeat|roll|flip|pad",
-    "reduction": r"^(?:nan)?(?:sum|mean|prod|std|var|arg)|(?:max|min)(?:$|_dim|backward)|^(?:a?max|a?min|any|all)$"
-    r"|cumsum|cumprod|logsumexp|isfinite|^(?:sum|mean)backward|aminmax|bincount|histc",
-    "elementwise": r"^(?:add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|log|neg|abs|clamp|where|eq|ne|lt|gt|le|ge|lerp"
-    r"|relu|gelu|silu|elu|selu|sigmoid|tanh|threshold|hardswish|hardtanh|hardsigmoid|leaky|softplus|mish|sin|cos"
-    r"|erf|floor|ceil|round|trunc|sign|reciprocal|bitwise|logical|square|maximum|minimum|fmod|remainder|glu|tri[lu]"
-    r"|atan|xor|addc|celu|prelu|isnan|isinf|and|or|not)",
+    "reduction": r"^(?:nan)?(?:sum|mean|prod|std|var|arg)|(?:max|min)(?:$|_dim|backward)"
+    r"|^(?:a?max|a?min|any|all)$|cumsum|cumprod|logsumexp|isfinite|^(?:sum|mean)backward|aminmax|bincount|histc",
+    "elementwise": r"^(?:add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|log|neg|abs|clamp|where|eq|ne|lt|gt|le|ge"
+    r"|lerp|relu|gelu|silu|elu|selu|sigmoid|tanh|threshold|hardswish|hardtanh|hardsigmoid|leaky|softplus|mish"
+    r"|sin|cos|erf|floor|ceil|round|trunc|sign|reciprocal|bitwise|logical|square|maximum|minimum|fmod|remainder"
+    r"|glu|tri[lu]|atan|xor|addc|celu|prelu|isnan|isinf|and|or|not)",
     "autograd": r"accumulategrad|autograd|backward|graphroot",
 }
 """Patterns of the names of ops by family, without namespace; the first that matches."""
@@ -55,6 +56,8 @@ OTHER, NO_FAMILY = "other", "outside of ops"
 FAMILY, OP, KERNEL = "family", "op", "kernel"
 """Levels of the tree."""
 _SELF = ("host_self_ns", "device_self_ns")
+_PATH = "path"
+_Row: TypeAlias = "dict[str, Any]"
 
 
 def op_family(name: str) -> str:
@@ -79,7 +82,7 @@ def tree(run: Run, ops: Ops) -> pd.DataFrame:
     Device intervals without an op are a family of their own, so that the device self times of the families
     sum to that of all device intervals, and their host self times to that of all ops.
     """
-    by_op = _by_op(ops)
+    by_op = _by_op(ops).astype(dict.fromkeys(("host_self_ns", "calls", "host_row"), "Int64"))
     kernels = _kernels(run)
     if kernels is not None:
         by_op = by_op.merge(_summed(kernels, [OP]), on=OP, how="outer")
@@ -109,10 +112,10 @@ def _by_op(ops: Ops) -> pd.DataFrame:
 
 
 def _kernels(run: Run) -> pd.DataFrame | None:
-    """Device intervals with their op and kernel family; None without any that a host op launched."""
-    columns = [C.ROW_ID, C.NAME, C.DUR_NS, C.OP_ROW, *CAPTURED.values()]
-    frame = busy(run, columns)
-    if frame.empty or (frame[C.OP_ROW].isna() & frame[C.CAPTURED_OP].isna()).all():
+    """Device intervals with their op and kernel family; None if none is linked to its launch."""
+    links = [C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP]
+    frame = busy(run, [C.ROW_ID, C.NAME, C.DUR_NS, *links, C.CAPTURED_SHAPES])
+    if frame[links].isna().all(axis=None):
         return None
     op = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
     names = frame[C.NAME].astype("category").cat
@@ -133,7 +136,8 @@ def _summed(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     longest = rows.sort_values(order, ascending=[False, True]).drop_duplicates(keys)[[*keys, "longest_row"]]
     grouped = rows.groupby(keys, sort=True)["device_self_ns"].agg(["sum", "count"])
     grouped = grouped.rename(columns={"sum": "device_self_ns", "count": "launches"}).reset_index()
-    return grouped.merge(longest, on=keys)
+    merged = grouped.merge(longest, on=keys)
+    return merged.astype(dict.fromkeys(("device_self_ns", "launches", "longest_row"), "Int64"))
 
 
 def _families(by_op: pd.DataFrame) -> pd.DataFrame:
@@ -142,42 +146,33 @@ def _families(by_op: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.DataFrame:
-    """One table of all levels, each node before those below it."""
-    parts = []
+    """One table of all levels in depth-first order, siblings by a column, the largest first."""
+    below: dict[tuple[str, ...], list[_Row]] = {}
     for depth, (level, keys, frame) in enumerate(levels):
-        part = frame.reindex(columns=[*keys, *(name for name in _NUMBERS if name in frame)])
-        parts.append(part.assign(**{C.NAME: part[keys[-1]], C.DEPTH: depth, "level": level}))
-    table = pd.concat(parts, ignore_index=True).astype(object)
-    weight = [f"weight{depth}" for depth in range(len(levels))]
-    for column, (_, keys, frame) in zip(weight, levels, strict=True):
-        named = frame.set_index(keys)[by].fillna(0).astype(np.int64)
-        places = pd.MultiIndex.from_frame(table[keys]) if len(keys) > 1 else pd.Index(table[keys[0]])
-        table[column] = named.reindex(places).astype("Int64").to_numpy()
-    order, ascending = [], []
-    for column, (level, *_) in zip(weight, levels, strict=True):
-        order += [column, level]
-        ascending += [False, True]
-    table = table.sort_values(order, ascending=ascending, na_position="first", ignore_index=True)
-    return _numbered(table)
+        ordered = frame.sort_values([by, keys[-1]], ascending=[False, True])
+        for row in ordered.to_dict("records"):
+            path = tuple(str(row[key]) for key in keys)
+            named = {C.NAME: path[-1], C.DEPTH: depth, "level": level, _PATH: path}
+            below.setdefault(path[:-1], []).append({str(key): value for key, value in row.items()} | named)
+    pending, rows = below[()][::-1], list[_Row]()
+    number: dict[tuple[str, ...], int] = {}
+    while pending:
+        one = pending.pop()
+        number[one[_PATH]] = len(rows)
+        rows.append(one | {PARENT: number.get(one[_PATH][:-1])})
+        pending += reversed(below.get(one[_PATH], []))
+    return _shares(rows)
 
 
-def _numbered(table: pd.DataFrame) -> pd.DataFrame:
-    depth = ints(table, C.DEPTH)
-    above: list[int | None] = []
-    latest: dict[int, int] = {}
-    for node, level in enumerate(depth.tolist()):
-        above.append(latest.get(level - 1))
-        latest[level] = node
-    numbers = {name: table.get(name, pd.Series([None] * len(table))).astype("Int64") for name in _NUMBERS}
-    made = table.assign(**numbers, **{NODE: np.arange(len(table)), PARENT: pd.array(above, dtype="Int64")})
-    made[C.DEPTH] = depth
-    top = depth == 0
-    for side in ("host", "device"):
-        own = made[f"{side}_self_ns"]
-        known = bool(own.notna().any())
-        whole = int(own[top].fillna(0).sum())
-        made[f"{side}_share"] = share(own.to_numpy(float, na_value=np.nan), whole) if known else np.nan
-    return made[[column.name for column in _COLUMNS]]
+def _shares(rows: list[_Row]) -> pd.DataFrame:
+    table = pd.DataFrame({name: [row[name] for row in rows] for name in (C.NAME, "level", C.DEPTH)})
+    for name in (PARENT, *_NUMBERS):
+        table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
+    table[NODE] = np.arange(len(table))
+    for side, own in zip(("host_share", "device_share"), _SELF, strict=True):
+        whole = int(table.loc[table[C.DEPTH] == 0, own].sum())
+        table[side] = share(table[own].to_numpy(np.float64, na_value=np.nan), whole)
+    return table[[column.name for column in _COLUMNS]]
 
 
 _NUMBERS = ("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")

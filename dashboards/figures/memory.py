@@ -10,14 +10,15 @@ from tracekit.schema import C
 from .axis import COLORWAY, LEGEND, TOTAL, label, scale_factor, titled, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
 
-GROUPS = len(COLORWAY) - 1
-"""Maximum groups with a colour of their own."""
 MORE = "other groups"
+EARLIER = "(before the capture)"
+"""Group without a colour of its own."""
 OTHERS = "smaller allocations"
+_HATCHED = {"shape": "/", "size": 6, "solidity": 0.25, "fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.6)"}
 _Path = list[tuple[int, int]]
 
 
@@ -53,32 +54,31 @@ def stack(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
     return paths
 
 
-def active(lives: pd.DataFrame, over_time: pd.DataFrame, by: str) -> dict[str, Any]:
+def active(
+    lives: pd.DataFrame, over_time: pd.DataFrame, by: str, layers: Mapping[str, str]
+) -> dict[str, Any]:
     """Draw the largest allocations as areas over time, and the bytes of all others on top of them.
 
     Args:
         lives: The rows of `lifetimes` of one rank and device that `over_time` counts as the largest.
         over_time: The rows of `active` of the same rank and device.
         by: Column of `lives` whose values are told apart by colour.
+        layers: Columns of `over_time` that part the others, by the name of the group.
     """
-    shown = lives[(lives["life_ns"] > 0) & (lives["size"] > 0)].to_dict("records")
     wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
     tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
-    ends = [int(row[C.START_NS]) + int(row["life_ns"]) for row in shown]
-    paths = stack((int(row[C.START_NS]), end, int(row["size"])) for row, end in zip(shown, ends, strict=True))
-    groups = _groups(lives, by)
-    traces = []
-    named: set[str] = set()
-    for row, end, path in zip(shown, ends, paths, strict=True):
-        group = str(row[by]) if str(row[by]) in groups else MORE
-        x, y = _outline(path, end, int(row["size"]))
-        traces.append(
-            _area([time * wide for time in x], [edge * tall for edge in y])
-            | {"name": label(group, 40), "legendgroup": group, "showlegend": group not in named}
-            | {"fillcolor": groups.get(group, TOTAL), "text": _described(row), "hoverinfo": "text"}
-        )
-        named.add(group)
-    traces.append(_others(over_time, wide, tall))
+    colours = _colours([*layers, *_groups(lives, by)])
+    traces = [
+        _area([time * wide for time in x], [edge * tall for edge in y])
+        | _grouped(str(row[by]), colours)
+        | {"text": _described(row)}
+        for row, x, y in _areas(lives)
+    ]
+    traces += _others(over_time, layers or {OTHERS: "others"}, colours, (wide, tall))
+    seen: set[str] = set()
+    for trace in traces:
+        trace["showlegend"] = trace["legendgroup"] not in seen
+        seen.add(trace["legendgroup"])
     layout = {
         "height": 420,
         "xaxis": {"title": {"text": titled("time", unit)}},
@@ -90,10 +90,33 @@ def active(lives: pd.DataFrame, over_time: pd.DataFrame, by: str) -> dict[str, A
     return {"data": traces, "layout": layout}
 
 
-def _groups(lives: pd.DataFrame, by: str) -> dict[str, str]:
-    """Colour of each group with a colour, the largest first."""
+def _areas(lives: pd.DataFrame) -> list[tuple[dict[str, Any], list[int], list[int]]]:
+    """Return each allocation that has an extent, with the corners of its area in ns and bytes."""
+    shown = lives[(lives["life_ns"] > 0) & (lives["size"] > 0)].to_dict("records")
+    spans = [
+        (int(row[C.START_NS]), int(row[C.START_NS]) + int(row["life_ns"]), int(row["size"])) for row in shown
+    ]
+    return [
+        ({str(name): value for name, value in row.items()}, *_outline(path, end, size))
+        for row, path, (_, end, size) in zip(shown, stack(spans), spans, strict=True)
+    ]
+
+
+def _groups(lives: pd.DataFrame, by: str) -> list[str]:
+    """Return the groups, the largest first."""
     sums = lives.groupby(by, sort=True)["size"].sum().sort_values(ascending=False, kind="stable")
-    return {str(name): COLORWAY[at] for at, name in enumerate(sums.index[:GROUPS])}
+    return [str(name) for name in sums.index]
+
+
+def _colours(groups: list[str]) -> dict[str, str]:
+    coloured = [group for group in dict.fromkeys(groups) if group != EARLIER]
+    return dict(zip(coloured, COLORWAY[:-1], strict=False))
+
+
+def _grouped(group: str, colours: dict[str, str]) -> dict[str, Any]:
+    """Return colour and legend of an area; groups beyond the palette, and earlier allocations, are grey."""
+    named = group if group in colours or group in {EARLIER, OTHERS} else MORE
+    return {"name": label(named, 32), "legendgroup": whole(named), "fillcolor": colours.get(group, TOTAL)}
 
 
 def _outline(path: _Path, end: int, size: int) -> tuple[list[int], list[int]]:
@@ -127,16 +150,29 @@ def _described(row: dict[str, Any]) -> str:
     return "<br>".join([human(int(row["size"]), "bytes"), *dict.fromkeys(words), life]) + crosses
 
 
-def _others(over_time: pd.DataFrame, wide: float, tall: float) -> dict[str, Any]:
-    """Draw what the largest allocations leave of the allocated bytes."""
+def _others(
+    over_time: pd.DataFrame, layers: Mapping[str, str], colours: dict[str, str], scales: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """Draw what the largest allocations leave of the allocated bytes, in hatched layers on top of them."""
     moments = over_time.drop_duplicates(C.T_NS, keep="last")
-    times = [int(time) * wide for time in moments[C.T_NS]]
-    upper = _stepped(times, [int(value) * tall for value in moments["allocated"]])
-    lower = _stepped(times, [int(value) * tall for value in moments["largest"]])
-    x = [*upper[0], *reversed(lower[0])]
-    pattern = {"shape": "/", "size": 6, "fgcolor": TOTAL, "solidity": 0.3, "fillmode": "overlay"}
-    more = {"name": OTHERS, "fillcolor": "rgba(134,142,150,0.35)", "fillpattern": pattern}
-    return _area(x, [*upper[1], *reversed(lower[1])]) | more | {"text": OTHERS, "hoverinfo": "text"}
+    times = [int(time) * scales[0] for time in moments[C.T_NS]]
+    edge = moments["largest"]
+    traces = []
+    for name, column in layers.items():
+        lower, upper = edge, edge + moments[column]
+        edge = upper
+        if not moments[column].any():
+            continue
+        up, down = (
+            _stepped(times, [int(value) * scales[1] for value in values]) for values in (upper, lower)
+        )
+        traces.append(
+            _area([*up[0], *reversed(down[0])], [*up[1], *reversed(down[1])])
+            | _grouped(name, colours)
+            | {"text": OTHERS if name == OTHERS else f"{OTHERS}: {name}"}
+            | {"fillpattern": _HATCHED, "line": {"width": 0}}
+        )
+    return traces
 
 
 def _stepped(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:

@@ -8,7 +8,7 @@ from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, TOTAL, label, whole
+from .axis import COLORWAY, LABEL, TOTAL, label, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 BOXES = 300
 """Maximum number of boxes."""
-_WIDTH = 40
+_WIDTH = 24
+"""Maximum characters of the name in a box, which is not shown if it does not fit."""
 
 
 def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dic
     boxes = []
     for at, (node, name, value) in enumerate(_values(families, NODE, measure)):
         colour = COLORWAY[at] if at < len(COLORWAY) - 1 else TOTAL
-        boxes.append((f"{node}", "", name, value, colour, ""))
+        head = f"{name} · {human(value / max(total, 1), 'share')}"  # a family with ops shows its name only
+        boxes.append((f"{node}", "", head, value, colour, ""))
         own = shown[shown[PARENT] == node]
         boxes += [
             (f"{op}", f"{node}", each, one, colour, href(each))
@@ -67,11 +69,13 @@ def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict
         "type": "treemap",
         "ids": ids,
         "parents": parents,
-        "labels": [label(name, _WIDTH) for name in names],
+        "labels": [
+            label(name, _WIDTH if parent else LABEL) for name, parent in zip(names, parents, strict=True)
+        ],
         "values": values,
         "branchvalues": "total",
         "text": texts,
-        "texttemplate": ["%{label}<br>%{text}" if parent else "%{label} · %{text}" for parent in parents],
+        "texttemplate": "%{label}<br>%{text}",
         "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
         "hoverinfo": "text",
         "customdata": addresses,

@@ -35,8 +35,7 @@ _RECORD = " Record them with `tracekit collect --stacks`, or with_stack=True of 
 _MEANT = {
     _OPS: "Ops and annotations by call path. ",
     _STACKS: "Python functions and ops by call path; ops of the autograd thread have no Python caller. ",
-    _MODULES: "Modules with the ops called in them, forward and backward; self times of ops, so Python is left "
-    "out. ",
+    _MODULES: "Modules and the ops in them, forward and backward; Python outside of ops is left out. ",
 }
 OWN = 10
 _PATH = Column("under", "", "names of its ancestors, outermost first")
@@ -67,7 +66,8 @@ def _module_nodes(results: PageResults) -> pd.DataFrame:
     """Return modules, and below each the ops called in it, as nodes of a call tree."""
     tree, ops = results.frame("tree", _MODULES), results.frame("ops", _MODULES)
     modules = tree.rename(columns={C.MODULE: C.NAME}).assign(host_self_ns=0, device_self_ns=0)  # all in ops
-    leaves = ops.assign(**{PARENT: ops[NODE], NODE: len(tree) + ops.index})
+    leaves = ops.copy()
+    leaves[PARENT], leaves[NODE] = ops[NODE], len(tree) + ops.index
     for side in SIDES:
         leaves[f"{side}_total_ns"] = leaves[f"{side}_self_ns"]
     every = pd.concat([modules, leaves], ignore_index=True)

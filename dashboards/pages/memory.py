@@ -15,7 +15,7 @@ from ..answers.results import HOST_TABLE, answer, chosen_of, first_rows, named, 
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
-from ..figures.memory import active
+from ..figures.memory import EARLIER, active
 from ..parts.charts import chart
 from ..site import Section
 
@@ -141,11 +141,11 @@ def _active(results: PageResults) -> list[Component]:
     own = _of(lives, rank, device)
     by = chosen_of(results.context, "group", _GROUPS)
     largest = own[own["in_active"]]
-    figure = active(largest, _of(over_time, rank, device), by)
+    figure = active(largest, _of(over_time, rank, device), by, _layers(results, by))
     where = _where(results, rank, device)
     caption = (
-        f"The {len(largest)} largest allocations {where} over the capture, each from allocation to free, "
-        f"stacked and coloured by {by}; hatched: all smaller ones. The upper edge is the memory in use."
+        f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
+        f"stacked and coloured by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
     )
     columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
     table = first_rows(
@@ -162,6 +162,13 @@ def _active(results: PageResults) -> list[Component]:
         *_composition(results, rank, device, by),
         table,
     ]
+
+
+def _layers(results: PageResults, by: str) -> dict[str, str]:
+    """Return the columns of `active` that part the smaller allocations by category, by its name."""
+    names = [column.name for column in results.spec("active", LIVES).columns]
+    own = names[names.index("others") + 1 :] if by == _GROUPS[0][0] else []
+    return {EARLIER if name == own[-1] else name.replace("_", " "): name for name in own}
 
 
 def _composition(results: PageResults, rank: int, device: int, by: str) -> list[Component]:
