@@ -89,8 +89,9 @@ def tree(run: Run, ops: Ops) -> pd.DataFrame:
     by_op = by_op.assign(**{FAMILY: by_op[OP].map(op_family)})
     levels = [(FAMILY, [FAMILY], _families(by_op)), (OP, [FAMILY, OP], by_op)]
     if kernels is not None:
-        below = kernels.assign(**{FAMILY: kernels[OP].map(op_family)})
-        levels.append((KERNEL, [FAMILY, OP, KERNEL], _summed(below, [FAMILY, OP, KERNEL])))
+        below = _summed(kernels, [OP, KERNEL])
+        below[FAMILY] = below[OP].map(op_family)
+        levels.append((KERNEL, [FAMILY, OP, KERNEL], below))
     by = "host_self_ns" if kernels is None else "device_self_ns"
     return _joined(levels, by)
 

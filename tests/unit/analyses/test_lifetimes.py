@@ -6,7 +6,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
 from tracekit.analyses.lifetimes import BEFORE, BY, MOST, NO_MODULE, NO_MODULES, REST, UNKNOWN
 from tracekit.analyses.memory import NO_ADDRESSES, NO_EVENTS
@@ -16,6 +15,8 @@ from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tests.shared_runs import SharedRuns
     from tracekit.runs.run import Run
 
