@@ -254,7 +254,7 @@ ANALYSIS = Analysis(
     ),
     tables=(
         TableSpec("nodes", "Nodes, parents before children", _COLUMNS),
-        TableSpec("stacks", "Nodes of Python calls and ops, parents before children", _COLUMNS),
+        TableSpec("stacks", "Nodes with Python calls; parents before children", _COLUMNS),
     ),
     sources=("Gregg 2016: The Flame Graph", "torch.profiler events"),
     order=43,

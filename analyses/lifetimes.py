@@ -293,7 +293,7 @@ _LIFETIMES = (
     Column(OP, "", "innermost op that allocated"),
     Column(C.MODULE, "", "module of the op, as in `modules`"),
     _CATEGORY,
-    Column("allocations", "count", "allocations that the row stands for; unknown for those before the capture"),
+    Column("allocations", "count", "allocations that the row stands for; empty for an unknown number"),
     Column("in_active", "", "whether `active` counts it among the largest"),
     Column("host_row", "", "host row of the op"),
 )

@@ -16,6 +16,7 @@ from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, first_rows, named, nothing, some, switch
 from ..figures.svg import SIDES, flame
 from ..parts.charts import aria, data
+from ..parts.finding import note
 from ..site import Section
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ _SIDES = [("host", "Host time"), ("device", "Device time")]
 _OPS, _STACKS, _MODULES = "ops", "stacks", "modules"
 _BY = [(_OPS, "By op"), (_STACKS, "By Python call"), (_MODULES, "By module")]
 _ABSENT = {
-    _STACKS: "Showing ops: no Python calls were recorded.",
-    _MODULES: "Showing ops: no calls of torch.nn modules were recorded.",
+    _STACKS: "showing ops: no Python calls were recorded",
+    _MODULES: "showing ops: no calls of torch.nn modules were recorded",
 }
-_RECORD = " Record them with `tracekit collect --stacks`, or with_stack=True of torch.profiler."
+_RECORD = "; record them with `tracekit collect --stacks`, or `with_stack=True` of torch.profiler"
 _MEANT = {
     _OPS: "Ops and annotations by call path. ",
     _STACKS: "Python functions and ops by call path; ops of the autograd thread have no Python caller. ",
@@ -98,7 +99,7 @@ def _figures(results: PageResults) -> list[Component]:
         className="tk-switches",
     )
     wanted = chosen_of(context, "by", _BY)
-    missing = [] if wanted == by else [nothing(_ABSENT[wanted] + _RECORD)]
+    missing = [] if wanted == by else [note(_ABSENT[wanted] + _RECORD)]
     if chosen_of(context, "side", _SIDES) != side:
         missing.append(nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
