@@ -94,7 +94,7 @@ class Page:
 HOME = "runs"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
-_LONGEST = 200
+LONGEST = 200
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -138,7 +138,7 @@ class View:
     def parse(cls, path: str | None, search: str | None) -> View:
         """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
-        words = {name: value[:_LONGEST] for name, value in parse_qsl((search or "").lstrip("?"))}
+        words = {name: value[:LONGEST] for name, value in parse_qsl((search or "").lstrip("?"))}
         row = words.pop("row", "")
         return cls(
             page=page if _NAME.fullmatch(page) else "",

@@ -95,7 +95,7 @@ def _unprofiled(results: PageResults) -> list[Component]:
 
 def _figures(results: PageResults) -> list[Component]:
     places = _places(results, "timeline")
-    stacked = _active(results)
+    stacked = _active(results, places)
     alone = (
         places[1:]
         if stacked and _of(results.frame("timeline"), *places[0])["reserved"].isna().all()
@@ -107,8 +107,7 @@ def _figures(results: PageResults) -> list[Component]:
         shown.append(nothing(f"{more} more devices: choose a rank or device at the top of the page."))
     pair: list[Component] = []
     for rank, device in _places(results, "by_op")[:1]:
-        composed = len(results.frame("peak", LIVES)) > 0
-        pair += [*([] if composed else _peak(results, rank, device)), *_steps(results, rank, device)]
+        pair += [*([] if stacked else _peak(results, rank, device)), *_steps(results, rank, device)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
 
 
@@ -132,13 +131,13 @@ def _events(results: PageResults, rank: int, device: int, drawn: int) -> str:
     return f"{drawn:,} of {every:,} events" if every > drawn else f"{drawn:,} events"
 
 
-def _active(results: PageResults) -> list[Component]:
-    """Draw the life of the largest allocations on one device, and what its peak consists of."""
+def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Component]:
+    """Draw the life of the largest allocations on the first device, and what its peak consists of."""
     lives, over_time = (results.frame(name, LIVES) for name in ("lifetimes", "active"))
-    if lives.empty:
+    own = _of(lives, *places[0]) if places else lives
+    if own.empty:
         return []
-    rank, device = _places(results, "timeline")[0]
-    own = _of(lives, rank, device)
+    rank, device = places[0]
     by = chosen_of(results.context, "group", _GROUPS)
     largest = own[own["in_active"]]
     figure = active(largest, _of(over_time, rank, device), by, _layers(results, by))

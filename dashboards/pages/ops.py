@@ -18,7 +18,7 @@ from ..figures.bars import bars
 from ..figures.lines import Dots, points
 from ..figures.treemap import treemap
 from ..parts.charts import chart, connect_clicks
-from ..site import Section
+from ..site import LONGEST, Section
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
     measure = chosen_of(context, "measure", measures)
     switches.append(switch(context, "measure", "Measure", measures))
     options = context.view.options
-    figure = treemap(tree, measure, lambda op: context.view.href(options=options | {"op": op}))
+    figure = treemap(tree, measure, lambda op: context.view.href(options=options | {"op": op[:LONGEST]}))
     title = dict(measures)[measure]
     caption = (
         f"{title} time of the capture by family and op, over threads and ranks. Click an op for its kernels "
@@ -120,7 +120,7 @@ def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
 
 def _selected(results: PageResults, tree: pd.DataFrame, op: str) -> list[Component]:
     """Show the op of the address with its kernels, each linked to its longest interval on the timeline."""
-    own = tree[(tree["level"] == "op") & (tree[C.NAME] == op)]
+    own = tree[(tree["level"] == "op") & (tree[C.NAME].str.slice(0, LONGEST) == op)]
     if own.empty:
         return []
     row = results.rows("tree", rows=own.head(1))[0]

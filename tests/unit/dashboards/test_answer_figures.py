@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from tracekit.analyses.lifetimes import BEFORE
 from tracekit.dashboards.figures.axis import unpack
 from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
 from tracekit.dashboards.figures.gaps import COLUMNS, FULL, LESS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
-from tracekit.dashboards.figures.memory import OTHERS, active
+from tracekit.dashboards.figures.memory import EARLIER, OTHERS, active
 from tracekit.dashboards.figures.svg import flame
 from tracekit.dashboards.figures.sweep import cumulative, grouped
 from tracekit.dashboards.figures.treemap import BOXES, treemap
@@ -64,6 +65,7 @@ def test_stacked_allocations_drop_when_one_below_is_freed_and_others_are_on_top(
     assert max(second["y"]) == 12
     assert others["y"][:8:2] == [6, 13, 8, 1]
     assert others["name"] == OTHERS
+    assert EARLIER == BEFORE
     assert "<script" not in second["text"] + second["name"] + second["legendgroup"]
 
 
