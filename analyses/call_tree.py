@@ -36,6 +36,8 @@ NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
 )
 _NUMBER = r"#\d+$"
+_OPS = (HostKind.OP, HostKind.ANNOTATION)
+_STACKS = (HostKind.PYTHON, HostKind.OP)
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class _Calls:
 
     Attributes:
         frame: Every host row.
-        selected: Whether each row is an op or annotation.
-        parent: Position of the nearest enclosing op or annotation of each row, or `NO_PARENT`.
+        selected: Whether each row is of a kind that the tree shows: ops with annotations or Python calls.
+        parent: Position of the nearest enclosing selected row of each row, or `NO_PARENT`.
         names: Code of each row's name, in alphabetical order.
         labels: Name of each code.
     """
@@ -62,7 +64,7 @@ class _Tree:
     """Nodes, parents before children.
 
     Attributes:
-        of_row: Node of each host row, `NO_PARENT` if it is neither op nor annotation.
+        of_row: Node of each host row, `NO_PARENT` if it is not selected.
         parent: Parent of each node.
         depth: Number of ancestors of each node.
         name: Code of each node's name.
@@ -78,18 +80,26 @@ class _Tree:
 
 def compute(run: Run) -> Result:
     """Compute the table of nodes."""
-    calls = _read(run)
-    if not calls.selected.any():
-        return Result(notes=(NO_CALLS,))
-    tree = _build(calls)
-    calls, tree, device, notes = _launched(run, calls, tree)
-    return Result({"nodes": _table(calls, tree, device)}, notes=notes)
-
-
-def _read(run: Run) -> _Calls:
     columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, C.RANK]
     frame = run.table("host_intervals", columns=columns)
-    selected = frame[C.KIND].isin([str(HostKind.OP), str(HostKind.ANNOTATION)]).to_numpy(bool)
+    calls = _select(frame, _OPS)
+    if not calls.selected.any():
+        return Result(notes=(NO_CALLS,))
+    nodes, notes = _nodes(run, calls)
+    tables = {"nodes": nodes}
+    if (frame[C.KIND] == HostKind.PYTHON).any():
+        tables["stacks"], _ = _nodes(run, _select(frame, _STACKS))
+    return Result(tables, notes=notes)
+
+
+def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    tree = _build(calls)
+    calls, tree, device, notes = _launched(run, calls, tree)
+    return _table(calls, tree, device), notes
+
+
+def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
+    selected = frame[C.KIND].isin([str(kind) for kind in kinds]).to_numpy(bool)
     parent = op_parents(selected, positions(frame[C.ROW_ID], frame[C.PARENT_ROW]))
     raw = frame[C.NAME].astype("category").cat
     merged = raw.categories.astype(str).str.replace(_NUMBER, "", regex=True)
@@ -215,6 +225,19 @@ def _subtree_sums(tree: _Tree, own: Ints) -> Ints:
     return total
 
 
+_COLUMNS = (
+    Column("node", "", "number of the node"),
+    Column("parent", "", "number of the parent node; missing for a root"),
+    Column(C.DEPTH, "", "number of ancestors"),
+    Column(C.NAME, "", "name of the op, annotation or Python function"),
+    Column("calls", "count", "number of calls"),
+    Column("host_self_ns", "ns", "host total minus the total of its child nodes"),
+    Column("host_total_ns", "ns", "Σ of durations of its calls"),
+    Column("device_self_ns", "ns", "Σ of the device intervals launched by it directly"),
+    Column("device_total_ns", "ns", "Σ of the device intervals launched by it and its descendants"),
+    RANK,
+)
+
 ANALYSIS = Analysis(
     name="call_tree",
     title="Call tree",
@@ -225,28 +248,13 @@ ANALYSIS = Analysis(
         "host self = total − total of the child nodes; device self = Σ of the device intervals (kernels, "
         "copies, memsets, graphs) whose innermost launching op or annotation is the node; device total = "
         "self + total of the child nodes. Self times sum to the totals of the roots. Each rank has its own "
-        "roots. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node that launched "
-        "it, if that is no op."
+        "roots. `stacks` has the calls of Python functions and modules as nodes in place of annotations, "
+        "which may cross them. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node "
+        "that launched it, if that is no op."
     ),
     tables=(
-        TableSpec(
-            "nodes",
-            "Nodes, parents before children",
-            (
-                Column("node", "", "number of the node"),
-                Column("parent", "", "number of the parent node; missing for a root"),
-                Column(C.DEPTH, "", "number of ancestors"),
-                Column(C.NAME, "", "name of the op or annotation"),
-                Column("calls", "count", "number of calls"),
-                Column("host_self_ns", "ns", "host total minus the total of its child nodes"),
-                Column("host_total_ns", "ns", "Σ of durations of its calls"),
-                Column("device_self_ns", "ns", "Σ of the device intervals launched by it directly"),
-                Column(
-                    "device_total_ns", "ns", "Σ of the device intervals launched by it and its descendants"
-                ),
-                RANK,
-            ),
-        ),
+        TableSpec("nodes", "Nodes, parents before children", _COLUMNS),
+        TableSpec("stacks", "Nodes with Python calls; parents before children", _COLUMNS),
     ),
     sources=("Gregg 2016: The Flame Graph", "torch.profiler events"),
     order=43,

@@ -28,7 +28,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import UNLINKED, absent_device_note, ints, share
-from .shared.hosts import read_ops, total_by
+from .shared.hosts import CAPTURED, NO_OP, launching_texts, read_ops, total_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,12 @@ def compute(run: Run) -> Result:
         notes.append(
             Remark(f"{modules.unlinked:,} backward ops have no known forward op: they stay where they ran")
         )
-    return Result({"types": _types(tree), "tree": tree}, notes=tuple(notes))
+    tables = {
+        "types": _types(tree),
+        "tree": tree,
+        "ops": _by_op(run, modules, on_device=sums.device is not None),
+    }
+    return Result(tables, notes=tuple(notes))
 
 
 def _sums(run: Run, modules: Modules) -> tuple[_Sums, list[str]]:
@@ -165,6 +170,30 @@ def _tree(modules: Modules, sums: _Sums) -> pd.DataFrame:
         }
     )
     return table[[column.name for column in _TREE]].iloc[order].reset_index(drop=True)
+
+
+def _by_op(run: Run, modules: Modules, *, on_device: bool) -> pd.DataFrame:
+    """Self times of each node by op; their sums are the self times of the nodes."""
+    ops = read_ops(run)
+    node = _nodes(modules, modules.places(ops.frame[C.ROW_ID]))
+    own: dict[str, Any] = {NODE: node, C.NAME: ops.labels[ops.names]}
+    parts = [pd.DataFrame({**own, "calls": 1, "host_self_ns": ops.self_ns})]
+    if on_device:
+        frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])
+        op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
+        at = np.where(op >= 0, op, launch)
+        names = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
+        own = {NODE: _nodes(modules, at), C.NAME: np.asarray(names, object)}
+        parts.append(pd.DataFrame({**own, "device_self_ns": ints(frame, C.DUR_NS)})[at >= 0])
+    measures = ["calls", "host_self_ns", "device_self_ns"]
+    whole = [part.reindex(columns=[NODE, C.NAME, *measures]) for part in parts]
+    rows = pd.concat([part.astype(dict.fromkeys(measures, "Int64")) for part in whole])
+    table = rows.groupby([NODE, C.NAME], sort=True)[measures].sum(min_count=1).reset_index()
+    instances = np.array([*modules.names, OUTSIDE_NAME], object)
+    table[C.MODULE] = instances[table[NODE].to_numpy(np.int64)]
+    by = "device_self_ns" if on_device else "host_self_ns"
+    order = table.sort_values([by, NODE, C.NAME], ascending=[False, True, True], ignore_index=True)
+    return order[[column.name for column in _OPS]]
 
 
 def _measures(parent: Ints, side: str, own: Ints | None) -> dict[str, Any]:
@@ -331,6 +360,14 @@ _TREE = (
     Column(NODE, "", "number of the node, in order of first calls"),
     Column(PARENT, "", "node of the module around it; empty at the top"),
 )
+_OPS = (
+    Column(C.MODULE, "", "instance"),
+    Column(C.NAME, "", "name of the op; also of device intervals that no op launched"),
+    Column("calls", "count", "calls of the op in the module; unknown for ops of graphs"),
+    Column("device_self_ns", "ns", "Σ of device intervals that it launched directly in the module"),
+    Column("host_self_ns", "ns", "Σ of its self time in the module"),
+    Column(NODE, "", "node of the module in `tree`"),
+)
 _SUMMED = ("call_ns", "host_self_ns", "device_self_ns", "no_op_ns")
 _TOTALS = ("host_total_ns", "host_backward_ns", "device_total_ns", "device_backward_ns")
 _SELF_SHARE = {
@@ -383,6 +420,7 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("types", "By class", _TYPES),
         TableSpec("tree", "By module; the largest total first", _TREE),
+        TableSpec("ops", "By module and op", _OPS),
     ),
     sources=("TensorBoard profiler plugin: module view", "torch.profiler key_averages"),
     order=41,

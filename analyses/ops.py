@@ -27,6 +27,7 @@ from tracekit.schema import HOST_DEVICE, C
 
 from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
 from .shared.hosts import MODULE, PATH_SEPARATOR, Ops, read_ops, texts, total_by
+from .shared.op_families import TREE, tree
 
 if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
@@ -65,7 +66,8 @@ def compute(run: Run) -> Result:
     captured = None if launched is None else _captured(run)
     if captured is not None:
         tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
-    return Result({name: _ordered(name, table) for name, table in tables.items()}, notes=tuple(notes))
+    ordered = {name: _ordered(name, table) for name, table in tables.items()}
+    return Result({**ordered, TREE.name: tree(run, ops)}, notes=tuple(notes))
 
 
 def _ordered(name: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -230,11 +232,13 @@ ANALYSIS = Analysis(
         "durations, recursion counted once; device self = Σ of device intervals whose innermost launching op "
         "it is; device total = the same including child ops at any depth, each interval once; bytes by the "
         "innermost op of the allocator event; over all threads and ranks. Device intervals of a graph "
-        "launched outside ops count for the op that captured them, where known; it has no calls here."
+        "launched outside ops count for the op that captured them, where known; it has no calls here. "
+        "Families of ops follow from their names; a backward op is in the family of its forward op."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),
         TableSpec("shapes", "By op and input shapes", (_NAME, _SHAPES, *MEASURES)),
+        TREE,
     ),
     sources=("torch.profiler key_averages", "PyTorch report, Fig. 3"),
     order=40,

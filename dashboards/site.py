@@ -94,7 +94,7 @@ class Page:
 HOME = "runs"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
-_LONGEST = 200
+LONGEST = 200
 LONGEST_SQL = 4_000
 """Maximum characters of a parameter, and of the query of the SQL page."""
 _LONGEST_FILTER = 2_000
@@ -189,7 +189,7 @@ class View:
 
 def _longest(name: str) -> int:
     """Return the maximum length of a parameter; longer queries keep one more, to be refused and not cut."""
-    return {"sql": LONGEST_SQL + 1, "filter": _LONGEST_FILTER}.get(name, _LONGEST)
+    return {"sql": LONGEST_SQL + 1, "filter": _LONGEST_FILTER}.get(name, LONGEST)
 
 
 def _integer(text: str) -> int | None:

@@ -71,8 +71,8 @@
       const overall = this.total(0);
       const side = this.data.side;
       const result = [this.name(at), `${side} total ${time(this.total(at))}, ${share(this.total(at), overall)} of total`];
+      if (this.data.self[at]) result.push(`${side} self ${time(this.data.self[at])}`);
       if (this.data.calls[at]) {
-        result.push(`${side} self ${time(this.data.self[at])}`);
         result.push(`${this.data.calls[at].toLocaleString("en-US")} ${this.data.calls[at] === 1 ? "call" : "calls"}`);
       }
       return result;

@@ -1,4 +1,4 @@
-"""Flame graph page: the call tree of host ops, by host or device time."""
+"""Flame graph page: call paths of ops, of Python calls, or of modules, by host or device time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import dash_mantine_components as dmc
 import pandas as pd
 from dash import ClientsideFunction, Input, Output, dcc, html
 
-from tracekit.analysis import Column
+from tracekit.analysis import NODE, PARENT, Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, first_rows, named, nothing, some, switch
 from ..figures.svg import SIDES, flame
 from ..parts.charts import aria, data
+from ..parts.finding import note
 from ..site import Section
 
 if TYPE_CHECKING:
@@ -25,20 +26,54 @@ if TYPE_CHECKING:
     from ..site import Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
+_OPS, _STACKS, _MODULES = "ops", "stacks", "modules"
+_BY = [(_OPS, "By op"), (_STACKS, "By Python call"), (_MODULES, "By module")]
+_ABSENT = {
+    _STACKS: "showing ops: no Python calls were recorded",
+    _MODULES: "showing ops: no calls of torch.nn modules were recorded",
+}
+_RECORD = "; record them with `tracekit collect --stacks`, or `with_stack=True` of torch.profiler"
+_MEANT = {
+    _OPS: "Ops and annotations by call path. ",
+    _STACKS: "Python functions and ops by call path; ops of the autograd thread have no Python caller. ",
+    _MODULES: "Modules and the ops in them, forward and backward; Python outside of ops is left out. ",
+}
 OWN = 10
 _PATH = Column("under", "", "names of its ancestors, outermost first")
 _KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
 
 
 def _answer(results: PageResults) -> list[Component]:
-    nodes = results.frame("nodes")
+    nodes = _shown(results)[1]
     if nodes.empty:
         return []
     side = _side(results, nodes)
     _, own = SIDES[side]
-    top = results.largest("nodes", own)
+    top = results.largest("nodes", own, rows=nodes)
     count = (some(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
     return [answer(*count, named(top[C.NAME]), ", ", top.number(own), ".")]
+
+
+def _shown(results: PageResults) -> tuple[str, pd.DataFrame]:
+    """Return what the graph is by, and its nodes; ops if what the address asks for was not recorded."""
+    by = chosen_of(results.context, "by", _BY)
+    nodes = (
+        _module_nodes(results) if by == _MODULES else results.frame("stacks" if by == _STACKS else "nodes")
+    )
+    return (by, nodes) if len(nodes) else (_OPS, results.frame("nodes"))
+
+
+def _module_nodes(results: PageResults) -> pd.DataFrame:
+    """Return modules, and below each the ops called in it, as nodes of a call tree."""
+    tree, ops = results.frame("tree", _MODULES), results.frame("ops", _MODULES)
+    modules = tree.rename(columns={C.MODULE: C.NAME}).assign(host_self_ns=0, device_self_ns=0)  # all in ops
+    leaves = ops.copy()
+    leaves[PARENT], leaves[NODE] = ops[NODE], len(tree) + ops.index
+    for side in SIDES:
+        leaves[f"{side}_total_ns"] = leaves[f"{side}_self_ns"]
+    every = pd.concat([modules, leaves], ignore_index=True)
+    columns = [NODE, PARENT, C.NAME, "calls", *(name for pair in SIDES.values() for name in pair)]
+    return every[columns].fillna({"calls": 0}).assign(**{C.RANK: 0})
 
 
 def _side(results: PageResults, nodes: pd.DataFrame) -> str:
@@ -47,13 +82,14 @@ def _side(results: PageResults, nodes: pd.DataFrame) -> str:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    nodes = results.frame("nodes")
+    by, nodes = _shown(results)
     if nodes.empty:
         return []
     context, side = results.context, _side(results, nodes)
     drawn = flame(nodes, side)
     controls = html.Div(
         [
+            switch(context, "by", "Call paths", _BY),
             switch(context, "side", "Width of the bars", _SIDES),
             dmc.TextInput(
                 id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
@@ -62,10 +98,10 @@ def _figures(results: PageResults) -> list[Component]:
         ],
         className="tk-switches",
     )
-    wanted = chosen_of(context, "side", _SIDES)
-    missing = [] if wanted == side else [nothing("Showing host time: no device time is linked to ops.")]
-    columns = results.columns("nodes", C.RANK, C.NAME, "calls", *SIDES[side][::-1])
-    own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
+    wanted = chosen_of(context, "by", _BY)
+    missing = [] if wanted == by else [note(_ABSENT[wanted] + _RECORD)]
+    if chosen_of(context, "side", _SIDES) != side:
+        missing.append(nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     return [
         controls,
@@ -76,20 +112,29 @@ def _figures(results: PageResults) -> list[Component]:
             className="tk-flame",
             role="application",
             **aria(label="Flame graph"),
-            **data(side=side),
+            **data(side=side, by=by),
         ),
         html.Div(id="flame-status", className="tk-flame-status", role="status"),
-        dmc.Text(_KEYS + hidden, size="xs", c="dimmed", mb="md"),
-        first_rows(context, own, [*columns, _PATH], title="Paths with the highest self time", limit=OWN),
+        dmc.Text(_MEANT[by] + _KEYS + hidden, size="xs", c="dimmed", mb="md"),
+        _longest(results, nodes, side),
     ]
+
+
+def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> Component:
+    """List the call paths with the highest self time."""
+    ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
+    columns = results.columns("nodes", *ranks, C.NAME, "calls", *SIDES[side][::-1])
+    own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
+    title = "Paths with the highest self time"
+    return first_rows(results.context, own, [*columns, _PATH], title=title, limit=OWN)
 
 
 def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
     """Add the names of each node's ancestors, outermost first."""
-    parents = dict(zip(nodes["node"], nodes["parent"], strict=True))
-    names = dict(zip(nodes["node"], nodes[C.NAME], strict=True))
+    parents = dict(zip(nodes[NODE], nodes[PARENT], strict=True))
+    names = dict(zip(nodes[NODE], nodes[C.NAME], strict=True))
     paths: list[str] = []
-    for node in some_nodes["node"]:
+    for node in some_nodes[NODE]:
         ancestors: list[str] = []
         parent = parents[node]
         while pd.notna(parent):

@@ -1,4 +1,4 @@
-"""Memory page: memory in use over time, ops at the peak, and growth per step."""
+"""Memory page: memory in use over time, life of each allocation, the peak's composition, growth per step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from dash import html
 
+from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, first_rows, named, nothing
+from ..answers.results import HOST_TABLE, answer, chosen_of, first_rows, named, nothing, switch
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
+from ..figures.memory import EARLIER, active
 from ..parts.charts import chart
 from ..site import Section
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 LINES = 4
 """Maximum devices drawn at once."""
 OPS = 12
+LIVES = "lifetimes"
+_GROUPS = [("category", "By category"), ("module", "By module"), ("op", "By op")]
 
 
 def _where(results: PageResults, rank: int, device: int) -> str:
@@ -91,13 +95,19 @@ def _unprofiled(results: PageResults) -> list[Component]:
 
 def _figures(results: PageResults) -> list[Component]:
     places = _places(results, "timeline")
-    shown = [_line(results, rank, device) for rank, device in places[:LINES]]
+    stacked = _active(results, places)
+    alone = (
+        places[1:]
+        if stacked and _of(results.frame("timeline"), *places[0])["reserved"].isna().all()
+        else places
+    )
+    shown = [*stacked, *(_line(results, rank, device) for rank, device in alone[:LINES])]
     if len(places) > LINES:
         more = len(places) - LINES
         shown.append(nothing(f"{more} more devices: choose a rank or device at the top of the page."))
     pair: list[Component] = []
     for rank, device in _places(results, "by_op")[:1]:
-        pair += [*_peak(results, rank, device), *_steps(results, rank, device)]
+        pair += [*([] if stacked else _peak(results, rank, device)), *_steps(results, rank, device)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
 
 
@@ -119,6 +129,60 @@ def _events(results: PageResults, rank: int, device: int, drawn: int) -> str:
     summary = _of(results.frame("summary"), rank, device)
     every = int(summary["allocations"].sum() + summary["frees"].sum())
     return f"{drawn:,} of {every:,} events" if every > drawn else f"{drawn:,} events"
+
+
+def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Component]:
+    """Draw the life of the largest allocations on the first device, and what its peak consists of."""
+    lives, over_time = (results.frame(name, LIVES) for name in ("lifetimes", "active"))
+    own = _of(lives, *places[0]) if places else lives
+    if own.empty:
+        return []
+    rank, device = places[0]
+    by = chosen_of(results.context, "group", _GROUPS)
+    largest = own[own["in_active"]]
+    figure = active(largest, _of(over_time, rank, device), by, _layers(results, by))
+    where = _where(results, rank, device)
+    caption = (
+        f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
+        f"stacked and coloured by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
+    )
+    columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
+    table = first_rows(
+        results.context,
+        own,
+        results.columns("lifetimes", *columns, name=LIVES),
+        title=f"Largest allocations {where}",
+        row="host_row",
+        table=HOST_TABLE,
+    )
+    return [
+        switch(results.context, "group", "Allocations by", _GROUPS),
+        chart(results.context, "active", figure, caption=caption),
+        *_composition(results, rank, device, by),
+        table,
+    ]
+
+
+def _layers(results: PageResults, by: str) -> dict[str, str]:
+    """Return the columns of `active` that part the smaller allocations by category, by its name."""
+    names = [column.name for column in results.spec("active", LIVES).columns]
+    own = names[names.index("others") + 1 :] if by == _GROUPS[0][0] else []
+    return {EARLIER if name == own[-1] else name.replace("_", " "): name for name in own}
+
+
+def _composition(results: PageResults, rank: int, device: int, by: str) -> list[Component]:
+    """Chart what was in use at the peak; the bars sum to it."""
+    peak = _of(results.frame("peak", LIVES), rank, device)
+    own = peak[peak["by"] == by]
+    top, rest = own.head(OPS), own.iloc[OPS:]
+    names, values = [str(name) for name in top[C.NAME]], [int(value) for value in top["at_peak"]]
+    if len(rest):
+        names.append(f"{len(rest):,} others")
+        values.append(int(rest["at_peak"].sum()))
+    figure = bars(names, values, "bytes", title="memory in use at the peak")
+    total = human(sum(values), "bytes")
+    caption = f"The {total} in use at the peak {_where(results, rank, device)}, by {by}. The bars sum to it."
+    return [chart(results.context, "composition", figure, caption=caption)]
 
 
 def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
@@ -163,6 +227,7 @@ PAGE = answer_page(
     order=220,
     answer=_answer,
     figures=_figures,
-    hidden=("timeline",),
+    analyses=("memory", LIVES),
+    hidden=("timeline", "active"),
     height=520,
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import html
 
 from ..answers.pages import answer_page
 from ..answers.results import answer, chosen_of, named, switch
-from ..figures.bars import bars
+from ..figures.bars import bars, composed
 from ..grids.table import table
 from ..parts.charts import chart
 from ..site import Section
@@ -94,10 +94,21 @@ def _figures(results: PageResults) -> list[Component]:
 def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: str) -> Component:
     positive = types[types[measure].fillna(0) > 0]
     first = positive.sort_values(measure, ascending=False, kind="stable").head(SHOWN)
-    figure = bars(first["type"].tolist(), [int(value) for value in first[measure]], "ns", title=title)
+    figure = _bars(first, measure, title)
     which = f"{len(first)} largest of {len(types):,} classes" if len(first) < len(types) else "all classes"
     caption = f"{_MEANING[measure]} {which[:1].upper()}{which[1:]}, over all instances, threads and ranks."
     return chart(results.context, "classes", figure, caption=caption)
+
+
+def _bars(types: pd.DataFrame, measure: str, title: str) -> dict[str, Any]:
+    """Draw a measure by class; totals are parted into forward and backward pass where both are known."""
+    names, whole = types["type"].tolist(), [int(value) for value in types[measure]]
+    part = types.get(measure.replace("_total_ns", "_backward_ns")) if measure.endswith("_total_ns") else None
+    if part is None or not part.fillna(0).any():
+        return bars(names, whole, "ns", title=title)
+    backward = [int(value) for value in part]
+    forward = [every - one for every, one in zip(whole, backward, strict=True)]
+    return composed(names, {"forward": forward, "backward": backward}, "ns", title=title)
 
 
 PAGE = answer_page(

@@ -1,21 +1,24 @@
-"""Operators page: host time, device time and memory by op, or by op and shapes."""
+"""Operators page: host time, device time and memory by op, by op and shapes, or by family as a treemap."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dash import html
+from dash import dcc, html
 
+from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, named, nothing, switch
+from ..answers.results import HOST_TABLE, answer, chosen_of, first_rows, named, nothing, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
-from ..parts.charts import chart
-from ..site import Section
+from ..figures.treemap import treemap
+from ..parts.charts import chart, connect_clicks
+from ..site import LONGEST, Section
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 
 SHOWN = 15
 COMPARED = 300
-_BY = [("ops", "By op"), ("shapes", "By op and shapes")]
+_BY = [("ops", "By op"), ("shapes", "By op and shapes"), ("tree", "By family")]
+_AREAS = [("device_self_ns", "Device self"), ("host_self_ns", "Host self")]
 _MEASURES = [
     ("device_self_ns", "Device self"),
     ("device_total_ns", "Device total"),
@@ -69,6 +73,8 @@ def _figures(results: PageResults) -> list[Component]:
     context = results.context
     by = chosen_of(context, "by", _BY)
     frame = results.frame(by)
+    if by == "tree":
+        return _families(results, frame)
     on_device = bool(frame["device_self_ns"].notna().any())
     ordered = _MEASURES if on_device else _HOST_FIRST
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
@@ -87,6 +93,66 @@ def _figures(results: PageResults) -> list[Component]:
         switches,
         html.Div([_top(results, nonzero, measure), *_both(results, frame)], className="tk-pair"),
     ]
+
+
+def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
+    """Draw the treemap, and list the kernels of the op that was clicked."""
+    context = results.context
+    measures = [(name, title) for name, title in _AREAS if (tree[name].fillna(0) != 0).any()]
+    switches = [switch(context, "by", "Operators by", _BY)]
+    if not measures:
+        return [*switches, nothing("No op has a recorded time.")]
+    measure = chosen_of(context, "measure", measures)
+    switches.append(switch(context, "measure", "Measure", measures))
+    options = context.view.options
+    figure = treemap(tree, measure, lambda op: context.view.href(options=options | {"op": op[:LONGEST]}))
+    title = dict(measures)[measure]
+    caption = (
+        f"{title} time of the capture by family and op, over threads and ranks. Click an op for its kernels "
+        "and longest call, a family to enlarge it. The table By family lists all of it."
+    )
+    return [
+        html.Div(switches, className="tk-switches"),
+        chart(context, "families", figure, caption=caption),
+        *_selected(results, tree, options.get("op", "")),
+    ]
+
+
+def _selected(results: PageResults, tree: pd.DataFrame, op: str) -> list[Component]:
+    """Show the op of the address with its kernels, each linked to its longest interval on the timeline."""
+    own = tree[(tree["level"] == "op") & (tree[C.NAME].str.slice(0, LONGEST) == op)]
+    if own.empty:
+        return []
+    row = results.rows("tree", rows=own.head(1))[0]
+    parts: list[Any] = [
+        named(op),
+        ": host self ",
+        row.number("host_self_ns"),
+        " in ",
+        row.number("calls"),
+        " calls",
+    ]
+    if row["device_self_ns"] is not None:
+        parts += [
+            "; device self ",
+            row.number("device_self_ns"),
+            " in ",
+            row.number("launches"),
+            " intervals",
+        ]
+    if row["host_row"] is not None:
+        href = results.context.view.elsewhere("timeline", row=f"{HOST_TABLE}:{row['host_row']}")
+        parts += [". ", dcc.Link("Show its longest call on the timeline", href=href)]
+    kernels = tree[tree[PARENT] == row[NODE]]
+    columns = results.columns("tree", C.NAME, "device_self_ns", "device_share", "launches")
+    table = first_rows(
+        results.context,
+        kernels,
+        columns,
+        title="Kernels of the op, longest interval linked",
+        row="longest_row",
+    )
+    return [html.P([*parts, "."], id="op-selected"), *([] if kernels.empty else [table])]
 
 
 def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> Component:
@@ -123,4 +189,7 @@ def _both(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     return [chart(results.context, "both", figure, caption=caption)]
 
 
-PAGE = answer_page("ops", section=Section.HOST, order=200, answer=_answer, figures=_figures, height=480)
+PAGE = replace(
+    answer_page("ops", section=Section.HOST, order=200, answer=_answer, figures=_figures, height=480),
+    connect=lambda site: connect_clicks(site, "ops", "families"),
+)

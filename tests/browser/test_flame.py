@@ -12,7 +12,7 @@ from tests.browser.serving import served
 from tests.browser.watch import leave
 from tests.builders import host, kernel, make_run
 from tracekit.runs.store import Store
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import socket
@@ -33,10 +33,11 @@ def flames(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Ite
     make_run(
         path / "store",
         host_intervals=[
-            host("long", 0, 3_000_000),
+            host("long", 0, 3_000_000, parent_row=4),
             host(HOSTILE, 0, 2_000_000, parent_row=0, depth=1),
             host("inner", 0, 1_500_000, parent_row=1, depth=2),
             host("short", 3_000_000, 4_000_000),
+            host("nn.Module: Net_0", 0, 3_000_000, kind=HostKind.PYTHON),
         ],
         device_intervals=[kernel(10, 1_010, **{C.OP_ROW: 3})],
     )
@@ -103,3 +104,13 @@ def test_the_width_can_be_device_time_and_the_address_says_so(page: Page) -> Non
     page.keyboard.press("ArrowDown")
     expect(page.locator("#flame-status")).to_contain_text("device total 1.00 µs, 100.0% of total")
     expect(page.locator("#flame-status")).to_contain_text("all › short")
+
+
+def test_the_graph_can_be_by_module_and_the_address_says_so(page: Page) -> None:
+    page.get_by_role("link", name="By module").click()
+    expect(page).to_have_url(re.compile("by=modules"))
+    page.locator('#flame[data-by="modules"] canvas').focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#flame-status")).to_contain_text("3.00 ms, 75.0% of total · 1 call · all › Net_0")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#flame-status")).to_contain_text("host self 1.50 ms · 1 call · all › Net_0 › inner")

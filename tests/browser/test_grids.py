@@ -211,3 +211,12 @@ def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> N
     assert saved.value.suggested_filename.endswith(f"-top.{kind.lower()}")
     begins = {"PNG": b"\x89PNG", "SVG": b"<svg"}
     assert saved.value.path().read_bytes().startswith(begins[kind])
+
+
+def test_a_click_on_a_box_of_the_treemap_shows_the_op(page: Page, address: str) -> None:
+    leave(page, f"{address}/ops?by=tree&measure=host_self_ns")
+    page.locator(".treemaplayer .slice", has_text="aten::mm").click()
+    expect(page).to_have_url(re.compile("op=aten:"))
+    expect(page.locator("#op-selected")).to_contain_text("aten::mm: host self 400 ns in 40 calls")
+    page.get_by_role("link", name="longest call").click()
+    expect(page).to_have_url(re.compile("timeline.*row=host_intervals:"))

@@ -61,6 +61,17 @@ def test_self_times_sum_to_the_roots(tmp_path: Path) -> None:
         assert nodes[f"{side}_self_ns"].sum() == roots[f"{side}_total_ns"].sum()
 
 
+def test_python_calls_take_the_place_of_annotations(tmp_path: Path) -> None:
+    launched = [kernel(50, 55, op_row=3, launch_row=3)]
+    stacks = analyze(_steps(tmp_path, device_intervals=launched), "call_tree").tables["stacks"]
+    columns = [C.NAME, "parent", "calls", "host_self_ns", "device_total_ns"]
+    assert stacks[columns].fillna(-1).to_numpy().tolist() == [
+        ["conv", -1, 2, 100 - 70, 5],
+        ["frame", 0, 2, 70 - 40, 5],
+        ["inner", 1, 2, 40, 5],
+    ]
+
+
 def test_ranks_have_roots_of_their_own(tmp_path: Path) -> None:
     rows = [host("mul", 0, 10), host("mul", 0, 30, rank=1)]
     table = analyze(make_run(tmp_path, host_intervals=rows), "call_tree").tables["nodes"]

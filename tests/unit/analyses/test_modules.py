@@ -104,9 +104,24 @@ def test_times_sum_to_those_of_the_op_table(tmp_path: Path) -> None:
     assert_sums_agree(run)
 
 
+def test_ops_are_listed_by_module_with_what_no_op_launched(tmp_path: Path) -> None:
+    run = make_run(tmp_path, host_intervals=network(), device_intervals=launched())
+    found = analyze(run, "modules").tables["ops"].fillna(-1)
+    columns = [C.MODULE, C.NAME, "calls", "device_self_ns", "host_self_ns"]
+    assert found.loc[found[C.MODULE] == "Linear_1", columns].to_numpy().tolist() == [
+        ["Linear_1", "(no op recorded)", -1, 29, -1],
+        ["Linear_1", "aten::t", 1, 17, 5],
+        ["Linear_1", "aten::mm", 1, 13, 30],
+        ["Linear_1", "MmBackward0", 1, -1, 15],
+    ]
+
+
 def assert_sums_agree(run: Run) -> None:
     found, ops = analyze(run, "modules").tables, analyze(run, "ops").tables["ops"]
     rows, types = found["tree"], found["types"]
+    sums = found["ops"].groupby("node")[["host_self_ns", "device_self_ns"]].sum()
+    nodes = rows.set_index("node").loc[sums.index, sums.columns]
+    assert (sums == nodes.fillna(0)).all(axis=None)
     roots = rows[rows["parent"].isna()]
     for side in ("host", "device"):
         own = rows[f"{side}_self_ns"] - (rows["no_op_ns"] if side == "device" else 0)

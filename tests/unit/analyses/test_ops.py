@@ -78,8 +78,44 @@ def test_what_was_not_recorded_is_missing_and_not_zero(tmp_path: Path) -> None:
     result = analyze(make_run(tmp_path, host_intervals=[host("add", 0, 5)]), "ops")
     row = result.tables["ops"].iloc[0]
     assert all(pd.isna(row[name]) for name in ("launches", "device_total_ns", "allocated_bytes"))
-    assert list(result.tables) == ["ops"]
+    assert list(result.tables) == ["ops", "tree"]
     assert result.notes[1:] == (NO_MEMORY, NO_SHAPES)
+
+
+def test_families_ops_and_kernels_sum_to_those_above_them(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        host_intervals=[
+            host("aten::linear", 0, 100),
+            host("aten::addmm", 10, 60, parent_row=0, depth=1),
+            host("autograd::engine::evaluate_function: AddmmBackward0", 100, 130),
+            host("aten::add_", 140, 150),
+        ],
+        device_intervals=[
+            kernel(0, 5, name="gemm_1", op_row=1, launch_row=1),
+            kernel(5, 16, name="gemm_2", op_row=1, launch_row=1),
+            kernel(16, 17, name="bias", op_row=1, launch_row=1),
+            kernel(20, 23, name="add", op_row=3, launch_row=3),
+            kernel(30, 37, name="lost"),
+        ],
+    )
+    tree = analyze(run, "ops").tables["tree"]
+    columns = [C.NAME, "parent", "device_self_ns", "host_self_ns", "longest_row", "host_row"]
+    assert tree[columns].astype(object).where(tree[columns].notna(), None).values.tolist() == [
+        ["matrix product", None, 17, 130, None, None],
+        ["aten::addmm", 0, 17, 50, 1, 1],
+        ["gemm", 1, 16, None, 1, None],
+        ["bias", 1, 1, None, 2, None],
+        ["aten::linear", 0, None, 50, None, 0],
+        ["autograd::engine::evaluate_function: AddmmBackward0", 0, None, 30, None, 2],
+        ["outside of ops", None, 7, None, None, None],
+        ["(no op recorded)", 6, 7, None, 4, None],
+        ["lost", 7, 7, None, 4, None],
+        ["elementwise", None, 3, 10, None, None],
+        ["aten::add_", 9, 3, 10, 3, 3],
+        ["add", 10, 3, None, 3, None],
+    ]
+    assert tree.loc[tree["level"] == "family", "device_share"].tolist() == [17 / 27, 7 / 27, 3 / 27]
 
 
 def test_no_ops_says_so(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from tracekit.analyses.lifetimes import BEFORE
 from tracekit.dashboards.figures.axis import unpack
 from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
 from tracekit.dashboards.figures.gaps import COLUMNS, FULL, LESS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
+from tracekit.dashboards.figures.memory import EARLIER, OTHERS, active
 from tracekit.dashboards.figures.svg import flame
 from tracekit.dashboards.figures.sweep import cumulative, grouped
+from tracekit.dashboards.figures.treemap import BOXES, treemap
 
 from tracekit.schema import C
 
@@ -39,6 +42,51 @@ def test_memory_over_time_leaves_out_what_was_not_recorded() -> None:
     figure = over_time(frame)
     assert [trace["name"] for trace in figure["data"]] == ["allocated"]
     assert unpack(figure["data"][0]["y"]) == [0, 1]
+
+
+def test_stacked_allocations_drop_when_one_below_is_freed_and_others_are_on_top() -> None:
+    lives = pd.DataFrame(
+        {
+            C.START_NS: [0, 10],
+            "life_ns": [20, 30],
+            "size": [5, 7],
+            "edge": ["", "end"],
+            "op": ["mm", HOSTILE],
+            C.MODULE: "net",
+            "category": "unknown",
+        }
+    )
+    over_time = pd.DataFrame({C.T_NS: [0, 10, 20, 40], "allocated": [6, 13, 8, 1]})
+    over_time["largest"] = [5, 12, 7, 0]
+    over_time["others"] = over_time["allocated"] - over_time["largest"]
+    first, second, others = active(lives, over_time, "op", {})["data"]
+    assert (first["x"][:2], first["y"][:2]) == ([0, 20], [0, 0])
+    assert (second["x"][:4], second["y"][:4]) == ([10, 20, 20, 40], [5, 5, 0, 0])
+    assert max(second["y"]) == 12
+    assert others["y"][:8:2] == [6, 13, 8, 1]
+    assert others["name"] == OTHERS
+    assert EARLIER == BEFORE
+    assert "<script" not in second["text"] + second["name"] + second["legendgroup"]
+
+
+def test_boxes_of_a_treemap_are_few_and_sum_to_the_family() -> None:
+    ops = 2 * BOXES
+    tree = pd.DataFrame(
+        {
+            "node": range(ops + 1),
+            "parent": pd.array([None, *[0] * ops], dtype="Int64"),
+            C.DEPTH: [0, *[1] * ops],
+            C.NAME: ["family", *(f"{HOSTILE}{at}" for at in range(ops))],
+            "host_self_ns": [ops * (ops + 1) // 2, *range(1, ops + 1)],
+        }
+    )
+    (trace,) = treemap(tree, "host_self_ns", lambda name: f"/ops?op={name[-3:]}")["data"]
+    assert len(trace["ids"]) <= BOXES
+    whole, *boxes = trace["values"]
+    assert sum(boxes) == whole == ops * (ops + 1) // 2
+    assert trace["customdata"][1] == f"/ops?op={ops - 1}"
+    assert trace["labels"][-1].endswith("other ops")
+    assert not any("<script" in text for text in (*trace["labels"], *trace["hovertext"]))
 
 
 def _nodes(*rows: tuple[int | None, str, int, int]) -> pd.DataFrame:

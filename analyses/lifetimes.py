@@ -1,0 +1,335 @@
+"""Lifetime of each allocation, and what the peak of allocated memory consists of.
+
+Allocations are pairs of allocator events, as in `memory`. What was allocated before the capture is unknown
+but for its amount, and, where its free was recorded, its size. The rows of `peak` sum to `peak_allocated` of
+`memory` exactly, for each of op, category and module; so do the bytes at the peak in `lifetimes`.
+
+Sources: PyTorch memory_viz (active memory timeline); torch.profiler memory events.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "lifetimes")  # doctest: +SKIP
+    >>> result.tables["peak"].query("by == 'category'")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.modules import read_modules
+from tracekit.schema import C, HostKind, Phase
+
+from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
+from .memory.allocations import NEVER, OP, Events, read, thinned
+from .shared.common import RANK, ints
+from .shared.hosts import host_rows, texts
+
+if TYPE_CHECKING:
+    from tracekit.analysis.modules import Modules
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+MOST, DRAWN = 1_000, 100
+"""Maximum allocations per device with rows of their own, and that `active` counts as the largest."""
+POINTS = 2_000
+"""Maximum points of `active`, in addition to the events of the largest allocations."""
+CATEGORY = "category"
+BY = (CATEGORY, C.MODULE, OP)
+ACTIVATION, GRADIENT, STATE = "activation", "gradient", "optimizer state"
+INPUT, TEMPORARY, UNKNOWN = "input", "temporary", "unknown"
+_CATEGORIES = (ACTIVATION, GRADIENT, STATE, INPUT, TEMPORARY, UNKNOWN)
+BEFORE, REST = "(before the capture)", "(other allocations)"
+NO_MODULE = "(outside of any module)"
+EDGES = {(False, False): "", (True, False): "start", (False, True): "end", (True, True): "start and end"}
+NO_MODULES = Remark(
+    "no calls of modules in this capture, so the modules of allocations are unknown: record Python stacks "
+    "(`with_stack=True`, `tracekit collect --stacks`)"
+)
+_ARROW = " > "
+_FROM, _UNTIL = "from", "until"
+"""Indices of the first event after which an allocation is in use, and of the first after which it is not."""
+_OUTLIVING = {
+    Phase.FORWARD: ACTIVATION,
+    Phase.BACKWARD: GRADIENT,
+    Phase.OPTIMIZER: STATE,
+    Phase.DATALOAD: INPUT,
+}
+"""Category of what is allocated in a phase and outlives it."""
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """Consecutive rows of one phase on a rank, merged.
+
+    Attributes:
+        start: Start of each, ns, ascending.
+        end: Start of the next one of another phase; of the last one, the end of its last row.
+        phase: The phase of each.
+    """
+
+    start: Ints
+    end: Ints
+    phase: Any
+
+
+def compute(run: Run) -> Result:
+    """Compute the lifetimes and the composition of the peaks."""
+    events = read(run)
+    if not events:
+        return Result(notes=(NO_EVENTS,))
+    paired = [one for one in events if one.freed_at is not None]
+    notes: list[str] = [] if len(paired) == len(events) else [NO_ADDRESSES]
+    if not paired:
+        return Result(notes=tuple(notes))
+    if not all(one.recorded for one in paired):
+        notes.append(NO_TOTALS)
+    modules = read_modules(run)
+    notes += [] if modules else [NO_MODULES]
+    phases = _phases(run)
+    whole = [_allocations(run, one, modules, phases[one.rank]) for one in paired]
+    pairs = list(zip(paired, whole, strict=True))
+    tables = {
+        "peak": _joined([_peak(one, table, by) for one, table in pairs for by in BY], _PEAK),
+        "lifetimes": _joined([_largest(one, table) for one, table in pairs], _LIFETIMES),
+        "active": _joined([_active(one, table) for one, table in pairs], _ACTIVE),
+    }
+    return Result(tables, notes=tuple(notes))
+
+
+def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True)[[column.name for column in columns]]
+
+
+def _phases(run: Run) -> dict[int, _Phases]:
+    """The phases of each rank, in order of time."""
+    kinds = pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.ANNOTATION)])
+    columns = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE]
+    rows = run.table("host_intervals", columns=columns, where=kinds & pc.field(C.PHASE).is_valid())
+    ranks = run.table("allocations", columns=[C.RANK])[C.RANK].unique()
+    return {int(rank): _merged(rows[rows[C.RANK] == rank]) for rank in ranks}
+
+
+def _merged(rows: pd.DataFrame) -> _Phases:
+    rows = rows.sort_values(C.START_NS, kind="stable")
+    start, phase = ints(rows, C.START_NS), rows[C.PHASE].astype(object).to_numpy()
+    first = np.ones(len(rows), bool)
+    first[1:] = phase[1:] != phase[:-1]
+    last = (start + ints(rows, C.DUR_NS)).max(initial=0)
+    begins = start[first]
+    return _Phases(begins, np.append(begins[1:], last)[: len(begins)], phase[first])
+
+
+def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Phases) -> pd.DataFrame:
+    """One row per allocation, and for those before the capture one per recorded free and one for the rest."""
+    freed = events.freed_at
+    live = events.live_at_peak
+    if freed is None or live is None:  # without addresses; the caller leaves those out
+        raise ValueError(events.key)
+    made = np.flatnonzero(events.bytes > 0)
+    rows = events.frame[C.OP_ROW].iloc[made]
+    host = host_rows(run, rows, [C.PHASE])
+    free = freed[made]
+    known = free != NEVER
+    times = np.where(known, events.t_ns[np.where(known, free, 0)], events.t_ns[-1])
+    start = events.t_ns[made]
+    own = pd.DataFrame(
+        {
+            "size": events.bytes[made],
+            "at_peak": np.where(live[made], events.bytes[made], 0),
+            C.START_NS: start,
+            "freed_ns": pd.arrays.IntegerArray(times, ~known),
+            "life_ns": times - start,
+            "edge": [EDGES[False, bool(one)] for one in ~known],
+            OP: events.frame[OP].astype(object).to_numpy()[made],
+            C.MODULE: _modules(modules, rows),
+            CATEGORY: _categories(texts(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases),
+            "host_row": rows.to_numpy(),
+            _FROM: made,
+            _UNTIL: np.where(known, free, len(events.bytes)),
+        }
+    )
+    every = pd.concat([own, _earlier(events, int(own["at_peak"].sum()))], ignore_index=True)
+    order = ["size", "life_ns", C.START_NS]
+    return every.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+
+
+def _modules(modules: Modules | None, rows: pd.Series) -> Any:
+    """Path of the module of each op; backward ops have that of their forward op."""
+    if modules is None:
+        return np.full(len(rows), UNKNOWN, object)
+    paths: list[str] = []
+    for name, above in zip(modules.names, modules.parent.tolist(), strict=True):
+        paths.append(f"{paths[above]}{_ARROW}{name}" if above >= 0 else name)
+    return np.array([*paths, NO_MODULE], object)[modules.of(rows)]
+
+
+def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
+    """Category of each allocation, by the phase of its op and by whether it outlives that phase.
+
+    Args:
+        phase: Phase of the op of each allocation, empty if unknown.
+        start: Time of each allocation, ns.
+        freed: Time of its free, ns; `NEVER` if it is not freed.
+        phases: The phases of the rank.
+    """
+    found = np.full(len(phase), UNKNOWN, object)
+    if not len(phases.start):
+        return found
+    at = np.maximum(np.searchsorted(phases.start, start, side="right") - 1, 0)
+    backward = np.append(phases.start[phases.phase == str(Phase.BACKWARD)], NEVER)
+    used = backward[np.searchsorted(backward[:-1], start, side="right")]
+    for name, category in _OUTLIVING.items():
+        own = phase == str(name)
+        until = used if name is Phase.FORWARD else phases.end[at]
+        known = own & (phases.phase[at] == str(name)) & (until != NEVER)
+        found[known] = np.where(freed[known] > until[known], category, TEMPORARY)
+    return found
+
+
+def _earlier(events: Events, live: int) -> pd.DataFrame:
+    """Rows of what was allocated before the capture: one per recorded free, and one for the rest."""
+    address = events.frame[C.ADDRESS]
+    at = np.flatnonzero((events.bytes < 0) & ~address.duplicated().to_numpy(bool))
+    size, freed = -events.bytes[at], events.t_ns[at]
+    in_use = np.where(at > events.peak_at, size, 0)
+    begins = int(events.t_ns[0])
+    peak = max(events.start, int(events.level.max()))
+    rest, kept = peak - live - int(in_use.sum()), events.start - int(size.sum())
+    table = pd.DataFrame(
+        {
+            "size": np.append(size, kept),
+            "at_peak": np.append(in_use, rest),
+            C.START_NS: begins,
+            "freed_ns": pd.arrays.IntegerArray(np.append(freed, 0), np.arange(len(at) + 1) == len(at)),
+            "life_ns": np.append(freed, events.t_ns[-1]) - begins,
+            "edge": [*[EDGES[True, False]] * len(at), EDGES[True, True]],
+            **dict.fromkeys(BY, BEFORE),
+            "host_row": pd.array([None] * (len(at) + 1), dtype="Int64"),
+            _FROM: 0,
+            _UNTIL: np.append(at, len(events.bytes)),
+        }
+    )
+    return table[(table["size"] != 0) | (table["at_peak"] != 0)]
+
+
+def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
+    """The largest allocations, and one row for the others."""
+    shown, other = table.head(MOST).assign(allocations=1), table.iloc[MOST:]
+    if len(other):
+        rest = {name: [int(other[name].sum())] for name in ("size", "at_peak")}
+        begin = int(other[C.START_NS].min())
+        end = int((other[C.START_NS] + other["life_ns"]).max())
+        more = {C.START_NS: begin, "life_ns": end - begin, "edge": "", "allocations": len(other)}
+        one = pd.DataFrame({**rest, **more, **dict.fromkeys(BY, REST)})
+        one["freed_ns"] = one["host_row"] = pd.array([None], dtype="Int64")
+        shown = pd.concat([shown, one], ignore_index=True)
+    shown = shown.astype({"host_row": "Int64", "allocations": "Int64"})
+    shown.loc[shown["edge"] == EDGES[True, True], "allocations"] = pd.NA
+    return shown.assign(**events.key, in_active=np.arange(len(shown)) < DRAWN)
+
+
+def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
+    """Allocated bytes over time: those in the largest allocations, and the others by category."""
+    first, rest = table.head(DRAWN), table.iloc[DRAWN:]
+    edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
+    at = np.unique(np.concatenate((thinned(events, POINTS), edges[edges < len(events.bytes)])))
+    level, largest = events.level[at], _in_use(events, first)[at]
+    own = {_column(name): _in_use(events, rest[rest[CATEGORY] == name])[at] for name in _CATEGORIES}
+    moments = {**events.key, C.T_NS: events.t_ns[at], "allocated": level, "largest": largest}
+    others = level - largest
+    return pd.DataFrame({**moments, "others": others, **own, "before": others - sum(own.values())})
+
+
+def _in_use(events: Events, table: pd.DataFrame) -> Ints:
+    """Bytes of some allocations in use after each event."""
+    changes = np.zeros(len(events.bytes) + 1, np.int64)
+    np.add.at(changes, ints(table, _FROM), ints(table, "size"))
+    np.subtract.at(changes, ints(table, _UNTIL), ints(table, "size"))
+    return np.cumsum(changes[:-1])
+
+
+def _column(category: str) -> str:
+    return category.replace(" ", "_")
+
+
+def _peak(events: Events, table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Bytes in use at the peak by op, category or module, most first."""
+    live = table[table["at_peak"] != 0]
+    grouped = live.groupby(by, sort=True)["at_peak"].agg(["sum", "count"]).reset_index()
+    grouped = grouped.rename(columns={by: C.NAME, "sum": "at_peak", "count": "allocations"})
+    total = max(int(grouped["at_peak"].sum()), 1)
+    ordered = grouped.sort_values(["at_peak", C.NAME], ascending=[False, True])
+    counts = ordered["allocations"].where(ordered[C.NAME] != BEFORE).astype("Int64")
+    return ordered.assign(by=by, share=ordered["at_peak"] / total, allocations=counts, **events.key)
+
+
+_DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")
+_AT_PEAK = Column("at_peak", "bytes", "bytes of it in use at the peak of allocated memory")
+_CATEGORY = Column(CATEGORY, "", "what it holds, by phase and lifetime, as defined above")
+_PEAK = (
+    RANK,
+    _DEVICE,
+    Column("by", "", "what the row sums over: category, module or op"),
+    Column(C.NAME, "", "the category, path of the module, or op"),
+    _AT_PEAK,
+    Column("share", "share", "part of the peak"),
+    Column("allocations", "count", "allocations in use at the peak; unknown for those before the capture"),
+)
+_LIFETIMES = (
+    RANK,
+    _DEVICE,
+    Column("size", "bytes", "size; Σ of sizes where the row stands for several"),
+    _AT_PEAK,
+    Column("life_ns", "ns", "time between allocation and free within the capture"),
+    Column(C.START_NS, "ns", "time of the allocation, or of the first event if it was before the capture"),
+    Column("freed_ns", "ns", "time of the free; empty if it was not freed in the capture"),
+    Column("edge", "", "which edge of the capture the life crosses: start, end, or start and end"),
+    Column(OP, "", "innermost op that allocated"),
+    Column(C.MODULE, "", "module of the op, as in `modules`"),
+    _CATEGORY,
+    Column("allocations", "count", "allocations that the row stands for; empty for an unknown number"),
+    Column("in_active", "", "whether `active` counts it among the largest"),
+    Column("host_row", "", "host row of the op"),
+)
+_ACTIVE = (
+    RANK,
+    _DEVICE,
+    Column(C.T_NS, "ns", "time since the run's t0"),
+    Column("allocated", "bytes", "allocated after the event, as in `memory`"),
+    Column("largest", "bytes", f"part of it in the {DRAWN} largest allocations"),
+    Column("others", "bytes", "the rest: the sum of the following"),
+    *(Column(_column(name), "bytes", f"other allocations of the category {name}") for name in _CATEGORIES),
+    Column(
+        "before", "bytes", "the rest: from before the capture, and differences of recorded totals from events"
+    ),
+)
+
+ANALYSIS = Analysis(
+    name="lifetimes",
+    title="Allocation lifetimes",
+    question="When was each allocation in use, and what does the peak of memory consist of?",
+    definition=(
+        "An allocation lives from its event to the free of its address, at most to the end of the capture. "
+        "Category: activation = allocated by a forward op and alive when the next backward pass begins; "
+        "gradient = allocated by a backward op and alive when that pass ends; optimizer state = allocated in "
+        "the optimizer and alive when it ends; input = allocated while loading data and alive afterwards; "
+        "temporary = freed before that; unknown = in no such phase, or with no later backward pass. These "
+        "follow from times only: a library's workspace counts as what was computed when it was allocated. "
+        "Parameters are allocated before the capture, where nothing is known but the amount. The peak is "
+        f"that of `memory`. The {MOST:,} largest allocations per device have rows; one row sums the others."
+    ),
+    tables=(
+        TableSpec("peak", "Composition of the peak; by category, module and op", _PEAK),
+        TableSpec("lifetimes", "Largest allocations", _LIFETIMES),
+        TableSpec("active", "Bytes in the largest allocations over time", _ACTIVE),
+    ),
+    sources=("PyTorch memory_viz: active memory timeline", "torch.profiler memory events"),
+    order=61,
+    compute=compute,
+)

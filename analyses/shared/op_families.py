@@ -1,0 +1,195 @@
+"""Families of ops, and the tree of families, ops and kernels with their self times."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import NODE, PARENT, Column, TableSpec
+from tracekit.analysis.kernel_names import COMMUNICATION, family
+from tracekit.runs.run import busy
+from tracekit.schema import C
+
+from .common import ints, share
+from .hosts import NO_OP, launching_texts
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+    from .hosts import Ops
+
+_BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
+_FAMILIES = {
+    "communication": r"^(?:c10d|nccl|gloo|mpi|_?c10d_functional|symm_mem)\b|record_param_comms"
+    rf"|{COMMUNICATION}",
+    "optimizer": r"^optimizer\.|^(?:amp_)?_?foreach_|^fused_(?:adam|sgd|adagrad)",
+    "compiled code": r"^compiled|^## call|^triton_|^torch-compiled|^inductor",
+    "attention": r"attention|attn|fmha",
+    "convolution": r"conv",
+    "matrix product": r"(?:^|[_:])(?:[a-z]*mm|matmul|linear|einsum|(?:add)?mv|dot)(?:_|backward|$)|gemm",
+    "normalization": r"norm",
+    "softmax and loss": r"softmax|loss|cross_entropy",
+    "embedding and indexing": r"embedding|index|gather|scatter|take|nonzero|masked|sort|topk|unique",
+    "pooling and resizing": r"pool|upsample|interpolat|grid_sampl|resize_(?:bi|near)",
+    "recurrent": r"lstm|gru\b|rnn",
+    "copy and cast": r"copy|^to$|^to[A-Z_]|clone|contiguous|(?:^|_)cat(?:_|backward|$)|stack|pin_memory"
+    r"|local_scalar_dense|^item$|memcpy",
+    "fill and random": r"fill|zero|ones|rand|normal_|uniform|dropout|arange|bernoulli|full|memset|^eye",
+    "view and allocation": r"view|reshape|expand|transpose|permute|slice|select|strided|empty|resize|squeeze"
+    r"|split|chunk|detach|alias|^t$|^tbackward|narrow|unbind|flatten|^set_|^lift|unfold|repeat|roll|flip|pad",
+    "reduction": r"^(?:nan)?(?:sum|mean|prod|std|var|arg)|(?:max|min)(?:$|_dim|backward)"
+    r"|^(?:a?max|a?min|any|all)$|cumsum|cumprod|logsumexp|isfinite|^(?:sum|mean)backward|aminmax|bincount|histc",
+    "elementwise": r"^(?:add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|log|neg|abs|clamp|where|eq|ne|lt|gt|le|ge"
+    r"|lerp|relu|gelu|silu|elu|selu|sigmoid|tanh|threshold|hardswish|hardtanh|hardsigmoid|leaky|softplus|mish"
+    r"|sin|cos|erf|floor|ceil|round|trunc|sign|reciprocal|bitwise|logical|square|maximum|minimum|fmod|remainder"
+    r"|glu|tri[lu]|atan|xor|addc|celu|prelu|isnan|isinf|and|or|not)",
+    "autograd": r"accumulategrad|autograd|backward|graphroot",
+}
+"""Patterns of the names of ops by family, without namespace; the first that matches."""
+_PATTERNS = {
+    name: re.compile(pattern.replace("(?i)", ""), re.IGNORECASE) for name, pattern in _FAMILIES.items()
+}
+OTHER, NO_FAMILY = "other", "outside of ops"
+FAMILY, OP, KERNEL = "family", "op", "kernel"
+"""Levels of the tree."""
+_SELF = ("host_self_ns", "device_self_ns")
+_PATH = "path"
+_Row: TypeAlias = "dict[str, Any]"
+
+
+def op_family(name: str) -> str:
+    """Family of an op by its name; a backward op is of the family of its forward op.
+
+    Example:
+        >>> [op_family(f"aten::{name}") for name in ("addmm", "add_", "native_layer_norm", "as_strided")]
+        ['matrix product', 'elementwise', 'normalization', 'view and allocation']
+        >>> op_family("autograd::engine::evaluate_function: ConvolutionBackward0"), op_family("my::op")
+        ('convolution', 'other')
+    """
+    if name == NO_OP:
+        return NO_FAMILY
+    bare = _BARE.sub("", name)
+    bare = _BARE.sub("", bare).rsplit("::", 1)[-1] if bare.startswith("autograd") else bare
+    return next((label for label, pattern in _PATTERNS.items() if pattern.search(bare)), OTHER)
+
+
+def tree(run: Run, ops: Ops) -> pd.DataFrame:
+    """Families, ops and kernels with their self times, in depth-first order, the largest first.
+
+    Device intervals without an op are a family of their own, so that the device self times of the families
+    sum to that of all device intervals, and their host self times to that of all ops.
+    """
+    by_op = _by_op(ops).astype(dict.fromkeys(("host_self_ns", "calls", "host_row"), "Int64"))
+    kernels = _kernels(run)
+    if kernels is not None:
+        by_op = by_op.merge(_summed(kernels, [OP]), on=OP, how="outer")
+    by_op = by_op.assign(**{FAMILY: by_op[OP].map(op_family)})
+    levels = [(FAMILY, [FAMILY], _families(by_op)), (OP, [FAMILY, OP], by_op)]
+    if kernels is not None:
+        below = _summed(kernels, [OP, KERNEL])
+        below[FAMILY] = below[OP].map(op_family)
+        levels.append((KERNEL, [FAMILY, OP, KERNEL], below))
+    by = "host_self_ns" if kernels is None else "device_self_ns"
+    return _joined(levels, by)
+
+
+def _by_op(ops: Ops) -> pd.DataFrame:
+    """Calls, host self time and longest call by op."""
+    frame = pd.DataFrame(
+        {
+            OP: ops.labels[ops.names],
+            "host_self_ns": ops.self_ns,
+            C.DUR_NS: ints(ops.frame, C.DUR_NS),
+            "host_row": ints(ops.frame, C.ROW_ID),
+        }
+    )
+    longest = frame.sort_values([C.DUR_NS, "host_row"], ascending=[False, True]).drop_duplicates(OP)
+    grouped = frame.groupby(OP, sort=True)["host_self_ns"].agg(["sum", "count"])
+    grouped = grouped.rename(columns={"sum": "host_self_ns", "count": "calls"}).reset_index()
+    return grouped.merge(longest[[OP, "host_row"]], on=OP)
+
+
+def _kernels(run: Run) -> pd.DataFrame | None:
+    """Device intervals with their op and kernel family; None if none is linked to its launch."""
+    links = [C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP]
+    frame = busy(run, [C.ROW_ID, C.NAME, C.DUR_NS, *links, C.CAPTURED_SHAPES])
+    if frame[links].isna().all(axis=None):
+        return None
+    op = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
+    names = frame[C.NAME].astype("category").cat
+    short = np.array([family(str(name)) for name in names.categories], object)[names.codes]
+    return pd.DataFrame(
+        {
+            OP: np.asarray(op, object),
+            KERNEL: short,
+            "device_self_ns": ints(frame, C.DUR_NS),
+            "longest_row": ints(frame, C.ROW_ID),
+        }
+    )
+
+
+def _summed(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Sums of device intervals by keys, with the longest of each."""
+    order = ["device_self_ns", "longest_row"]
+    longest = rows.sort_values(order, ascending=[False, True]).drop_duplicates(keys)[[*keys, "longest_row"]]
+    grouped = rows.groupby(keys, sort=True)["device_self_ns"].agg(["sum", "count"])
+    grouped = grouped.rename(columns={"sum": "device_self_ns", "count": "launches"}).reset_index()
+    merged = grouped.merge(longest, on=keys)
+    return merged.astype(dict.fromkeys(("device_self_ns", "launches", "longest_row"), "Int64"))
+
+
+def _families(by_op: pd.DataFrame) -> pd.DataFrame:
+    sums = [name for name in (*_SELF, "calls", "launches") if name in by_op]
+    return by_op.groupby(FAMILY, sort=True)[sums].sum(min_count=1).reset_index()
+
+
+def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.DataFrame:
+    """One table of all levels in depth-first order, siblings by a column, the largest first."""
+    below: dict[tuple[str, ...], list[_Row]] = {}
+    for depth, (level, keys, frame) in enumerate(levels):
+        ordered = frame.sort_values([by, keys[-1]], ascending=[False, True])
+        for row in ordered.to_dict("records"):
+            path = tuple(str(row[key]) for key in keys)
+            named = {C.NAME: path[-1], C.DEPTH: depth, "level": level, _PATH: path}
+            below.setdefault(path[:-1], []).append({str(key): value for key, value in row.items()} | named)
+    pending, rows = below[()][::-1], list[_Row]()
+    number: dict[tuple[str, ...], int] = {}
+    while pending:
+        one = pending.pop()
+        number[one[_PATH]] = len(rows)
+        rows.append(one | {PARENT: number.get(one[_PATH][:-1])})
+        pending += reversed(below.get(one[_PATH], []))
+    return _shares(rows)
+
+
+def _shares(rows: list[_Row]) -> pd.DataFrame:
+    table = pd.DataFrame({name: [row[name] for row in rows] for name in (C.NAME, "level", C.DEPTH)})
+    for name in (PARENT, *_NUMBERS):
+        table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
+    table[NODE] = np.arange(len(table))
+    for side, own in zip(("host_share", "device_share"), _SELF, strict=True):
+        whole = int(table.loc[table[C.DEPTH] == 0, own].sum())
+        table[side] = share(table[own].to_numpy(np.float64, na_value=np.nan), whole)
+    return table[[column.name for column in _COLUMNS]]
+
+
+_NUMBERS = ("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")
+_COLUMNS = (
+    Column(C.NAME, "", "family, op, or family of kernels", indent_by=C.DEPTH),
+    Column("level", "", "family, op or kernel"),
+    Column("device_self_ns", "ns", "Σ of the device intervals that the ops launched directly"),
+    Column("device_share", "share", "device self over that of all device intervals"),
+    Column("launches", "count", "number of device intervals"),
+    Column("host_self_ns", "ns", "Σ of host self time of the ops; unknown for kernels"),
+    Column("host_share", "share", "host self over that of all ops"),
+    Column("calls", "count", "calls of the ops; unknown for kernels and for ops of graphs"),
+    Column("longest_row", "", "device row of the longest interval"),
+    Column("host_row", "", "host row of the longest call"),
+    Column(C.DEPTH, "", "level as a number, 0 for families"),
+    Column(NODE, "", "number of the node"),
+    Column(PARENT, "", "node above it; empty for families"),
+)
+TREE = TableSpec("tree", "By family, op and kernel; the largest first", _COLUMNS)

@@ -1,0 +1,182 @@
+"""Allocations stacked over time, as PyTorch's memory_viz draws them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render import human
+from tracekit.schema import C
+
+from .axis import COLORWAY, LEGEND, TOTAL, label, scale_factor, titled, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pandas as pd
+
+MORE = "other groups"
+EARLIER = "(before the capture)"
+"""Group without a colour of its own."""
+OTHERS = "smaller allocations"
+_HATCHED = {"shape": "/", "size": 6, "solidity": 0.25, "fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.6)"}
+_Path = list[tuple[int, int]]
+
+
+def stack(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
+    """Stack allocations in order of their starts; those above one that is freed drop by its size.
+
+    Args:
+        spans: Start, end and size of each, with the start before the end.
+
+    Returns:
+        Per allocation the times at which its lower edge moves, with the edge from then on.
+
+    Example:
+        >>> stack([(0, 20, 5), (10, 30, 7)])
+        [[(0, 0)], [(10, 5), (20, 0)]]
+    """
+    known = list(spans)
+    events = [(start, True, at) for at, (start, _, _) in enumerate(known)]
+    events += [(end, False, at) for at, (_, end, _) in enumerate(known)]
+    live: list[int] = []
+    paths: list[_Path] = [[] for _ in known]
+    for time, begins, at in sorted(events):  # at equal times, frees come first
+        if begins:
+            paths[at].append((time, sum(known[one][2] for one in live)))
+            live.append(at)
+            continue
+        place = live.index(at)
+        live.pop(place)
+        for one in live[place:]:
+            last, edge = paths[one][-1]
+            lower = edge - known[at][2]
+            paths[one][-1 if last == time else len(paths[one]) :] = [(time, lower)]
+    return paths
+
+
+def active(
+    lives: pd.DataFrame, over_time: pd.DataFrame, by: str, layers: Mapping[str, str]
+) -> dict[str, Any]:
+    """Draw the largest allocations as areas over time, and the bytes of all others on top of them.
+
+    Args:
+        lives: The rows of `lifetimes` of one rank and device that `over_time` counts as the largest.
+        over_time: The rows of `active` of the same rank and device.
+        by: Column of `lives` whose values are told apart by colour.
+        layers: Columns of `over_time` that part the others, by the name of the group.
+    """
+    wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
+    tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
+    colours = _colours([*layers, *_groups(lives, by)])
+    traces = [
+        _area([time * wide for time in x], [edge * tall for edge in y])
+        | _grouped(str(row[by]), colours)
+        | {"text": _described(row)}
+        for row, x, y in _areas(lives)
+    ]
+    traces += _others(over_time, layers or {OTHERS: "others"}, colours, (wide, tall))
+    seen: set[str] = set()
+    for trace in traces:
+        trace["showlegend"] = trace["legendgroup"] not in seen
+        seen.add(trace["legendgroup"])
+    layout = {
+        "height": 420,
+        "xaxis": {"title": {"text": titled("time", unit)}},
+        "yaxis": {"title": {"text": titled("memory in use", size)}, "rangemode": "tozero"},
+        "legend": LEGEND,
+        "showlegend": True,
+        "hovermode": "closest",
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _areas(lives: pd.DataFrame) -> list[tuple[dict[str, Any], list[int], list[int]]]:
+    """Return each allocation that has an extent, with the corners of its area in ns and bytes."""
+    shown = lives[(lives["life_ns"] > 0) & (lives["size"] > 0)].to_dict("records")
+    spans = [
+        (int(row[C.START_NS]), int(row[C.START_NS]) + int(row["life_ns"]), int(row["size"])) for row in shown
+    ]
+    return [
+        ({str(name): value for name, value in row.items()}, *_outline(path, end, size))
+        for row, path, (_, end, size) in zip(shown, stack(spans), spans, strict=True)
+    ]
+
+
+def _groups(lives: pd.DataFrame, by: str) -> list[str]:
+    """Return the groups, the largest first."""
+    sums = lives.groupby(by, sort=True)["size"].sum().sort_values(ascending=False, kind="stable")
+    return [str(name) for name in sums.index]
+
+
+def _colours(groups: list[str]) -> dict[str, str]:
+    coloured = [group for group in dict.fromkeys(groups) if group != EARLIER]
+    return dict(zip(coloured, COLORWAY[:-1], strict=False))
+
+
+def _grouped(group: str, colours: dict[str, str]) -> dict[str, Any]:
+    """Return colour and legend of an area; groups beyond the palette, and earlier allocations, are grey."""
+    named = group if group in colours or group in {EARLIER, OTHERS} else MORE
+    return {"name": label(named, 32), "legendgroup": whole(named), "fillcolor": colours.get(group, TOTAL)}
+
+
+def _outline(path: _Path, end: int, size: int) -> tuple[list[int], list[int]]:
+    """Return the corners of an area whose lower edge moves in steps."""
+    x, y = [path[0][0]], [path[0][1]]
+    for time, edge in path[1:]:
+        x += [time, time]
+        y += [y[-1], edge]
+    x.append(end)
+    y.append(y[-1])
+    return [*x, *reversed(x), x[0]], [*y, *(edge + size for edge in reversed(y)), y[0]]
+
+
+def _area(x: list[float], y: list[float]) -> dict[str, Any]:
+    edge = {"color": "rgba(0,0,0,0.45)", "width": 0.5}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "fill": "toself",
+        "hoveron": "fills",
+        "line": edge,
+        "x": x,
+        "y": y,
+    }
+
+
+def _described(row: dict[str, Any]) -> str:
+    crosses = f"<br>crosses the {row['edge']} of the capture" if row["edge"] else ""
+    words = [whole(str(row[name])) for name in ("op", "category", "module")]
+    life = f"{human(int(row['life_ns']), 'ns')} from {human(int(row[C.START_NS]), 'ns')}"
+    return "<br>".join([human(int(row["size"]), "bytes"), *dict.fromkeys(words), life]) + crosses
+
+
+def _others(
+    over_time: pd.DataFrame, layers: Mapping[str, str], colours: dict[str, str], scales: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """Draw what the largest allocations leave of the allocated bytes, in hatched layers on top of them."""
+    moments = over_time.drop_duplicates(C.T_NS, keep="last")
+    times = [int(time) * scales[0] for time in moments[C.T_NS]]
+    edge = moments["largest"]
+    traces = []
+    for name, column in layers.items():
+        lower, upper = edge, edge + moments[column]
+        edge = upper
+        if not moments[column].any():
+            continue
+        up, down = (
+            _stepped(times, [int(value) * scales[1] for value in values]) for values in (upper, lower)
+        )
+        traces.append(
+            _area([*up[0], *reversed(down[0])], [*up[1], *reversed(down[1])])
+            | _grouped(name, colours)
+            | {"text": OTHERS if name == OTHERS else f"{OTHERS}: {name}"}
+            | {"fillpattern": _HATCHED, "line": {"width": 0}}
+        )
+    return traces
+
+
+def _stepped(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
+    """Return the corners of a line whose values hold until the next."""
+    later = [*x[1:], *x[-1:]]
+    corners_x = [each for pair in zip(x, later, strict=True) for each in pair]
+    return corners_x, [each for value in y for each in (value, value)]

@@ -1,0 +1,86 @@
+"""Treemap of families of ops and their ops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis import NODE, PARENT
+from tracekit.render import human
+from tracekit.schema import C
+
+from .axis import COLORWAY, LABEL, TOTAL, label, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+BOXES = 300
+"""Maximum number of boxes."""
+_WIDTH = 24
+"""Maximum characters of the name in a box, which is not shown if it does not fit."""
+
+
+def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dict[str, Any]:
+    """Draw boxes by self time: families, and in each its ops; what is too small is one box per family.
+
+    The boxes in a family sum to it exactly, and the families to the whole.
+
+    Args:
+        tree: The table `tree` of `ops`.
+        measure: Column that gives the area, in ns.
+        href: Address to open when the box of an op is clicked.
+    """
+    positive = tree[tree[measure].fillna(0) > 0]
+    families = positive[positive[C.DEPTH] == 0]
+    ops = positive[positive[C.DEPTH] == 1].sort_values(measure, ascending=False, kind="stable")
+    shown = ops.head(max(BOXES - 2 * len(families), 0))
+    total = int(families[measure].sum())
+    boxes = []
+    for at, (node, name, value) in enumerate(_values(families, NODE, measure)):
+        colour = COLORWAY[at] if at < len(COLORWAY) - 1 else TOTAL
+        head = f"{name} · {human(value / max(total, 1), 'share')}"  # a family with ops shows its name only
+        boxes.append((f"{node}", "", head, value, colour, ""))
+        own = shown[shown[PARENT] == node]
+        boxes += [
+            (f"{op}", f"{node}", each, one, colour, href(each))
+            for op, each, one in _values(own, NODE, measure)
+        ]
+        rest = value - int(own[measure].sum())
+        left = int((ops[PARENT] == node).sum()) - len(own)
+        boxes += [(f"{node} rest", f"{node}", f"{left:,} other ops", rest, colour, "")] if rest else []
+    layout = {
+        "height": 460,
+        "margin": {"l": 0, "r": 0, "t": 8, "b": 8},
+        "uniformtext": {"minsize": 9, "mode": "hide"},
+    }
+    return {"data": [_trace(boxes, total)], "layout": layout}
+
+
+def _values(rows: pd.DataFrame, node: str, measure: str) -> list[tuple[int, str, int]]:
+    columns = rows[node], rows[C.NAME], rows[measure]
+    return [(int(at), str(name), int(value)) for at, name, value in zip(*columns, strict=True)]
+
+
+def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict[str, Any]:
+    ids, parents, names, values, colours, addresses = (list(column) for column in zip(*boxes, strict=True))
+    texts = [f"{human(value, 'ns')} · {human(value / max(total, 1), 'share')}" for value in values]
+    return {
+        "type": "treemap",
+        "ids": ids,
+        "parents": parents,
+        "labels": [
+            label(name, _WIDTH if parent else LABEL) for name, parent in zip(names, parents, strict=True)
+        ],
+        "values": values,
+        "branchvalues": "total",
+        "text": texts,
+        "texttemplate": "%{label}<br>%{text}",
+        "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
+        "hoverinfo": "text",
+        "customdata": addresses,
+        "marker": {"colors": colours, "line": {"width": 1, "color": "rgba(0,0,0,0.4)"}},
+        "textfont": {"color": "#111"},
+        "tiling": {"pad": 1},
+        "pathbar": {"textfont": {"color": "#111"}},
+    }
