@@ -21,7 +21,7 @@ from ...parts.charts import aria
 from ...parts.finding import capitalized, finding, note
 from ...parts.links import copyable
 from ...site import Page, Section
-from . import ledgers, selection
+from . import aligned, ledgers, selection
 from .selection import compared, requested, sides, varying, with_analyses
 
 if TYPE_CHECKING:
@@ -203,7 +203,9 @@ def _layout(context: Context) -> list[Component]:
     ]
     shown = requested(context) is not None
     heights = {"summary": 420, "wall": 640, "work": 760, "analyses": 240} if shown else {}
-    return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
+    found.append(block(NAME, "summary", height=heights.get("summary", 1)))
+    found += aligned.place()
+    return found + [block(NAME, name, height=heights.get(name, 1)) for name in ("wall", "work", "analyses")]
 
 
 def _of_diff(
@@ -241,6 +243,7 @@ def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Comp
 def _connect(site: Site) -> None:
     ledgers.connect(site)
     selection.connect(site)
+    aligned.connect(site)
 
 
 _BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
