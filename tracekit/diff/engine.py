@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit import analysis
-from tracekit.diff import judge, ledgers, matching, pieces, spans
+from tracekit.diff import judge, matching, pieces, spans, wall
 from tracekit.diff.judge import measure, step_times, typical
 from tracekit.diff.ledgers import OneSided
 from tracekit.diff.matching import GROUP, SIDE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.ledgers import Wall
+    from tracekit.diff.ledgers import Group, Wall
     from tracekit.diff.model import Design, Metric
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Shapes, Span
@@ -350,7 +350,7 @@ def _explained(
     groups = matching.groups(matched, a, b)
     only_base, only_head = names(matched)
     progress("idle time")
-    walls, why = _wall(pair, (a, b), explain=options.explain)
+    walls, why = _wall(pair, (a, b), groups, explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
     misleading = _misleading(pair) if options.explain else ()
@@ -387,19 +387,20 @@ def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
     return judge.warnings((base, head), by=by)
 
 
-def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
+def _wall(
+    pair: _Pair, both: tuple[Pieces, Pieces], groups: Sequence[Group], *, explain: bool
+) -> tuple[Wall, tuple[str, ...]]:
     totals = (both[0].total_ns, both[1].total_ns)
     runs = (pair.base, pair.head)
     if not both[0].on_device:
-        cuts = [ledgers.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
-        return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), ()
-    known, why = ledgers.causes(*runs) if explain else (None, "")
+        cuts = [wall.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
+        return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), ()
+    known, why = wall.causes(*runs) if explain else (None, "")
     causes = known or (None, None)
     cuts = [
-        ledgers.cut_device(run, span, cause)
-        for run, span, cause in zip(runs, pair.spans, causes, strict=True)
+        wall.cut_device(run, span, cause) for run, span, cause in zip(runs, pair.spans, causes, strict=True)
     ]
-    return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
+    return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), (why,) if why else ()
 
 
 def _misleading(pair: _Pair) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ import pandas as pd
 
 from tracekit.analysis.modules import MARKER
 from tracekit.diff import naming
-from tracekit.diff.ledgers import NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
-from tracekit.diff.naming import RULES_VERSION, SPECIFIC
+from tracekit.diff.ledgers import NO_OP, NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
+from tracekit.diff.naming import PATH_ARROW, RULES_VERSION, SPECIFIC
 from tracekit.diff.pieces import (
     CANONICAL,
     COUNT,
@@ -43,7 +43,6 @@ from tracekit.diff.pieces import (
     NO_ROW,
     OP_PLACE,
     PATH,
-    PATH_ARROW,
     ROLE,
     SHAPED,
     SORT,
@@ -197,8 +196,8 @@ NAMED_ROWS = 5
 """Maximum rows listed per group and side."""
 SEEN_PATHS = 500
 """Maximum pieces per side whose paths are compared for common parts."""
-SEVERAL = "(several ops: {})"
-"""Text in place of a path for work of ops without a common path."""
+SEVERAL = "{} and {} more op{}"
+"""Text in place of a path for work of ops without a common path: the op with most time, and the others."""
 BETWEEN = "…"
 """Placeholder in a path for ops that differ within a group."""
 _SPANNING = ("launcher", "canonical", "role", "group")
@@ -299,7 +298,18 @@ def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ..
         return paths[0]
     end = _alike([path[::-1] for path in paths])[::-1]
     start = _alike([path[: len(path) - len(end)] for path in paths])
-    return (*start, BETWEEN, *end) if end else start or (SEVERAL.format(seen[0][ROLE]),)
+    return (*start, BETWEEN, *end) if end else start or (_several(seen, trees),)
+
+
+def _several(rows: _Rows, trees: tuple[OpTree, OpTree]) -> str:
+    """Name the launching op with most time on both sides, and count the others."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        name = (trees[row[SIDE]].names_to(row[OP_PLACE]) or [NO_OP])[-1]
+        sums[name] = sums.get(name, 0) + row[TOTAL_NS]
+    most = min(sums, key=lambda name: (name == NO_OP, -sums[name], name))
+    others = len(sums) - 1
+    return SEVERAL.format(most, others, "s" * (others != 1)) if others else most
 
 
 def _alike(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -354,7 +364,6 @@ def _unmatched(rungs: Sequence[Rung], side: str) -> int:
 
 
 VIEWS = ("op", "module", "kernel")
-NO_OP = "(no op recorded)"
 NO_MODULE = "(no module recorded)"
 _NAMED = 3
 
@@ -362,13 +371,6 @@ _NAMED = 3
 def path_of(group: Group) -> str:
     """The ops that lead to a group's work, in one text."""
     return PATH_ARROW.join(group.path) or NO_OP
-
-
-def what(group: Group) -> str:
-    """Return the name of the work, or both names if they differ."""
-    if group.name_a and group.name_b and group.name_a != group.name_b:
-        return f"{group.name_a} → {group.name_b}"
-    return group.name_b or group.name_a
 
 
 def causes(groups: Sequence[Group], *, by: str) -> tuple[Cause, ...]:
@@ -393,12 +395,12 @@ def _module_place(line: Cause) -> tuple[int, int, str]:
 
 def _label(group: Group, by: str) -> str:
     if by == "module":
-        return group.module or NO_MODULE
-    return what(group) if by == "kernel" else path_of(group)
+        return group.module or f"{group.label} {NO_MODULE}"
+    return group.what if by == "kernel" else group.label
 
 
 def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
-    seen = dict.fromkeys(path_of(group) if by == "kernel" else what(group) for group in groups)
+    seen = dict.fromkeys(path_of(group) if by == "kernel" else group.what for group in groups)
     names = [name for name in seen if name != label.rpartition(PATH_ARROW)[2]]
     shown = "; ".join(names[:_NAMED])
     return Cause(
@@ -425,7 +427,7 @@ def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
     """Return changed counts, largest change first; they are exact and need no test."""
     sums: dict[tuple[str, str], list[int]] = {}
     for group in groups:
-        both = sums.setdefault((path_of(group), what(group)), [0, 0])
+        both = sums.setdefault((path_of(group), group.what), [0, 0])
         both[0] += group.a.count
         both[1] += group.b.count
     changed = [Changed(path, name, a, b) for (path, name), (a, b) in sums.items() if a != b]

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 NO_ROW = -1
 _OPS = pc.field(C.KIND) == str(HostKind.OP)
-PATH_ARROW = " > "
 _COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.START_NS, C.DUR_NS, C.STEP, C.INPUT_SHAPES, C.MODULE, C.KERNEL_HASH)
 RECORDED = "recorded_name"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
 from tracekit.diff.engine import IMPLIED
-from tracekit.diff.matching import path_of, what
+from tracekit.diff.matching import path_of
 from tracekit.diff.model import Status, Verdict
 from tracekit.runs.text import ID, PROSE, human, shorten
 from tracekit.stats.comparison import THRESHOLD
@@ -19,7 +19,7 @@ from tracekit.stats.comparison import THRESHOLD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.ledgers import Terms
+    from tracekit.diff.ledgers import Terms, WallLine
     from tracekit.diff.model import Diff, Metric, Side
 
 __all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match", "metrics", "wall", "work"]
@@ -27,6 +27,7 @@ __all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match
 
 _SHORT_SHA = 12
 _LONGEST_LABEL = 80
+_LONGEST_NAME = 48
 NOTHING_CHANGED = "no differences: all groups have the same count and time on both sides"
 
 
@@ -222,14 +223,14 @@ def differences(diff: Diff) -> Table:
         Column("head", "prose", "value of the head"),
     )
     rows = [
-        {"field": one.field, "status": str(one.status), "base": _text(one.base), "head": _text(one.head)}
+        {"field": one.field, "status": str(one.status), **_values(one.base, one.head)}
         for one in diff.comparability.differences
     ]
     return Table("differences", "Differences of the runs", columns, rows)
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _values(base: Any, head: Any) -> dict[str, str | None]:
+    return {"base": None if base is None else str(base), "head": None if head is None else str(head)}
 
 
 def metrics(diff: Diff) -> Table:
@@ -287,6 +288,7 @@ def wall(diff: Diff) -> Table:
         DELTA,
         Column("share_base", "share", "share of the base's step"),
         Column("share_head", "share", "share of the head's step"),
+        Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
         Column("meaning", PROSE, "definition"),
     )
     if diff.wall is None:
@@ -300,12 +302,34 @@ def wall(diff: Diff) -> Table:
             "delta_ns": per_step(diff, line.delta),
             "share_base": line.a_ns / total.a_ns if total.a_ns else None,
             "share_head": line.b_ns / total.b_ns if total.b_ns else None,
+            "largest_change": _changed(diff, line),
             "meaning": line.meaning,
         }
         for line in (*diff.wall.lines, total, diff.wall.overlap)
         if line.a_ns or line.b_ns or line is total
     ]
     return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
+
+
+def _changed(diff: Diff, line: WallLine) -> str | None:
+    """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
+    if not line.changed:
+        return None
+    return f"{shorten(line.changed, _LONGEST_NAME)} {_signed(per_step(diff, line.changed_ns))}"
+
+
+def _signed(ns: int) -> str:
+    return f"{'+' if ns > 0 else ''}{human(ns, 'ns')}"
+
+
+def worst(diff: Diff) -> str:
+    """Name the largest increase and the largest decrease of work; empty if nothing changed."""
+    found = []
+    for text, sign in (("largest increase", 1), ("largest decrease", -1)):
+        one = next((each for each in diff.causes if sign * each.terms.delta > 0), None)
+        if one:
+            found.append(f"{text}: {one.label} {_signed(per_step(diff, one.terms.delta))} per step")
+    return "; ".join(found)
 
 
 def work(diff: Diff) -> Table:
@@ -372,10 +396,7 @@ def _made_of(diff: Diff, terms: Terms) -> str | None:
     """Format the nonzero terms with their signs; None if all are below 1 ns per step."""
     parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
     nonzero = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
-    return (
-        " · ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in nonzero)
-        or None
-    )
+    return " · ".join(f"{name} {_signed(value)}" for name, value in nonzero) or None
 
 
 def causes(diff: Diff, *, spelled: bool = True) -> Table:
@@ -426,7 +447,7 @@ def groups(diff: Diff) -> Table:
     )
     rows = [
         {
-            "what": what(one),
+            "what": one.what,
             "path": path_of(one),
             "delta_ns": per_step(diff, one.terms.delta),
             "made_of": _made_of(diff, one.terms),

@@ -41,7 +41,7 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
         parts = [_lines(head), _table(tables.differences(diff), limit)]
         command = f"  {clean(tables.declaring(diff))}"  # in one line, to be copied
         return "\n".join([*parts, _lines([*_wrapped(tables.next_step(diff)), command])])
-    said = (tables.comparable(diff), tables.compared(diff), tables.next_step(diff))
+    said = (tables.worst(diff), tables.comparable(diff), tables.compared(diff), tables.next_step(diff))
     parts = [_lines([*head, *(line for text in said for line in _wrapped(text))])]
     parts += [
         _table(tables.metrics(diff), 0),

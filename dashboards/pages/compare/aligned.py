@@ -147,7 +147,11 @@ def described(found: Match, values: list[dict[str, Any] | None]) -> str:
             f"{other} has {there}.{_path(found)}"
         )
     names = _name(b) if a[C.NAME] == b[C.NAME] else f"{_name(a)} → {_name(b)}"
-    counts = str(found.count[0]) if found.count[0] == found.count[1] else f"{found.count[0]} (A, {found.count[1]} in B)"
+    counts = (
+        str(found.count[0])
+        if found.count[0] == found.count[1]
+        else f"{found.count[0]} (A, {found.count[1]} in B)"
+    )
     return (
         f"{names}: {difference(a[C.DUR_NS], b[C.DUR_NS])}; {calls.format(counts)}, "
         f"matched by {found.rung}.{_path(found)}"
