@@ -348,6 +348,7 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device, names=shared)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(matched, a, b)
+    ranges = matching.step_ranges(matched, (a, b), groups, by=options.by)
     only_base, only_head = names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), groups, explain=options.explain)
@@ -366,7 +367,7 @@ def _explained(
         wall=walls,
         work=matching.ledger(matched, groups),
         match=matching.matched(matched),
-        causes=matching.causes(groups, by=options.by),
+        causes=matching.causes(groups, by=options.by, steps=ranges),
         groups=groups,
         counts=matching.counts(groups),
         only_base=only_base,
@@ -433,7 +434,16 @@ def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[s
 def _steps(pair: _Pair, *, on_device: bool) -> Compared:
     a, b = pair.spans
     means = [span.total_ns / span.steps if span.steps else 0.0 for span in pair.spans]
-    return Compared(a.steps, a.marked, a.left_out, (a.unused, b.unused), on_device, (means[0], means[1]))
+    ranges = [(min(lengths), max(lengths)) for lengths in (a.step_ns(), b.step_ns())]
+    return Compared(
+        a.steps,
+        a.marked,
+        a.left_out,
+        (a.unused, b.unused),
+        on_device,
+        (means[0], means[1]),
+        (ranges[0], ranges[1]),
+    )
 
 
 def _side(reference: str, runs: Sequence[Run], chosen: Run) -> Side:

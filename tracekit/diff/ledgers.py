@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tracekit.diff.naming import PATH_ARROW
 
@@ -16,6 +17,8 @@ class Amount:
 
 
 NOTHING = Amount(0, 0)
+Range: TypeAlias = tuple[int, int]
+"""Least and most."""
 NO_OP = "(no op recorded)"
 
 
@@ -67,6 +70,7 @@ class Group:
         b: Intervals of the head.
         terms: What the difference is made of.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+        number: Number of the group in `matching.match`; -1 where it was not matched there.
     """
 
     path: tuple[str, ...]
@@ -81,6 +85,7 @@ class Group:
     b: Amount
     terms: Terms
     evidence: dict[str, list[int]] = field(default_factory=dict)
+    number: int = -1
 
     @property
     def what(self) -> str:
@@ -105,6 +110,7 @@ class Cause:
         rungs: How its groups were matched.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
         modules: Modules of its groups, the largest difference first, a few of them.
+        steps: Least and most time in a compared step, of the base and of the head; None where unknown.
     """
 
     label: str
@@ -115,6 +121,20 @@ class Cause:
     rungs: tuple[str, ...]
     evidence: dict[str, list[int]]
     modules: tuple[str, ...] = ()
+    steps: tuple[Range, Range] | None = None
+
+    @property
+    def change(self) -> Range | None:
+        """Least and most difference between any compared step of the head and any of the base."""
+        if self.steps is None:
+            return None
+        (a_least, a_most), (b_least, b_most) = self.steps
+        return b_least - a_most, b_most - a_least
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the steps of both sides overlap, so that the change may be noise."""
+        return self.change is not None and self.change[0] <= 0 <= self.change[1]
 
 
 @dataclass(frozen=True)

@@ -43,20 +43,23 @@ from tracekit.diff.pieces import (
     NO_ROW,
     OP_PLACE,
     PATH,
+    PIECE,
     ROLE,
     SHAPED,
     SORT,
     SUBTREE,
     TOTAL_NS,
     WHAT,
+    WINDOW,
 )
 from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from tracekit.diff.ledgers import Range
     from tracekit.diff.naming import Hashes
     from tracekit.diff.pieces import OpTree, Pieces
     from tracekit.runs.intervals import Ints
@@ -285,6 +288,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
             for key, own in zip("ab", sides, strict=True)
             if own
         },
+        number=int(shown[GROUP]),
     )
 
 
@@ -373,18 +377,63 @@ def path_of(group: Group) -> str:
     return PATH_ARROW.join(group.path) or NO_OP
 
 
-def causes(groups: Sequence[Group], *, by: str) -> tuple[Cause, ...]:
+def causes(
+    groups: Sequence[Group], *, by: str, steps: Mapping[str, tuple[Range, Range]] | None = None
+) -> tuple[Cause, ...]:
     """Sum groups into lines, the largest difference first.
 
     Args:
         groups: The groups that differ.
         by: One of `VIEWS`.
+        steps: Result of `step_ranges` for the same groups and view.
     """
     lines: dict[str, list[Group]] = {}
     for group in groups:
         lines.setdefault(_label(group, by), []).append(group)
-    summed = [_line(label, own, by) for label, own in lines.items()]
+    known = steps or {}
+    summed = [replace(_line(label, own, by), steps=known.get(label)) for label, own in lines.items()]
     return tuple(sorted(summed, key=_module_place))
+
+
+def step_ranges(
+    matched: pd.DataFrame, sides: tuple[Pieces, Pieces], groups: Sequence[Group], *, by: str
+) -> dict[str, tuple[Range, Range]]:
+    """Return the least and most time of each line in a compared step, of the base and of the head.
+
+    Args:
+        matched: What `match` returns.
+        sides: The pieces it was given.
+        groups: The groups that differ.
+        by: One of `VIEWS`.
+    """
+    labels = list(dict.fromkeys(_label(group, by) for group in groups))
+    number = {label: place for place, label in enumerate(labels)}
+    line = np.full(int(matched[GROUP].max()) + 2 if len(matched) else 1, -1, np.int64)
+    for group in groups:
+        line[group.number] = number[_label(group, by)]
+    of_piece, size = line[matched[GROUP].to_numpy(np.int64)], len(sides[0].table)
+    a, b = (
+        _ranges(side, own, len(labels))
+        for side, own in zip(sides, (of_piece[:size], of_piece[size:]), strict=True)
+    )
+    return {label: (a[place], b[place]) for label, place in number.items()}
+
+
+def _ranges(side: Pieces, line: Ints, lines: int) -> list[Range]:
+    """Return the least and most time of each line over the steps; a step without any counts as 0."""
+    at = line[side.intervals[PIECE].to_numpy(np.int64)]
+    window, length = (side.intervals[name].to_numpy(np.int64)[at >= 0] for name in (WINDOW, C.DUR_NS))
+    steps = side.steps
+    places, key = np.unique(at[at >= 0] * steps + window, return_inverse=True)
+    sums = np.zeros(len(places), np.int64)
+    np.add.at(sums, key, length)
+    by_line = pd.Series(sums).groupby(places // max(steps, 1))
+    found = by_line.agg(["min", "max", "count"])
+    least = found["min"].where(found["count"] == steps, 0)
+    ranges = [(0, 0)] * lines
+    for place, low, high in zip(found.index.tolist(), least.tolist(), found["max"].tolist(), strict=True):
+        ranges[place] = (int(low), int(high))
+    return ranges
 
 
 def _module_place(line: Cause) -> tuple[int, int, str]:

@@ -250,8 +250,9 @@ class Pieces:
             count, total time, and row of the longest interval.
         tree: The ops that the places refer to.
         on_device: Whether the pieces ran on devices; else they are ops of the host.
-        intervals: Row id and start of each interval, the position in `Span.windows` of its step, and the
-            position in `table` of its piece.
+        intervals: Row id, start and time (of ops their self time) of each interval, the position in
+            `Span.windows` of its step, and the position in `table` of its piece.
+        steps: Number of compared steps.
         unassigned_ns: Device time of the ranks compared that belongs to no step at all.
     """
 
@@ -259,6 +260,7 @@ class Pieces:
     tree: OpTree
     on_device: bool
     intervals: pd.DataFrame
+    steps: int
     unassigned_ns: int = 0
 
     @property
@@ -300,8 +302,10 @@ def _of_device(run: Run, span: Span, tree: OpTree) -> Pieces:
         str(role(name, launcher)) if sort == DeviceKind.KERNEL else _ROLES.get(sort, "copy")
         for name, launcher, sort in zip(table[C.NAME], launchers, table[C.KIND], strict=True)
     ]
-    intervals = _intervals(frame, window, piece)
-    return Pieces(table, tree, on_device=True, intervals=intervals, unassigned_ns=unassigned)
+    intervals = _intervals(frame, rows, window, piece)
+    return Pieces(
+        table, tree, on_device=True, intervals=intervals, steps=span.steps, unassigned_ns=unassigned
+    )
 
 
 _ROLES = {str(DeviceKind.MEMSET): "fill", str(DeviceKind.GRAPH): "other"}
@@ -321,13 +325,13 @@ def _of_host(span: Span, tree: OpTree) -> Pieces:
     ids = tree.frame[C.ROW_ID].to_numpy(np.int64)[compared]
     table, piece = _summed(rows, ids, tree, subtree)
     table[ROLE] = [str(op_role(str(name))) for name in table[C.NAME]]
-    intervals = _intervals(tree.frame.iloc[compared], window[compared], piece)
-    return Pieces(table, tree, on_device=False, intervals=intervals)
+    intervals = _intervals(tree.frame.iloc[compared], rows, window[compared], piece)
+    return Pieces(table, tree, on_device=False, intervals=intervals, steps=span.steps)
 
 
-def _intervals(frame: pd.DataFrame, window: Ints, piece: Ints) -> pd.DataFrame:
+def _intervals(frame: pd.DataFrame, rows: _Rows, window: Ints, piece: Ints) -> pd.DataFrame:
     columns = {name: frame[name].to_numpy(np.int64) for name in (C.ROW_ID, C.START_NS)}
-    return pd.DataFrame({**columns, WINDOW: window, PIECE: piece})
+    return pd.DataFrame({**columns, C.DUR_NS: rows.dur_ns, WINDOW: window, PIECE: piece})
 
 
 @dataclass(frozen=True)
