@@ -348,7 +348,7 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device, names=shared)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(matched, a, b)
-    ranges = matching.step_ranges(matched, (a, b), groups, by=options.by)
+    ranges = matching.step_ranges(matched, (a, b), groups, by=options.by) if a.steps > 1 else {}
     only_base, only_head = names(matched)
     progress("idle time")
     walls, why = _wall(pair, (a, b), groups, explain=options.explain)

@@ -12,7 +12,7 @@ from dash import dcc, html
 from tracekit.analysis import Column
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Status, Verdict
-from tracekit.render import diff_tables, human
+from tracekit.render import diff_words, human
 
 from ...answers.results import rows
 from ...blocks import block
@@ -76,17 +76,17 @@ def summary(context: Context, diff: Diff) -> list[Component]:
 
 
 def _verdict(context: Context, diff: Diff) -> Component:
-    details = diff_tables.compared(diff)
+    details = diff_words.compared(diff)
     return dmc.Alert(
         [
             *([dmc.Text(details, size="sm")] if details else []),
             *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
             html.Div(
-                [copyable(diff_tables.command(diff)), exports(context)],
+                [copyable(diff_words.command(diff)), exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=capitalized(diff_tables.headline(diff)),
+        title=capitalized(diff_words.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",

@@ -12,7 +12,7 @@ from flask import Response, request
 from tracekit.analysis import Column, TableSpec
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError
-from tracekit.render import diff_tables
+from tracekit.render import diff_tables, diff_words
 from tracekit.schema import TABLES
 
 from ...answers.results import rows
@@ -128,7 +128,7 @@ def work(context: Context, diff: Diff) -> list[Component]:
         rows(table.columns, table.rows, caption=table.title),
     ]
     if not diff.causes:
-        return [*shown, dmc.Text(diff_tables.NOTHING_CHANGED.capitalize() + ".", size="sm")]
+        return [*shown, dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm")]
     caption = (
         "Largest changes in work per step; increases to the right. Count: call count changed; "
         "rate: time per call changed."
