@@ -94,14 +94,13 @@ class Pairs:
         own = self.sides[side]
         if row not in own.index:
             return None
-        found = own.loc[row]
-        window, group, other = (int(found[name]) for name in (WINDOW, GROUP, _OTHER))
+        window, group, at, other = own.loc[[row], [WINDOW, GROUP, _AT, _OTHER]].to_numpy(np.int64)[0].tolist()
         rows = (row, None if other == NO_ROW else other)
         counts = [int(((of[GROUP] == group) & (of[WINDOW] == window)).sum()) for of in self.sides]
         return Match(
             row=rows if side == 0 else (rows[1], rows[0]),
             step=window,
-            at=int(found[_AT]) + 1,
+            at=at + 1,
             count=(counts[0], counts[1]),
             rung=self.rungs[group],
             path=self.paths[group],

@@ -64,7 +64,8 @@ class IdleCauses:
         inside = intervals.covered(
             intervals.union(*_bounds(windows)), start, start + own[C.DUR_NS].to_numpy(np.int64)
         )
-        named = own.assign(**{C.DUR_NS: inside, _OP: own[_OP].astype(object).fillna("").astype(str)})
+        named = own.assign(**{C.DUR_NS: inside})
+        named[_OP] = named[_OP].astype(object).fillna("").astype(str)
         lines = {line: named[named[_CAUSE].isin(causes)] for line, causes in LINES.items()}
         return {
             line: {str(op): int(ns) for op, ns in of.groupby(_OP)[C.DUR_NS].sum().items() if op}

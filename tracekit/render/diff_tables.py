@@ -259,7 +259,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
     module = (_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()
     columns = (
         Column(diff.by, "", "op, module or kernel of the line"),
-        *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, LEAST, MOST, *TERMS)),
+        *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS, LEAST, MOST)),
         _NOISE,
         *NUMBERS,
         Column("what", "", "kernel, copy or op that ran"),

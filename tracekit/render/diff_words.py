@@ -117,10 +117,15 @@ def compared(diff: Diff) -> str:
 
 
 def worst(diff: Diff) -> str:
-    """Name the largest increase and decrease of work, and the largest that noise does not explain.
+    """Name the largest causes in one sentence; empty if nothing changed."""
+    return "; ".join(f"{text}: {_cause(diff, one)}" for text, one in largest(diff))
+
+
+def largest(diff: Diff) -> list[tuple[str, Cause]]:
+    """Return the largest increase and decrease of work, and the largest that noise does not explain.
 
     Returns:
-        One sentence; empty if nothing changed.
+        What each is, and the line of the work ledger.
     """
     found = []
     for text, sign in (("largest increase", 1), ("largest decrease", -1)):
@@ -130,7 +135,7 @@ def worst(diff: Diff) -> str:
     clear = next((one for one in diff.causes if one.steps and not one.noisy and one.terms.delta), None)
     if clear and all(one.noisy for _, one in found):
         found.append(("largest beyond the spread of the steps", clear))
-    return "; ".join(f"{text}: {_cause(diff, one)}" for text, one in found)
+    return found
 
 
 def _cause(diff: Diff, one: Cause) -> str:
