@@ -8,7 +8,7 @@ window.dash_clientside = window.dash_clientside || {};
   const MARGIN = 0.02;
   const AROUND = 6;
   const LETTERS = ["A", "B"];
-  const STATE = ["from", "to", "row", "side", "align", "step"];
+  const STATE = ["from", "to", "row", "side", "align", "step", "off"];
   const tl = () => window.tracekit.timeline;
 
   async function asked(path, words) {
@@ -20,14 +20,16 @@ window.dash_clientside = window.dash_clientside || {};
     return content;
   }
 
-  /** Parse the state of the view from an address. */
-  function readState() {
-    const words = new URLSearchParams(window.location.search);
-    const number = (name) => (/^-?\d{1,18}$/.test(words.get(name) || "") ? Number(words.get(name)) : null);
-    const row = /^([a-z_]{1,40}):(\d{1,12})$/.exec(words.get("row") || "");
+  const addressed = () => parsed(Object.fromEntries(new URLSearchParams(window.location.search)));
+
+  /** Parse the state of the view from words of an address. */
+  function parsed(words) {
+    const number = (text) => (/^-?\d{1,18}$/.test(text ?? "") ? Number(text) : null);
+    const row = /^([a-z_]{1,40}):(\d{1,12})$/.exec(words.row || "");
     return {
-      from: number("from"), to: number("to"), step: Math.max(0, number("step") || 0), align: words.get("align") === "op" ? "op" : "step",
-      row: row && { side: words.get("side") === "a" ? 0 : 1, table: row[1], row: Number(row[2]) },
+      from: number(words.from), to: number(words.to), step: Math.max(0, number(words.step) || 0), align: words.align === "op" ? "op" : "step",
+      row: row && { side: words.side === "a" ? 0 : 1, table: row[1], row: Number(row[2]) },
+      off: (words.off || "").split(".").filter((one) => /^\d{1,3}$/.test(one)).map(Number),
     };
   }
 
@@ -35,6 +37,7 @@ window.dash_clientside = window.dash_clientside || {};
     constructor(element, source) {
       Object.assign(this, { element, source, alive: true, match: null, off: new Set(), step: 0, align: "step" });
       this.control = new AbortController();
+      this.known = window.location.search;
       this.later = tl().later(SLOW_MS, () => this.writeAddress());
     }
 
@@ -47,7 +50,7 @@ window.dash_clientside = window.dash_clientside || {};
       if (!this.alive) return;
       this.sides = info.runs.map((run, place) => new al.Side(this, run, lanes[place], { letter: LETTERS[place], device: info.device }));
       al.build(this, lanes[0].categories);
-      await this.apply(readState());
+      await this.apply(addressed());
     }
 
     close() {
@@ -65,6 +68,8 @@ window.dash_clientside = window.dash_clientside || {};
     /** Show a state: the step, the selection and the range. */
     async apply(state) {
       this.align = state.align;
+      this.off.clear();
+      for (const one of state.off) this.off.add(one);
       this.step = Math.min(state.step, this.steps.length - 1);
       this.match = null;
       if (state.row) await this.#find(state.row);
@@ -89,6 +94,7 @@ window.dash_clientside = window.dash_clientside || {};
 
     async #find({ side, table, row }) {
       this.finding = `${side}:${table}:${row}`;
+      al.say(this, "Finding the match");
       const found = await asked("match", { side: "ab"[side], row: `${table}:${row}` }).catch((error) => ({ text: error.message, rows: [null, null] }));
       if (!this.alive || this.finding !== `${side}:${table}:${row}`) return;
       const rows = found.rows.map((one, at) => one ?? (at === side ? row : null));
@@ -149,6 +155,7 @@ window.dash_clientside = window.dash_clientside || {};
       if (!this.off.delete(category)) this.off.add(category);
       al.legend(this);
       this.redraw();
+      this.later();
     }
 
     goToStep(step) {
@@ -202,14 +209,15 @@ window.dash_clientside = window.dash_clientside || {};
       set("side", match ? "ab"[match.side] : "");
       set("align", this.align === "op" ? "op" : "");
       set("step", this.step ? String(this.step) : "");
+      set("off", [...this.off].join("."));
       return words.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
     }
 
-    /** Put the state into the address, without a request. */
+    /** Put the state into the address, without a request; not while another address is being loaded. */
     writeAddress() {
-      if (!this.alive || window.location.pathname !== "/compare" || !this.scale) return;
-      const search = `?${this.words()}`;
-      if (search !== window.location.search) window.history.replaceState(window.history.state, "", `/compare${search}`);
+      if (!this.alive || window.location.pathname !== "/compare" || !this.scale || this.known !== window.location.search) return;
+      this.known = `?${this.words()}`;
+      if (this.known !== window.location.search) window.history.replaceState(window.history.state, "", `/compare${this.known}`);
     }
 
     width() { return Math.max(80, this.element.clientWidth - 2 - al.gutter(this.element)); }
@@ -227,8 +235,9 @@ window.dash_clientside = window.dash_clientside || {};
     if (stays && source && same(before.source, source)) {
       const moved = source.row && place(before.source) !== place(source);
       before.source = source;
+      before.known = window.location.search;
       if (moved && before.sides) {
-        before.apply(readState());
+        before.apply(parsed(source));
         element.scrollIntoView({ block: "nearest" });
       } else before.writeAddress();
       return;
@@ -248,7 +257,9 @@ window.dash_clientside = window.dash_clientside || {};
 
   window.addEventListener("popstate", () => {
     const app = al.current;
-    if (app && app.alive && app.sides && window.location.pathname === "/compare") app.apply(readState());
+    if (!app || !app.alive || !app.sides || window.location.pathname !== "/compare") return;
+    app.known = window.location.search;
+    app.apply(addressed());
   });
 
   window.dash_clientside.tracekit_aligned = {

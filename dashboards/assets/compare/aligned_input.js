@@ -39,7 +39,7 @@ window.tracekit.aligned = window.tracekit.aligned || {};
     keys(app);
     app.resizing = new ResizeObserver(() => { if (app.scale && app.element.isConnected) { app.scale.width = app.width(); app.changed(); } });
     app.resizing.observe(app.element);
-    app.theming = new MutationObserver(() => { app.colors.read(); app.redraw(); });
+    app.theming = new MutationObserver(() => { app.colors.read(); al.legend(app); app.redraw(); });
     app.theming.observe(document.documentElement, { attributes: true, attributeFilter: ["data-mantine-color-scheme"] });
   };
 

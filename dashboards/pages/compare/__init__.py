@@ -59,7 +59,9 @@ EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
 
 
 def summary(context: Context, diff: Diff) -> list[Component]:
-    """Show the verdict with the largest causes, and the metrics."""
+    """Show the verdict with the largest causes, and the metrics; nothing if the runs are not compared."""
+    if diff.comparability.refused:
+        return []
     return [_verdict(context, diff), *_metrics(diff)]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PAGE = "compare"
 SOURCE = "aligned-source"
-OPTIONS = ("side", "align", "step")
+OPTIONS = ("side", "align", "step", "off")
 """Options of the address besides range and selection, which are fields of every view."""
 _DEVICE, _HOST, _STEPS = "device_intervals", "host_intervals", "steps"
 _NAMED = 90

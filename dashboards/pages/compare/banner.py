@@ -118,13 +118,9 @@ def _incomplete(context: Context, one: Comparison) -> list[str]:
 
 
 def _anyway(context: Context, diff: Diff) -> Component:
+    href = _ignoring(context, (*varying(context.view), *needed(diff)))
     return html.Div(
-        dcc.Link(
-            "Compare anyway",
-            href=_ignoring(context, (*varying(context.view), *needed(diff))),
-            className="tk-button tk-primary",
-        ),
-        className="tk-ignore",
+        dcc.Link("Compare anyway", href=href, className="tk-button tk-primary"), className="tk-anyway"
     )
 
 

@@ -54,7 +54,9 @@ _WALL = (
 _CAUSES = (
     Column("cause", "", "op, module or kernel"),
     Column("change", "ns", "head minus base, per step"),
-    Column("spread", "prose", "least to most difference between any step of the head and any of the base"),
+    diff_tables.LEAST,
+    diff_tables.MOST,
+    Column("noise", "", "within: the steps of both sides overlap, so the change may be noise"),
     Column("made_of", "prose", "nonzero terms (added, removed, count, rate), per step"),
     Column("n_base", "count", "intervals per step of the base"),
     Column("n_head", "count", "intervals per step of the head"),
@@ -141,7 +143,9 @@ def work(context: Context, diff: Diff) -> list[Component]:
         "a change whose whisker crosses zero may be noise."
     )
     shown.append(chart(context, "terms", shares.terms(diff), caption=caption))
-    shown.append(rows(_CAUSES, _causes(context, diff), caption="Largest causes"))
+    records = _causes(context, diff)
+    columns = [one for one in _CAUSES if any(each[one.name] for each in records)]
+    shown.append(rows(columns, records, caption="Largest causes"))
     return [html.Section([*shown, _grids(context, diff)], className="tk-section")]
 
 
@@ -168,7 +172,8 @@ _WITHIN = "(within the spread of the steps)"
 
 def _both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     """Link to the longest interval of a cause on the common axis of both runs."""
-    side = "b" if cause.evidence.get("b") else "a"
+    fewer = "a" if 0 < cause.a.count <= cause.b.count else "b"  # more of them have a match
+    side = fewer if cause.evidence.get(fewer) else "a"
     if not cause.evidence.get(side):
         return []
     options = {name: value for name, value in context.view.options.items() if name not in {"align", "step"}}
@@ -194,22 +199,13 @@ def step_ranges(diff: Diff) -> list[Component]:
     return [dmc.Text(f"{text} This is the spread within a run, not between runs.", size="xs", c="dimmed")]
 
 
-def _spread(diff: Diff, cause: Cause) -> str | None:
-    """Describe the least and most difference between steps; noise if it may be nothing."""
-    if cause.change is None:
-        return None
-    low, high = cause.change
-    noise = "noise? " if cause.noisy else ""
-    return f"{noise}{diff_tables.signed(low)} to {diff_tables.signed(high)}"
-
-
 def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
     largest = diff_tables.causes(diff).rows[:CAUSES]
     return [
         {
             "cause": row[diff.by],
             "change": row["delta_ns"],
-            "spread": _spread(diff, cause),
+            **{name: row[name] for name in ("least_ns", "most_ns", "noise")},
             "made_of": row["made_of"],
             "n_base": row["n_base"],
             "n_head": row["n_head"],
