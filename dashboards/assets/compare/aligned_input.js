@@ -13,7 +13,7 @@ window.tracekit.aligned = window.tracekit.aligned || {};
   al.build = function (app, categories) {
     const { el, button } = tl();
     const zoom = (factor) => () => move(app, () => app.scale.zoom(factor, app.scale.width / 2));
-    const mode = (name, text, title) => button(title, { click: () => app.alignBy(name) }, text);
+    const mode = (name, text, title) => button(title, { "aria-label": null, click: () => app.alignBy(name) }, text);
     const parts = {
       earlier: button("Previous step ([)", { click: () => app.goToStep(app.step - 1) }, "‹"),
       later: button("Next step (])", { click: () => app.goToStep(app.step + 1) }, "›"),
