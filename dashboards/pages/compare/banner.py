@@ -101,7 +101,7 @@ def measured(diff: Diff) -> list[str]:
     match = diff.match
     if match and min(match.share_a or 0.0, match.share_b or 0.0) < LITTLE_MATCHED:
         shares = [human(share or 0.0, "share") for share in (match.share_a, match.share_b)]
-        found.append(f"Matched work: only {shares[0]} of A's time and {shares[1]} of B's has a counterpart.")
+        found.append(f"Matched work: {shares[0]} of A's time and {shares[1]} of B's has a counterpart.")
     return found + [sentence(text) for text in diff.warnings]
 
 
