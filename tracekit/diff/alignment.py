@@ -87,6 +87,7 @@ class Pairs:
         """Return the counterpart of a row of the base (0) or the head (1); None if it was not compared.
 
         Example:
+            >>> import pandas as pd
             >>> of = pd.DataFrame({"window": [0], "group": [0], "at": [0], "other": [7]}, index=[3])
             >>> Pairs((of, of.assign(other=3)), {0: "hash"}, {0: "aten::mm"}).match(0, 3).row
             (3, 7)
