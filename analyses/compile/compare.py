@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.diff.judge import THRESHOLD
-from tracekit.diff.ledgers import LAUNCH_BOUND
+from tracekit.diff.wall import LAUNCH_BOUND
 from tracekit.errors import UnusableInputError
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.schema import C, DeviceKind

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column, Remark
 from tracekit.analysis.kernel_names import matches
-from tracekit.diff import Options, diff, ledgers
+from tracekit.diff import Options, diff, wall
 from tracekit.diff import spans as compared_spans
 from tracekit.runs.intervals import BLOCK
 from tracekit.runs.text import SIZES, TIMES, human
@@ -299,9 +299,9 @@ def refusal(found: Diff) -> str:
 def parts(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
     """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
     shared = compared_spans.shared(base, head)
-    causes = (ledgers.causes(base, head)[0]) or (None, None)
+    causes = (wall.causes(base, head)[0]) or (None, None)
     cuts = [
-        ledgers.cut_device(run, span, cause).parts
+        wall.cut_device(run, span, cause).parts
         for run, span, cause in zip((base, head), shared, causes, strict=True)
     ]
     return cuts[0], cuts[1]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.diff import Diff
+    from tracekit.diff.ledgers import Range
 
 
 PARTS = {
@@ -153,15 +154,47 @@ MAX_CAUSES = 12
 _TERMS = {"added": 1, "removed": -1, "count": 1, "rate": 1}
 
 
-def steps(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def steps(rows: Sequence[Mapping[str, Any]], ranges: tuple[Range, Range] | None = None) -> dict[str, Any]:
     """Draw the mean step of both sides as stacked bars.
 
     Args:
         rows: Parts of the wall ledger from `diff_tables.wall`, without the total.
+        ranges: Shortest and longest step of both sides, for whiskers.
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
     figure = stacked(["A, base", "B, head"], parts, "ns", title="mean step")
+    if ranges:
+        means = [sum(values[side] for values in parts.values()) for side in (0, 1)]
+        figure["data"].append(_whiskers(means, ranges, _factor(parts)))
     return {"data": figure["data"], "layout": figure["layout"] | {"height": 220, "legend": LEGEND}}
+
+
+def _factor(parts: Mapping[str, Sequence[float]]) -> float:
+    """Return the factor from ns to the unit that `stacked` uses."""
+    return scale_factor([value for values in parts.values() for value in values], "ns")[0]
+
+
+def _whiskers(at: Sequence[float], ranges: Sequence[Range | None], factor: float) -> dict[str, Any]:
+    """Draw the least and most value of each row around a marker."""
+    known = [(row, value, ends) for row, (value, ends) in enumerate(zip(at, ranges, strict=True)) if ends]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "spread of the steps",
+        "x": [value * factor for _, value, _ in known],
+        "y": [row for row, _, _ in known],
+        "marker": {"color": TOTAL, "size": 5},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [(ends[1] - value) * factor for _, value, ends in known],
+            "arrayminus": [(value - ends[0]) * factor for _, value, ends in known],
+            "color": TOTAL,
+            "thickness": 1.5,
+        },
+        "hovertext": [" to ".join(texts(ends, "ns")) for _, _, ends in known],
+        "hoverinfo": "text",
+    }
 
 
 def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,7 +264,11 @@ def terms(diff: Diff) -> dict[str, Any]:
     layout = figure["layout"]
     layout |= {"barmode": "relative", "legend": LEGEND}
     layout["xaxis"] = {"title": layout["xaxis"]["title"], "zeroline": True}
-    return {"data": [trace for trace in figure["data"] if any(trace["x"])], "layout": layout}
+    drawn = [trace for trace in figure["data"] if any(trace["x"])]
+    if any(one.change for one in causes):
+        deltas = [one.terms.delta / steps for one in causes]
+        drawn.append(_whiskers(deltas, [one.change for one in causes], _factor(parts)))
+    return {"data": drawn, "layout": layout}
 
 
 def _rows(names: Sequence[str], title: str, shown: list[float]) -> dict[str, Any]:

@@ -59,14 +59,31 @@ def arrived(page: Page, heading: str) -> None:
 def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}")
     tab.get_by_role("link", name=OTHER).click()
-    tab.get_by_role("link", name="ignore gpu").click()
+    tab.get_by_role("link", name="Compare anyway").click()
     arrived(tab, "Analyses")
     expect(tab).to_have_url(re.compile(f"base={OTHER}&varying=gpu"))
-    for heading in ("Comparability", "Metrics", "Step time breakdown", "Changes in work"):
+    for heading in ("Metrics", "Both runs on one time axis", "Step time breakdown", "Changes in work"):
         arrived(tab, heading)
     expect(tab.locator("#compare-stage")).to_have_text("")
+    tab.get_by_text("Fields that differ").click()
     tab.get_by_role("link", name="Undo").click()
-    expect(tab.get_by_text("Not compared.")).to_be_visible()
+    expect(tab.get_by_role("link", name="Compare anyway")).to_be_visible()
+
+
+def test_an_interval_selects_its_match_and_the_address_keeps_both(tab: Page, address: str) -> None:
+    leave(tab, f"{address}/compare?run={HEAD}&base={BASE}&row=device_intervals:1&side=a")
+    said = tab.locator("#aligned").get_by_role("status")
+    expect(said).to_contain_text("gemm: 100 ns in A, 150 ns in B (+50 ns, +50.0%)")
+    tab.get_by_role("button", name="by op").click()
+    expect(tab).to_have_url(
+        re.compile("align=op.*row=device_intervals:1&side=a|row=device_intervals:1&side=a.*align=op")
+    )
+    tab.locator("#aligned canvas").press("Comma")
+    expect(said).to_contain_text("call 1 of ")
+    expect(tab).to_have_url(re.compile("row=device_intervals:0&side=a"))
+    tab.get_by_role("link", name="module", exact=True).click()
+    expect(tab.get_by_role("link", name="✓ module")).to_be_visible()
+    expect(tab).to_have_url(re.compile("by=module.*row=device_intervals:0|row=device_intervals:0.*by=module"))
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ spans      the compared steps of each run
 pieces     ops as a tree, and the work of each op path
 naming     canonical names and roles of kernels and ops
 matching   matching of the pieces of two runs; the work ledger
-ledgers    amounts, groups, and the wall ledger
+ledgers    amounts, groups, and the lines of both ledgers
+wall       the wall ledger
+alignment  pairs of intervals of two runs
 judge      metrics, verdicts and warnings
 noise      noise of stored runs
 """

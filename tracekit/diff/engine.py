@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit import analysis
-from tracekit.diff import judge, ledgers, matching, pieces, spans
+from tracekit.diff import judge, matching, pieces, spans, wall
 from tracekit.diff.judge import measure, step_times, typical
 from tracekit.diff.ledgers import OneSided
 from tracekit.diff.matching import GROUP, SIDE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.ledgers import Wall
+    from tracekit.diff.ledgers import Group, Wall
     from tracekit.diff.model import Design, Metric
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Shapes, Span
@@ -348,9 +348,10 @@ def _explained(
     b = pieces.read(pair.head, pair.spans[1], on_device=on_device, names=shared)
     matched = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(matched, a, b)
+    ranges = matching.step_ranges(matched, (a, b), groups, by=options.by) if a.steps > 1 else {}
     only_base, only_head = names(matched)
     progress("idle time")
-    walls, why = _wall(pair, (a, b), explain=options.explain)
+    walls, why = _wall(pair, (a, b), groups, explain=options.explain)
     progress("analyses")
     analyses, failed = _compared(pair) if options.explain else ((), ())
     misleading = _misleading(pair) if options.explain else ()
@@ -366,7 +367,7 @@ def _explained(
         wall=walls,
         work=matching.ledger(matched, groups),
         match=matching.matched(matched),
-        causes=matching.causes(groups, by=options.by),
+        causes=matching.causes(groups, by=options.by, steps=ranges),
         groups=groups,
         counts=matching.counts(groups),
         only_base=only_base,
@@ -387,19 +388,20 @@ def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
     return judge.warnings((base, head), by=by)
 
 
-def _wall(pair: _Pair, both: tuple[Pieces, Pieces], *, explain: bool) -> tuple[Wall, tuple[str, ...]]:
+def _wall(
+    pair: _Pair, both: tuple[Pieces, Pieces], groups: Sequence[Group], *, explain: bool
+) -> tuple[Wall, tuple[str, ...]]:
     totals = (both[0].total_ns, both[1].total_ns)
     runs = (pair.base, pair.head)
     if not both[0].on_device:
-        cuts = [ledgers.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
-        return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), ()
-    known, why = ledgers.causes(*runs) if explain else (None, "")
+        cuts = [wall.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
+        return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), ()
+    known, why = wall.causes(*runs) if explain else (None, "")
     causes = known or (None, None)
     cuts = [
-        ledgers.cut_device(run, span, cause)
-        for run, span, cause in zip(runs, pair.spans, causes, strict=True)
+        wall.cut_device(run, span, cause) for run, span, cause in zip(runs, pair.spans, causes, strict=True)
     ]
-    return ledgers.ledger(cuts[0], cuts[1], pair.spans, totals), (why,) if why else ()
+    return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), (why,) if why else ()
 
 
 def _misleading(pair: _Pair) -> tuple[str, ...]:
@@ -432,7 +434,16 @@ def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[s
 def _steps(pair: _Pair, *, on_device: bool) -> Compared:
     a, b = pair.spans
     means = [span.total_ns / span.steps if span.steps else 0.0 for span in pair.spans]
-    return Compared(a.steps, a.marked, a.left_out, (a.unused, b.unused), on_device, (means[0], means[1]))
+    ranges = [(min(lengths), max(lengths)) for lengths in (a.step_ns(), b.step_ns())]
+    return Compared(
+        a.steps,
+        a.marked,
+        a.left_out,
+        (a.unused, b.unused),
+        on_device,
+        (means[0], means[1]),
+        (ranges[0], ranges[1]),
+    )
 
 
 def _side(reference: str, runs: Sequence[Run], chosen: Run) -> Side:

@@ -1,39 +1,11 @@
-"""Amounts and terms of a difference, groups of matched work, and the wall ledger.
-
-Let K be the compute kernels and opaque graphs of a device, N its communication kernels and M its copies and
-memsets, as unions of intervals clipped to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|,
-exposed communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound, sync and data
-loading if the analysis `idle_gaps` gives that cause, else other. The device with the most work represents a
-rank. Without device work the step is divided into time in ops, on any thread, and other time.
-"""
+"""Amounts and terms of a difference, groups of matched work, and the lines of both ledgers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-import numpy as np
-import pyarrow.compute as pc
-
-from tracekit import registry
-from tracekit.analysis import analyze
-from tracekit.analysis.idle_causes import HOST_LAUNCHES, IdleCause
-from tracekit.analysis.kernel_names import COMMUNICATION, matches
-from tracekit.errors import TracekitError
-from tracekit.runs import intervals
-from tracekit.runs.rank_view import END_NS
-from tracekit.runs.run import busy
-from tracekit.schema import C, DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    import pandas as pd
-
-    from tracekit.diff.spans import Span
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
+from tracekit.diff.naming import PATH_ARROW
 
 
 @dataclass(frozen=True, order=True)
@@ -45,6 +17,9 @@ class Amount:
 
 
 NOTHING = Amount(0, 0)
+Range: TypeAlias = tuple[int, int]
+"""Least and most."""
+NO_OP = "(no op recorded)"
 
 
 @dataclass(frozen=True)
@@ -95,6 +70,7 @@ class Group:
         b: Intervals of the head.
         terms: What the difference is made of.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
+        number: Number of the group in `matching.match`; -1 where it was not matched there.
     """
 
     path: tuple[str, ...]
@@ -109,6 +85,19 @@ class Group:
     b: Amount
     terms: Terms
     evidence: dict[str, list[int]] = field(default_factory=dict)
+    number: int = -1
+
+    @property
+    def what(self) -> str:
+        """Name of the work, or both names if they differ."""
+        if self.name_a and self.name_b and self.name_a != self.name_b:
+            return f"{self.name_a} → {self.name_b}"
+        return self.name_b or self.name_a
+
+    @property
+    def label(self) -> str:
+        """The ops that lead to the work in one text; the work itself where no op is known."""
+        return PATH_ARROW.join(self.path) if self.path else f"{self.what} {NO_OP}"
 
 
 @dataclass(frozen=True)
@@ -121,6 +110,7 @@ class Cause:
         rungs: How its groups were matched.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
         modules: Modules of its groups, the largest difference first, a few of them.
+        steps: Least and most time in a compared step, of the base and of the head; None where unknown.
     """
 
     label: str
@@ -131,6 +121,20 @@ class Cause:
     rungs: tuple[str, ...]
     evidence: dict[str, list[int]]
     modules: tuple[str, ...] = ()
+    steps: tuple[Range, Range] | None = None
+
+    @property
+    def change(self) -> Range | None:
+        """Least and most difference between any compared step of the head and any of the base."""
+        if self.steps is None:
+            return None
+        (a_least, a_most), (b_least, b_most) = self.steps
+        return b_least - a_most, b_most - a_least
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the steps of both sides overlap, so that the change may be noise."""
+        return self.change is not None and self.change[0] <= 0 <= self.change[1]
 
 
 @dataclass(frozen=True)
@@ -149,12 +153,24 @@ class Work:
 
 @dataclass(frozen=True)
 class WallLine:
-    """Line of the wall ledger: time of the compared steps, ns."""
+    """Line of the wall ledger: time of the compared steps, ns.
+
+    Attributes:
+        name: The part.
+        meaning: Its definition.
+        a_ns: Time of the base.
+        b_ns: Time of the head.
+        changed: Op path, or kernel without one, whose time changed most in this part; empty if unknown. Of
+            idle time it is the op that the host was in.
+        changed_ns: That change, head minus base: of idle time in the part, else of work, exposed or not.
+    """
 
     name: str
     meaning: str
     a_ns: int
     b_ns: int
+    changed: str = ""
+    changed_ns: int = 0
 
     @property
     def delta(self) -> int:
@@ -235,196 +251,3 @@ class Changed:
     name: str
     a: int
     b: int
-
-
-ANALYSIS = "idle_gaps"
-_TABLE, _CAUSE = "gaps", "cause"
-LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "synchronization idle", "data loading idle"
-LINES = {LAUNCH_BOUND: HOST_LAUNCHES, SYNC: (IdleCause.SYNC,), DATALOAD: (IdleCause.DATALOAD,)}
-"""Causes summed by each line of the ledger; all others are in the last line."""
-
-
-@dataclass(frozen=True)
-class IdleCauses:
-    """The gaps of a run with their causes."""
-
-    gaps: pd.DataFrame
-
-    def of(self, rank: int, device: int) -> dict[str, Union]:
-        """Line of the ledger to the idle intervals of one device that belong to it."""
-        own = self.gaps[(self.gaps[C.RANK] == rank) & (self.gaps[C.DEVICE] == device)]
-        return {line: _idle_union(own[own[_CAUSE].isin(causes)]) for line, causes in LINES.items()}
-
-
-def _idle_union(gaps: pd.DataFrame) -> Union:
-    start = gaps[C.START_NS].to_numpy(np.int64)
-    return intervals.union(start, start + gaps[C.DUR_NS].to_numpy(np.int64))
-
-
-def causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, str]:
-    """The causes of both runs, or None and why they are not known."""
-    if ANALYSIS not in registry.names(registry.ANALYSES):
-        return None, f"idle time is one line: the analysis {ANALYSIS!r} is not installed"
-    try:
-        tables = [analyze(run, ANALYSIS).tables for run in (base, head)]
-    except TracekitError as error:
-        return None, f"idle time is one line: {error.message}"
-    found = [_gaps(table.get(_TABLE)) for table in tables]
-    return (found[0], found[1]), ""
-
-
-def _gaps(table: pd.DataFrame | None) -> IdleCauses:
-    import pandas as pd
-
-    columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]
-    if table is None:  # a device that is never idle has no gaps
-        empty = pd.DataFrame({name: np.empty(0, np.int64) for name in columns})
-        return IdleCauses(empty.assign(**{_CAUSE: ""}))
-    return IdleCauses(table[[*columns, _CAUSE]])
-
-
-COMPUTE, OVERLAPPED, COMMUNICATING = "compute only", "overlapped", "exposed communication"
-COPYING, OTHER_IDLE, IDLE = "exposed copies", "other idle", "idle"
-IN_OPS, OUTSIDE = "in ops", "outside of ops"
-
-MEANINGS = {
-    COMPUTE: "a kernel that computes runs, and neither copies nor communication",
-    OVERLAPPED: "a kernel that computes runs beside copies or communication",
-    COMMUNICATING: "communication runs, and no kernel that computes",
-    COPYING: "copies or memsets run, and no kernel",
-    LAUNCH_BOUND: "the device waits for the host to launch, whatever the host does",
-    SYNC: "the device waits for a host that waited for it",
-    DATALOAD: "the device waits for a host that waits for data",
-    OTHER_IDLE: "idle for another reason, or too short to tell, or before the first or after the last work",
-    IDLE: "nothing runs on the device",
-    IN_OPS: "an op runs on any thread of the host",
-    OUTSIDE: "no op runs",
-}
-Parts = dict[str, int]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The compared steps of one run cut into parts.
-
-    Attributes:
-        parts: Length of each part by name; they sum to the steps.
-        ran_ns: Time in which anything ran.
-    """
-
-    parts: Parts
-    ran_ns: int
-
-
-def cut_device(run: Run, span: Span, causes: IdleCauses | None) -> Cut:
-    """Cut the steps by what ran on the devices; idle time by cause where causes are known."""
-    frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
-    parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
-    parts |= dict.fromkeys((*LINES, OTHER_IDLE) if causes else (IDLE,), 0)
-    for rank, windows in _by_rank(span):
-        device, rows = _busiest(frame[frame[C.RANK] == rank])
-        found = _device_parts(rows, windows)
-        idle = found.pop(IDLE)
-        if causes:
-            known = {name: _inside(union, windows) for name, union in causes.of(rank, device).items()}
-            found |= {**known, OTHER_IDLE: idle - sum(known.values())}
-        else:
-            found[IDLE] = idle
-        for name, length in found.items():
-            parts[name] += length
-    return Cut(parts, sum(parts[name] for name in (COMPUTE, OVERLAPPED, COMMUNICATING, COPYING)))
-
-
-def cut_host(run: Run, span: Span) -> Cut:
-    """Cut the steps by whether any op of the host ran."""
-    columns = [C.RANK, C.START_NS, C.DUR_NS]
-    frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
-    ran = 0
-    for rank, windows in _by_rank(span):
-        ran += _inside(_union(frame[frame[C.RANK] == rank]), windows)
-    return Cut({IN_OPS: ran, OUTSIDE: span.total_ns - ran}, ran)
-
-
-def ledger(base: Cut, head: Cut, spans: tuple[Span, Span], work: tuple[int, int]) -> Wall:
-    """Join the parts of both sides.
-
-    Args:
-        base: The parts of the base.
-        head: The parts of the head.
-        spans: What was cut.
-        work: Σ of durations of the compared steps.
-    """
-    names = list(dict.fromkeys([*base.parts, *head.parts]))
-    lines = [
-        WallLine(name, MEANINGS[name], base.parts.get(name, 0), head.parts.get(name, 0)) for name in names
-    ]
-    total = WallLine("step", "the compared steps", spans[0].total_ns, spans[1].total_ns)
-    overlap = WallLine(
-        "overlap",
-        "Σ of durations minus the time in which anything ran",
-        work[0] - base.ran_ns,
-        work[1] - head.ran_ns,
-    )
-    return Wall(tuple(lines), total, overlap)
-
-
-def _by_rank(span: Span) -> list[tuple[int, pd.DataFrame]]:
-    ranks = sorted(span.windows[C.RANK].unique().tolist())
-    return [(rank, span.windows[span.windows[C.RANK] == rank]) for rank in ranks]
-
-
-def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
-    """Return the device of a rank with most work; the lower of two with equal work."""
-    if rows.empty:
-        return 0, rows
-    sums = rows.groupby(C.DEVICE, sort=True)[C.DUR_NS].sum()
-    device = int(sums.index[int(np.argmax(sums.to_numpy()))])
-    return device, rows[rows[C.DEVICE] == device]
-
-
-def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
-    kernel = rows[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)]).to_numpy(bool)
-    talks = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
-    computes = kernel & ~talks
-
-    def within(*masks: npt.NDArray[np.bool_]) -> int:
-        return _inside(_union(rows[np.logical_or.reduce(masks)]), windows)
-
-    k, beside, all_kernels = within(computes), within(~computes), within(kernel)
-    anything = within(np.ones(len(rows), bool))
-    window = _length(windows)
-    return {
-        COMPUTE: anything - beside,
-        OVERLAPPED: k + beside - anything,
-        COMMUNICATING: all_kernels - k,
-        COPYING: anything - all_kernels,
-        IDLE: window - anything,
-    }
-
-
-def _union(rows: pd.DataFrame) -> Union:
-    start = rows[C.START_NS].to_numpy(np.int64)
-    return intervals.union(start, start + rows[C.DUR_NS].to_numpy(np.int64))
-
-
-def _bounds(windows: pd.DataFrame) -> tuple[Ints, Ints]:
-    return windows[C.START_NS].to_numpy(np.int64), windows[END_NS].to_numpy(np.int64)
-
-
-def _inside(union: Union, windows: pd.DataFrame) -> int:
-    return int(intervals.covered(union, *_bounds(windows)).sum())
-
-
-def _length(windows: pd.DataFrame) -> int:
-    start, end = _bounds(windows)
-    return int((end - start).sum())
-
-
-def totals(lines: Sequence[WallLine]) -> tuple[int, int]:
-    """Sums of both sides, which are the steps.
-
-    Example:
-        >>> totals([WallLine("a", "", 1, 2), WallLine("b", "", 3, 4)])
-        (4, 6)
-    """
-    return sum(line.a_ns for line in lines), sum(line.b_ns for line in lines)

@@ -32,8 +32,8 @@ import pandas as pd
 
 from tracekit.analysis.modules import MARKER
 from tracekit.diff import naming
-from tracekit.diff.ledgers import NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
-from tracekit.diff.naming import RULES_VERSION, SPECIFIC
+from tracekit.diff.ledgers import NO_OP, NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
+from tracekit.diff.naming import PATH_ARROW, RULES_VERSION, SPECIFIC
 from tracekit.diff.pieces import (
     CANONICAL,
     COUNT,
@@ -43,21 +43,23 @@ from tracekit.diff.pieces import (
     NO_ROW,
     OP_PLACE,
     PATH,
-    PATH_ARROW,
+    PIECE,
     ROLE,
     SHAPED,
     SORT,
     SUBTREE,
     TOTAL_NS,
     WHAT,
+    WINDOW,
 )
 from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from tracekit.diff.ledgers import Range
     from tracekit.diff.naming import Hashes
     from tracekit.diff.pieces import OpTree, Pieces
     from tracekit.runs.intervals import Ints
@@ -197,8 +199,8 @@ NAMED_ROWS = 5
 """Maximum rows listed per group and side."""
 SEEN_PATHS = 500
 """Maximum pieces per side whose paths are compared for common parts."""
-SEVERAL = "(several ops: {})"
-"""Text in place of a path for work of ops without a common path."""
+SEVERAL = "{} and {} more op{}"
+"""Text in place of a path for work of ops without a common path: the op with most time, and the others."""
 BETWEEN = "…"
 """Placeholder in a path for ops that differ within a group."""
 _SPANNING = ("launcher", "canonical", "role", "group")
@@ -286,6 +288,7 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
             for key, own in zip("ab", sides, strict=True)
             if own
         },
+        number=int(shown[GROUP]),
     )
 
 
@@ -299,7 +302,18 @@ def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ..
         return paths[0]
     end = _alike([path[::-1] for path in paths])[::-1]
     start = _alike([path[: len(path) - len(end)] for path in paths])
-    return (*start, BETWEEN, *end) if end else start or (SEVERAL.format(seen[0][ROLE]),)
+    return (*start, BETWEEN, *end) if end else start or (_several(seen, trees),)
+
+
+def _several(rows: _Rows, trees: tuple[OpTree, OpTree]) -> str:
+    """Name the launching op with most time on both sides, and count the others."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        name = (trees[row[SIDE]].names_to(row[OP_PLACE]) or [NO_OP])[-1]
+        sums[name] = sums.get(name, 0) + row[TOTAL_NS]
+    most = min(sums, key=lambda name: (name == NO_OP, -sums[name], name))
+    others = len(sums) - 1
+    return SEVERAL.format(most, others, "s" * (others != 1)) if others else most
 
 
 def _alike(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -354,7 +368,6 @@ def _unmatched(rungs: Sequence[Rung], side: str) -> int:
 
 
 VIEWS = ("op", "module", "kernel")
-NO_OP = "(no op recorded)"
 NO_MODULE = "(no module recorded)"
 _NAMED = 3
 
@@ -364,25 +377,63 @@ def path_of(group: Group) -> str:
     return PATH_ARROW.join(group.path) or NO_OP
 
 
-def what(group: Group) -> str:
-    """Return the name of the work, or both names if they differ."""
-    if group.name_a and group.name_b and group.name_a != group.name_b:
-        return f"{group.name_a} → {group.name_b}"
-    return group.name_b or group.name_a
-
-
-def causes(groups: Sequence[Group], *, by: str) -> tuple[Cause, ...]:
+def causes(
+    groups: Sequence[Group], *, by: str, steps: Mapping[str, tuple[Range, Range]] | None = None
+) -> tuple[Cause, ...]:
     """Sum groups into lines, the largest difference first.
 
     Args:
         groups: The groups that differ.
         by: One of `VIEWS`.
+        steps: Result of `step_ranges` for the same groups and view.
     """
     lines: dict[str, list[Group]] = {}
     for group in groups:
         lines.setdefault(_label(group, by), []).append(group)
-    summed = [_line(label, own, by) for label, own in lines.items()]
+    known = steps or {}
+    summed = [replace(_line(label, own, by), steps=known.get(label)) for label, own in lines.items()]
     return tuple(sorted(summed, key=_module_place))
+
+
+def step_ranges(
+    matched: pd.DataFrame, sides: tuple[Pieces, Pieces], groups: Sequence[Group], *, by: str
+) -> dict[str, tuple[Range, Range]]:
+    """Return the least and most time of each line in a compared step, of the base and of the head.
+
+    Args:
+        matched: What `match` returns.
+        sides: The pieces it was given.
+        groups: The groups that differ.
+        by: One of `VIEWS`.
+    """
+    labels = list(dict.fromkeys(_label(group, by) for group in groups))
+    number = {label: place for place, label in enumerate(labels)}
+    line = np.full(int(matched[GROUP].max()) + 2 if len(matched) else 1, -1, np.int64)
+    for group in groups:
+        line[group.number] = number[_label(group, by)]
+    of_piece, size = line[matched[GROUP].to_numpy(np.int64)], len(sides[0].table)
+    a, b = (
+        _ranges(side, own, len(labels))
+        for side, own in zip(sides, (of_piece[:size], of_piece[size:]), strict=True)
+    )
+    return {label: (a[place], b[place]) for label, place in number.items()}
+
+
+def _ranges(side: Pieces, line: Ints, lines: int) -> list[Range]:
+    """Return the least and most time of each line over the steps; a step without any counts as 0."""
+    at = line[side.intervals[PIECE].to_numpy(np.int64)]
+    window, length = (side.intervals[name].to_numpy(np.int64)[at >= 0] for name in (WINDOW, C.DUR_NS))
+    steps = side.steps
+    places, key = np.unique(at[at >= 0] * steps + window, return_inverse=True)
+    sums = np.zeros(len(places), np.int64)
+    np.add.at(sums, key, length)
+    by_line = pd.Series(sums).groupby(places // max(steps, 1))
+    found = by_line.agg(["min", "max", "count"])
+    least = found["min"].where(found["count"] == steps, 0)
+    ranges = [(0, 0)] * lines
+    for place, low, high in zip(found.index.tolist(), least.tolist(), found["max"].tolist(), strict=True):
+        ranges[place] = (int(low), int(high))
+    return ranges
 
 
 def _module_place(line: Cause) -> tuple[int, int, str]:
@@ -393,12 +444,12 @@ def _module_place(line: Cause) -> tuple[int, int, str]:
 
 def _label(group: Group, by: str) -> str:
     if by == "module":
-        return group.module or NO_MODULE
-    return what(group) if by == "kernel" else path_of(group)
+        return group.module or f"{group.label} {NO_MODULE}"
+    return group.what if by == "kernel" else group.label
 
 
 def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
-    seen = dict.fromkeys(path_of(group) if by == "kernel" else what(group) for group in groups)
+    seen = dict.fromkeys(path_of(group) if by == "kernel" else group.what for group in groups)
     names = [name for name in seen if name != label.rpartition(PATH_ARROW)[2]]
     shown = "; ".join(names[:_NAMED])
     return Cause(
@@ -425,7 +476,7 @@ def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
     """Return changed counts, largest change first; they are exact and need no test."""
     sums: dict[tuple[str, str], list[int]] = {}
     for group in groups:
-        both = sums.setdefault((path_of(group), what(group)), [0, 0])
+        both = sums.setdefault((path_of(group), group.what), [0, 0])
         both[0] += group.a.count
         both[1] += group.b.count
     changed = [Changed(path, name, a, b) for (path, name), (a, b) in sums.items() if a != b]

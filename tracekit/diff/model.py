@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.analysis import Analysis, Result
-    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Wall, Work
+    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Range, Wall, Work
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
@@ -161,6 +161,7 @@ class Compared:
         unused: Further steps of the base and of the head without a match on the other side.
         on_device: Whether work is time on devices; else it is self time of ops on the host.
         step_ns: Mean compared step of the base and of the head.
+        range_ns: Shortest and longest compared step of the base and of the head; None where unknown.
     """
 
     steps: int
@@ -169,6 +170,7 @@ class Compared:
     unused: tuple[int, int]
     on_device: bool
     step_ns: tuple[float, float]
+    range_ns: tuple[Range, Range] | None = None
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ _OP_RULES = (
 _COMPILED = tuple((role, re.compile(pattern)) for role, pattern in _KERNEL_RULES)
 _COMPILED_OPS = tuple((role, re.compile(pattern)) for role, pattern in _OP_RULES)
 
+PATH_ARROW = " > "
 SPECIFIC = frozenset(Role) - {Role.OTHER, Role.ELEMENTWISE, Role.COPY, Role.FILL, Role.REDUCTION}
 """Categories that are specific enough to match kernels by them alone."""
 

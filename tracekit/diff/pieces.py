@@ -26,7 +26,7 @@ from tracekit.analysis.kernel_names import family
 from tracekit.analysis.modules import named_modules
 from tracekit.diff import naming
 from tracekit.diff.naming import op_name, op_role, role
-from tracekit.diff.spans import inside
+from tracekit.diff.spans import window_of
 from tracekit.runs import kernel_sources
 from tracekit.runs.run import busy
 from tracekit.schema import C, DeviceKind, HostKind
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 NO_ROW = -1
 _OPS = pc.field(C.KIND) == str(HostKind.OP)
-PATH_ARROW = " > "
 _COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.START_NS, C.DUR_NS, C.STEP, C.INPUT_SHAPES, C.MODULE, C.KERNEL_HASH)
 RECORDED = "recorded_name"
 
@@ -236,6 +235,7 @@ def _name_hashes(frame: pd.DataFrame) -> Hashes:
 SUBTREE, SHAPED, PATH, LAUNCHER, MODULE_KEY = "subtree", "shaped", "path", "launcher", "module_key"
 WHAT, SORT, CANONICAL, ROLE, OP_PLACE = "what", "sort", "canonical", "role", "op_place"
 COUNT, TOTAL_NS, LONGEST_ROW = "count", "total_ns", "longest_row"
+WINDOW, PIECE = "window", "piece"
 HASHES = (SUBTREE, SHAPED, PATH, LAUNCHER, MODULE_KEY, WHAT, SORT)
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.OP_ROW)
 _COPIES = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
@@ -250,12 +250,17 @@ class Pieces:
             count, total time, and row of the longest interval.
         tree: The ops that the places refer to.
         on_device: Whether the pieces ran on devices; else they are ops of the host.
+        intervals: Row id, start and time (of ops their self time) of each interval, the position in
+            `Span.windows` of its step, and the position in `table` of its piece.
+        steps: Number of compared steps.
         unassigned_ns: Device time of the ranks compared that belongs to no step at all.
     """
 
     table: pd.DataFrame
     tree: OpTree
     on_device: bool
+    intervals: pd.DataFrame
+    steps: int
     unassigned_ns: int = 0
 
     @property
@@ -279,31 +284,36 @@ def read(run: Run, span: Span, *, on_device: bool, names: Mapping[str, str]) -> 
 
 def _of_device(run: Run, span: Span, tree: OpTree) -> Pieces:
     frame = busy(run, [*_READ, *_COPIES])
-    compared = inside(frame, span)
+    window = window_of(frame, span)
+    compared = window >= 0
     stepless = frame[C.STEP].isna().to_numpy(bool) & ~compared if span.marked else np.zeros(len(frame), bool)
     unassigned = int(frame[C.DUR_NS].to_numpy(np.int64)[stepless].sum())
-    frame = frame[compared].reset_index(drop=True)
+    frame, window = frame[compared].reset_index(drop=True), window[compared]
     op = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
     labels = _device_labels(frame, _canonical_names(frame, tree, op))
     what = naming.of_texts(labels[CANONICAL])
     known = op != NO_ROW
     subtree = tree.subtrees(op[known], what[known])
     rows = _Rows(op, labels, what, naming.of_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
-    table = _summed(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
+    table, piece = _summed(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
     names = tree.frame[C.NAME].astype(object).to_numpy(object)
     launchers = [str(names[place]) if place >= 0 else "" for place in table[OP_PLACE]]
     table[ROLE] = [
         str(role(name, launcher)) if sort == DeviceKind.KERNEL else _ROLES.get(sort, "copy")
         for name, launcher, sort in zip(table[C.NAME], launchers, table[C.KIND], strict=True)
     ]
-    return Pieces(table, tree, on_device=True, unassigned_ns=unassigned)
+    intervals = _intervals(frame, rows, window, piece)
+    return Pieces(
+        table, tree, on_device=True, intervals=intervals, steps=span.steps, unassigned_ns=unassigned
+    )
 
 
 _ROLES = {str(DeviceKind.MEMSET): "fill", str(DeviceKind.GRAPH): "other"}
 
 
 def _of_host(span: Span, tree: OpTree) -> Pieces:
-    compared = np.flatnonzero(inside(tree.frame, span))
+    window = window_of(tree.frame, span)
+    compared = np.flatnonzero(window >= 0)
     nothing = np.empty(0, np.int64)
     subtree = tree.subtrees(nothing, np.empty(0, np.uint64))
     names = tree.frame[C.NAME].iloc[compared].reset_index(drop=True)
@@ -313,9 +323,15 @@ def _of_host(span: Span, tree: OpTree) -> Pieces:
     what = naming.of_texts(labels[CANONICAL])
     rows = _Rows(compared, labels, what, naming.of_texts(labels[SORT]), tree.self_ns[compared])
     ids = tree.frame[C.ROW_ID].to_numpy(np.int64)[compared]
-    table = _summed(rows, ids, tree, subtree)
+    table, piece = _summed(rows, ids, tree, subtree)
     table[ROLE] = [str(op_role(str(name))) for name in table[C.NAME]]
-    return Pieces(table, tree, on_device=False)
+    intervals = _intervals(tree.frame.iloc[compared], rows, window[compared], piece)
+    return Pieces(table, tree, on_device=False, intervals=intervals, steps=span.steps)
+
+
+def _intervals(frame: pd.DataFrame, rows: _Rows, window: Ints, piece: Ints) -> pd.DataFrame:
+    columns = {name: frame[name].to_numpy(np.int64) for name in (C.ROW_ID, C.START_NS)}
+    return pd.DataFrame({**columns, C.DUR_NS: rows.dur_ns, WINDOW: window, PIECE: piece})
 
 
 @dataclass(frozen=True)
@@ -358,8 +374,8 @@ def _device_labels(frame: pd.DataFrame, canonical: pd.Series) -> pd.DataFrame:
     )
 
 
-def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> pd.DataFrame:
-    """Return one row per piece, in an order that does not depend on the row order."""
+def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> tuple[pd.DataFrame, Ints]:
+    """Return one row per piece, in an order that does not depend on the row order, and each row's piece."""
     keys = _keys(rows, tree, subtree)
     codes = _codes(keys)
     size = int(codes.max(initial=-1)) + 1
@@ -377,7 +393,7 @@ def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> pd.DataFra
     table[COUNT] = np.bincount(codes, minlength=size).astype(np.int64)
     table[TOTAL_NS] = total
     table[LONGEST_ROW] = ids[longest]
-    return table
+    return table, codes
 
 
 def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:

@@ -30,6 +30,9 @@ from tracekit.schema import C, HostKind, Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
+    from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
 
@@ -133,28 +136,39 @@ def _warmup(windows: pd.DataFrame) -> int:
 
 
 def inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which rows belong to the compared steps.
+    """Return which rows belong to the compared steps."""
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = window_of(frame, span) >= 0
+    return found
+
+
+def window_of(frame: pd.DataFrame, span: Span) -> Ints:
+    """Return the position in `span.windows` of the step that each row belongs to; -1 outside of all.
 
     Rows belong to the step they were launched in; where no row says which, to the step they start in.
     """
     rank = frame[C.RANK].to_numpy(np.int64)
     if not span.marked:
-        whole: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(rank, span.windows[C.RANK])
-        return whole
+        return _places(pd.Index(span.windows[C.RANK]).get_indexer(rank))
     if frame[C.STEP].notna().any():
-        wanted = pd.MultiIndex.from_frame(span.windows[[C.RANK, C.STEP]])
+        wanted = pd.MultiIndex.from_frame(span.windows[[C.RANK, C.STEP]].astype(np.int64))
         asked = pd.MultiIndex.from_arrays([rank, frame[C.STEP].fillna(WHOLE_CAPTURE).to_numpy(np.int64)])
-        return np.asarray(asked.isin(wanted), bool)
+        return _places(wanted.get_indexer(asked))
     return _starting_inside(frame, span)
 
 
-def _starting_inside(frame: pd.DataFrame, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    found = np.zeros(len(frame), bool)
+def _places(found: npt.NDArray[np.intp]) -> Ints:
+    return found.astype(np.int64)
+
+
+def _starting_inside(frame: pd.DataFrame, span: Span) -> Ints:
+    found = np.full(len(frame), -1, np.int64)
     rank, start = frame[C.RANK].to_numpy(np.int64), frame[C.START_NS].to_numpy(np.int64)
-    for one, own in span.windows.groupby(C.RANK):
-        place = np.searchsorted(own[C.START_NS].to_numpy(np.int64), start, side="right") - 1
-        ends = own[END_NS].to_numpy(np.int64)
-        found |= (rank == one) & (place >= 0) & (start < ends[np.maximum(place, 0)])
+    for one in span.windows[C.RANK].unique():
+        at = np.flatnonzero(span.windows[C.RANK].to_numpy() == one)
+        starts, ends = (span.windows[name].to_numpy(np.int64)[at] for name in (C.START_NS, END_NS))
+        place = np.searchsorted(starts, start, side="right") - 1
+        held = (rank == one) & (place >= 0) & (start < ends[np.maximum(place, 0)])
+        found[held] = at[place[held]]
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
+from tracekit.render import diff_words as words
 from tracekit.render.cells import details, escape, escape_prose, fenced, fitting, markdown_text, short
 from tracekit.render.page import folding, page
 from tracekit.runs.text import human
@@ -38,15 +39,15 @@ def as_html(diff: Diff, *, limit: int = _LIMIT) -> str:
 
 def _content(diff: Diff, limit: int) -> dict[str, Any]:
     refused = diff.verdict is Verdict.NOT_COMPARABLE
-    said = () if refused else (tables.comparable(diff), tables.compared(diff))
+    said = () if refused else (words.comparable(diff), words.compared(diff))
     return {
-        "base": clean(tables.title(diff.base)),
-        "head": clean(tables.title(diff.head)),
-        "headline": clean(tables.headline(diff)),
+        "base": clean(words.title(diff.base)),
+        "head": clean(words.title(diff.head)),
+        "headline": clean(words.headline(diff)),
         "tone": _tone(diff),
         "lines": [clean(text) for text in said if text],
-        "next_step": clean(tables.next_step(diff)).replace("`", ""),
-        "declaring": clean(tables.declaring(diff)) if refused else "",
+        "next_step": clean(words.next_step(diff)).replace("`", ""),
+        "declaring": clean(words.declaring(diff)) if refused else "",
         "bars": _bars(diff),
         "colours": COLOURS,
         "tables": [
@@ -54,19 +55,19 @@ def _content(diff: Diff, limit: int) -> dict[str, Any]:
             for one in _tables(diff, refused=refused)
             if one.rows
         ],
-        "nothing": "" if refused or diff.causes else tables.NOTHING_CHANGED,
+        "nothing": "" if refused or diff.causes else words.NOTHING_CHANGED,
         "analyses": _analyses(diff),
         "warnings": [clean(text) for text in diff.warnings],
-        "command": clean(tables.command(diff)),
+        "command": clean(words.command(diff)),
     }
 
 
 def _tone(diff: Diff) -> str:
     """Return the CSS class of the verdict."""
     good = diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
-    if good and not tables.worsens(diff):
+    if good and not words.worsens(diff):
         return "good"
-    return "bad" if tables.worsens(diff) or diff.verdict is Verdict.NOT_COMPARABLE else ""
+    return "bad" if words.worsens(diff) or diff.verdict is Verdict.NOT_COMPARABLE else ""
 
 
 def _tables(diff: Diff, *, refused: bool) -> list[Table]:
@@ -143,18 +144,18 @@ def as_markdown(diff: Diff, *, limit: int = _DETAILS) -> str:
         limit: Maximum rows of folded tables, 0 for all; tables that do not fit are omitted and counted.
     """
     parts = [
-        f"## {_sign(diff)}{escape(tables.headline(diff))}\n",
-        f"- base: {escape(tables.title(diff.base))}\n- head: {escape(tables.title(diff.head))}",
+        f"## {_sign(diff)}{escape(words.headline(diff))}\n",
+        f"- base: {escape(words.title(diff.base))}\n- head: {escape(words.title(diff.head))}",
     ]
     if diff.verdict is Verdict.NOT_COMPARABLE:
-        parts += ["", _markdown_table(tables.differences(diff)), escape(tables.next_step(diff)) + "\n"]
-        return "\n".join([*parts, fenced(tables.declaring(diff))])
-    said = (tables.comparable(diff), tables.compared(diff), *diff.warnings)
-    next_step = [f"- {escape_prose(tables.next_step(diff))}"] if tables.next_step(diff) else []
+        parts += ["", _markdown_table(tables.differences(diff)), escape(words.next_step(diff)) + "\n"]
+        return "\n".join([*parts, fenced(words.declaring(diff))])
+    said = (words.comparable(diff), words.compared(diff), *diff.warnings)
+    next_step = [f"- {escape_prose(words.next_step(diff))}"] if words.next_step(diff) else []
     parts += ["\n".join([*(f"- {escape(text)}" for text in said if text), *next_step]) + "\n"]
     parts += [_markdown_table(one) for one in (tables.metrics(diff), tables.wall(diff), tables.work(diff))]
     parts.append(_top_causes(diff))
-    end = f"Reproduce:\n\n{fenced(tables.command(diff))}"
+    end = f"Reproduce:\n\n{fenced(words.command(diff))}"
     room = MOST_BYTES - len("\n".join([*parts, end]).encode())
     folded = fitting(_details(diff, limit), room, elsewhere="`--format html` or `--format json`")
     return "\n".join([*parts, *folded, end])
@@ -165,7 +166,7 @@ _SIGNS = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ ", Verdict.PASS:
 
 def _sign(diff: Diff) -> str:
     """Return the sign of the verdict; never a check mark if any metric got worse."""
-    if diff.verdict is not Verdict.REGRESSION and tables.worsens(diff):
+    if diff.verdict is not Verdict.REGRESSION and words.worsens(diff):
         return "⚠️ "
     return _SIGNS.get(diff.verdict, "")
 
@@ -173,7 +174,7 @@ def _sign(diff: Diff) -> str:
 def _top_causes(diff: Diff) -> str:
     table = tables.causes(diff)
     if not table.rows:
-        return f"### Causes\n\n{tables.NOTHING_CHANGED}\n"
+        return f"### Causes\n\n{words.NOTHING_CHANGED}\n"
     columns = [table.columns[0], *(column for column in table.columns if column.name in _CAUSE_COLUMNS)]
     return _shown(table, columns, limit=_TOP, title=f"Top causes by {diff.by}, per step")
 

@@ -1,170 +1,27 @@
-"""Tables and sentences of a comparison, shared by its output formats.
+"""Tables of a comparison, shared by its output formats.
 
 The JSON output has the exact totals over all compared steps.
 """
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
-from tracekit.diff.engine import IMPLIED
-from tracekit.diff.matching import path_of, what
-from tracekit.diff.model import Status, Verdict
+from tracekit.diff.matching import path_of
 from tracekit.runs.text import ID, PROSE, human, shorten
-from tracekit.stats.comparison import THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.diff.ledgers import Terms
-    from tracekit.diff.model import Diff, Metric, Side
+    from tracekit.diff.ledgers import Terms, WallLine
+    from tracekit.diff.model import Diff
 
 __all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match", "metrics", "wall", "work"]
 
 
-_SHORT_SHA = 12
-_LONGEST_LABEL = 80
-NOTHING_CHANGED = "no differences: all groups have the same count and time on both sides"
-
-
-def title(side: Side) -> str:
-    """Describe a side by its run, label and commit."""
-    parts = [side.run]
-    if side.label:
-        parts.append(shorten(side.label, _LONGEST_LABEL))
-    if side.commit:
-        parts.append(side.commit[:_SHORT_SHA] + ("+" if side.dirty else ""))
-    if len(side.runs) > 1:
-        parts.append(f"median of {len(side.runs)} runs")
-    return ", ".join(parts)
-
-
-def headline(diff: Diff) -> str:
-    """Return the verdict in one sentence, after what makes the numbers misleading."""
-    doubt = f"misleading numbers: {'; '.join(diff.misleading)}. Verdict: " if diff.misleading else ""
-    return f"{doubt}{_verdict(diff)}"
-
-
-def _verdict(diff: Diff) -> str:
-    if diff.verdict is Verdict.NOT_COMPARABLE:
-        names = ", ".join(one.field for one in diff.comparability.refused)
-        return f"not comparable: the runs differ in {names}, so nothing was compared"
-    if not diff.metrics:
-        return f"{diff.verdict}: no metrics"
-    decides = next((one for one in diff.metrics if one.verdict is diff.verdict), diff.metrics[0])
-    return f"{diff.verdict}: {effect(decides)}{_others([one for one in diff.metrics if one is not decides])}"
-
-
-def _others(metrics: Sequence[Metric]) -> str:
-    """Describe the metrics that do not determine the verdict but changed."""
-    silent = (Verdict.PASS, Verdict.NONE)
-    texts = [f"{_spoken(one)}: {one.verdict}{_change(one)}" for one in metrics if one.verdict not in silent]
-    return f"; also {', '.join(texts)}" if texts else ""
-
-
-def worsens(diff: Diff) -> bool:
-    """Tell whether any metric got worse, even one that does not determine the verdict."""
-    return any(one.verdict is Verdict.REGRESSION for one in diff.metrics)
-
-
-def effect(metric: Metric) -> str:
-    """Describe a metric in one sentence."""
-    values = f"{human(metric.a, metric.unit)} → {human(metric.b, metric.unit)}"
-    reason = f"; {metric.reason}" if metric.reason else ""
-    return f"{_spoken(metric)} {values}{_change(metric)}, {metric.basis}{reason}"
-
-
-def _spoken(metric: Metric) -> str:
-    return metric.name.replace("_", " ")
-
-
-def _change(metric: Metric) -> str:
-    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f}%)"
-
-
-def comparable(diff: Diff) -> str:
-    """Describe the differences of the sides that affect the comparison."""
-    by_status: dict[Status, list[str]] = {}
-    for one in diff.comparability.differences:
-        by_status.setdefault(one.status, []).append(one.field)
-    said = {
-        Status.NOT_COMPARABLE: "blocks comparison",
-        Status.WARN: "different, may explain part of the change",
-        Status.UNKNOWN: "recorded on one side only",
-        Status.DECLARED: "ignored differences",
-    }
-    parts = [
-        f"{text}: {', '.join(by_status[status])}" for status, text in said.items() if status in by_status
-    ]
-    return f"comparability: {'; '.join(parts) if parts else 'equal fingerprints'}"
-
-
-def compared(diff: Diff) -> str:
-    """Describe which steps the ledgers cover."""
-    if diff.compared is None:
-        return ""
-    one = diff.compared
-    where = "device time" if one.on_device else "self time of CPU ops, as nothing ran on a device"
-    if not one.marked:
-        return f"Compared the full captures; work is {where}"
-    left = f"; skipped {one.left_out} warm-up step{'s' * (one.left_out != 1)} of both sides" * bool(
-        one.left_out
-    )
-    unused = "; ".join(
-        f"{count} earlier step{'s' * (count != 1)} of the {name} unmatched"
-        for name, count in zip(("base", "head"), one.unused, strict=True)
-        if count
-    )
-    more = f"; {unused}" if unused else ""
-    steps = "step" if one.steps == 1 else f"{one.steps} steps"
-    return f"Compared the last {steps} of each side{left}{more}; work is {where}"
-
-
-def next_step(diff: Diff) -> str:
-    """Return the next step without a verdict; empty after a verdict."""
-    if diff.verdict is Verdict.CANNOT_TELL:
-        return _MORE_RUNS.format(*diff.design.k)
-    return _NEXT_STEPS.get(diff.verdict, "")
-
-
-_MORE_RUNS = (
-    "for a verdict, record more than {} runs of the base and {} of the head, alternating and on an idle "
-    "machine; `tracekit noise` shows what change a number of runs can detect"
-)
-_NEXT_STEPS = {
-    Verdict.NOT_COMPARABLE: "to compare anyway, ignore the differences:",
-    Verdict.NONE: (
-        "for a verdict, record each side at least 5 times, alternating and with a label per side (`tracekit "
-        "collect --label NAME`), and compare the labels; for two commits, use `tracekit ab`"
-    ),
-}
-
-
-def declaring(diff: Diff) -> str:
-    """Return the command that compares anyway."""
-    return command(diff, varying=_needed([one.field for one in diff.comparability.refused]))
-
-
-def command(diff: Diff, *, varying: Sequence[str] = ()) -> str:
-    """Return the shell command that repeats this comparison."""
-    declared = [one.field for one in diff.comparability.differences if one.status is Status.DECLARED]
-    names = dict.fromkeys([*_needed(declared), *varying])
-    words = ["tracekit", "diff", diff.base.reference, diff.head.reference]
-    words += [word for name in names for word in ("--varying", name)]
-    words += ["--by", diff.by] if diff.by != "op" else []
-    words += ["--threshold", f"{100 * diff.design.theta:g}%"] if diff.design.theta != THRESHOLD else []
-    return shlex.join(words)
-
-
-def _needed(fields: Sequence[str]) -> list[str]:
-    """Drop fields that are implied by another field."""
-    implied = {name for field in fields for name in IMPLIED.get(field, ())}
-    return [name for name in fields if name not in implied]
-
-
+_LONGEST_NAME = 48
 NOT_MATCHED = "one side"
 BASE = Column("base_ns", "ns", "base, per step")
 HEAD = Column("head_ns", "ns", "head, per step")
@@ -222,14 +79,14 @@ def differences(diff: Diff) -> Table:
         Column("head", "prose", "value of the head"),
     )
     rows = [
-        {"field": one.field, "status": str(one.status), "base": _text(one.base), "head": _text(one.head)}
+        {"field": one.field, "status": str(one.status), **_values(one.base, one.head)}
         for one in diff.comparability.differences
     ]
     return Table("differences", "Differences of the runs", columns, rows)
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _values(base: Any, head: Any) -> dict[str, str | None]:
+    return {"base": None if base is None else str(base), "head": None if head is None else str(head)}
 
 
 def metrics(diff: Diff) -> Table:
@@ -287,6 +144,7 @@ def wall(diff: Diff) -> Table:
         DELTA,
         Column("share_base", "share", "share of the base's step"),
         Column("share_head", "share", "share of the head's step"),
+        Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
         Column("meaning", PROSE, "definition"),
     )
     if diff.wall is None:
@@ -300,12 +158,25 @@ def wall(diff: Diff) -> Table:
             "delta_ns": per_step(diff, line.delta),
             "share_base": line.a_ns / total.a_ns if total.a_ns else None,
             "share_head": line.b_ns / total.b_ns if total.b_ns else None,
+            "largest_change": _changed(diff, line),
             "meaning": line.meaning,
         }
         for line in (*diff.wall.lines, total, diff.wall.overlap)
         if line.a_ns or line.b_ns or line is total
     ]
     return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
+
+
+def _changed(diff: Diff, line: WallLine) -> str | None:
+    """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
+    if not line.changed:
+        return None
+    return f"{shorten(line.changed, _LONGEST_NAME)} {signed(per_step(diff, line.changed_ns))}"
+
+
+def signed(ns: int) -> str:
+    """Format a change with its sign."""
+    return f"{'+' if ns > 0 else ''}{human(ns, 'ns')}"
 
 
 def work(diff: Diff) -> Table:
@@ -363,6 +234,9 @@ def match(diff: Diff) -> Table:
     return Table("match", "Matching of base and head, per step", columns, rows)
 
 
+LEAST = Column("least_ns", "ns", "least difference between any step of the head and any of the base")
+MOST = Column("most_ns", "ns", "most difference between any step of the head and any of the base")
+_NOISE = Column("noise", ID, "within: the steps of both sides overlap, so the change may be noise")
 _MADE_OF = Column("made_of", PROSE, "nonzero terms of the difference")
 _MODULE = Column("module", "", "some of the modules it runs in")
 _MATCHED_BY = Column("matched_by", ID, "how base and head were matched")
@@ -372,10 +246,7 @@ def _made_of(diff: Diff, terms: Terms) -> str | None:
     """Format the nonzero terms with their signs; None if all are below 1 ns per step."""
     parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
     nonzero = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
-    return (
-        " · ".join(f"{name} {'+' if value > 0 else ''}{human(value, 'ns')}" for name, value in nonzero)
-        or None
-    )
+    return " · ".join(f"{name} {signed(value)}" for name, value in nonzero) or None
 
 
 def causes(diff: Diff, *, spelled: bool = True) -> Table:
@@ -388,7 +259,8 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
     module = (_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()
     columns = (
         Column(diff.by, "", "op, module or kernel of the line"),
-        *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS)),
+        *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS, LEAST, MOST)),
+        _NOISE,
         *NUMBERS,
         Column("what", "", "kernel, copy or op that ran"),
         *((*module, _MATCHED_BY) if spelled else (_MATCHED_BY, *module)),
@@ -400,6 +272,9 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
             "base_ns": per_step(diff, one.a.total_ns),
             "head_ns": per_step(diff, one.b.total_ns),
             **terms(diff, one.terms),
+            "least_ns": one.change[0] if one.change else None,
+            "most_ns": one.change[1] if one.change else None,
+            "noise": "within" if one.noisy else None,
             "made_of": _made_of(diff, one.terms),
             **numbers(diff, one.a.count, one.b.count),
             "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
@@ -426,7 +301,7 @@ def groups(diff: Diff) -> Table:
     )
     rows = [
         {
-            "what": what(one),
+            "what": one.what,
             "path": path_of(one),
             "delta_ns": per_step(diff, one.terms.delta),
             "made_of": _made_of(diff, one.terms),

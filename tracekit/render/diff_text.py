@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.diff.model import Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
+from tracekit.render import diff_words as words
 from tracekit.render.cells import csv_text, envelope, records
 from tracekit.render.layout import DEFAULT_LIMIT, table_text
 from tracekit.runs.text import PROSE
@@ -33,15 +34,15 @@ def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
         limit: Maximum rows per table, 0 for all.
     """
     head = [
-        f"base  {clean(tables.title(diff.base))}",
-        f"head  {clean(tables.title(diff.head))}",
-        *_wrapped(tables.headline(diff)),
+        f"base  {clean(words.title(diff.base))}",
+        f"head  {clean(words.title(diff.head))}",
+        *_wrapped(words.headline(diff)),
     ]
     if diff.verdict is Verdict.NOT_COMPARABLE:
         parts = [_lines(head), _table(tables.differences(diff), limit)]
-        command = f"  {clean(tables.declaring(diff))}"  # in one line, to be copied
-        return "\n".join([*parts, _lines([*_wrapped(tables.next_step(diff)), command])])
-    said = (tables.comparable(diff), tables.compared(diff), tables.next_step(diff))
+        command = f"  {clean(words.declaring(diff))}"  # in one line, to be copied
+        return "\n".join([*parts, _lines([*_wrapped(words.next_step(diff)), command])])
+    said = (words.worst(diff), words.comparable(diff), words.compared(diff), words.next_step(diff))
     parts = [_lines([*head, *(line for text in said for line in _wrapped(text))])]
     parts += [
         _table(tables.metrics(diff), 0),
@@ -76,7 +77,7 @@ def _wall(diff: Diff) -> str:
 
 def _causes(diff: Diff, limit: int) -> str:
     if not diff.causes:
-        return tables.NOTHING_CHANGED + "\n"
+        return words.NOTHING_CHANGED + "\n"
     return _table(tables.causes(diff), limit)
 
 

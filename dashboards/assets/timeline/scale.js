@@ -54,7 +54,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const found = [];
     const anchor = tl.anchor(scale, step);
     for (let at = Math.ceil(scale.from / step) * step; at <= scale.to; at += step) {
-      found.push({ at, text: tl.instant(at - anchor, step, anchor > 0) });
+      found.push({ at, text: tl.instant(at - anchor + 0, step, anchor > 0) }); // + 0: no negative zero
     }
     return { ticks: found, anchor, step };
   };

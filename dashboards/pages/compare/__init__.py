@@ -1,4 +1,4 @@
-"""Compare page: verdict, comparability, metrics and analyses; every number comes from `tracekit.diff`."""
+"""Compare page: verdict, metrics and analyses; every number comes from `tracekit.diff`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import dash_mantine_components as dmc
-from dash import dcc, html
+from dash import html
 
 from tracekit.analysis import Column
-from tracekit.diff.engine import IMPLIED
-from tracekit.diff.model import Status, Verdict
-from tracekit.render import diff_tables, human
+from tracekit.diff.model import Verdict
+from tracekit.render import diff_words, human
 
 from ...answers.results import rows
 from ...blocks import block
@@ -21,8 +20,9 @@ from ...parts.charts import aria
 from ...parts.finding import capitalized, finding, note
 from ...parts.links import copyable
 from ...site import Page, Section
-from . import ledgers, selection
-from .selection import compared, requested, sides, varying, with_analyses
+from . import aligned, ledgers, selection
+from .banner import banner
+from .selection import compared, requested, sides, with_analyses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis import Analysis, Result
     from tracekit.diff import Diff
-    from tracekit.diff.model import Difference, Metric
+    from tracekit.diff.model import Metric
 
     from ...site import Context, Site
     from .selection import Comparison
@@ -44,25 +44,13 @@ _TONES = {
     Verdict.CANNOT_TELL: "yellow",
     Verdict.NOT_COMPARABLE: "red",
 }
-_EFFECTS = {
-    Status.NOT_COMPARABLE: "✕ blocks comparison",
-    Status.WARN: "! possible cause",
-    Status.UNKNOWN: "? known for one side only",
-    Status.DECLARED: "✓ ignored",
-}
-_DIFFERENCES = (
-    Column("field", "", "field name, as for --varying"),
-    Column("effect", "", "effect on the comparison"),
-    Column("base", "prose", "value of the base, A"),
-    Column("head", "prose", "value of the head, B"),
-    Column("action", "", "ignore the difference, or undo that"),
-)
 _METRICS = (
     Column("metric", "prose", "name of the metric"),
     Column("base", "count", "base, A"),
     Column("head", "count", "head, B"),
     Column("change", "count", "head over base, minus 1"),
-    Column("interval", "count", "95% interval of the change"),
+    Column("interval", "count", "95% interval of the change, from the spread between runs"),
+    Column("runs", "count", "runs of the base and of the head"),
     Column("detectable", "count", "smallest change detected with 80% power"),
     Column("verdict", "prose", "verdict"),
     Column("basis", "prose", "how it was measured"),
@@ -71,22 +59,24 @@ EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
 
 
 def summary(context: Context, diff: Diff) -> list[Component]:
-    """Show verdict, comparability and metrics."""
-    return [_verdict(context, diff), *_comparability(context, diff), *_metrics(diff)]
+    """Show the verdict with the largest causes, and the metrics; nothing if the runs are not compared."""
+    if diff.comparability.refused:
+        return []
+    return [_verdict(context, diff), *_metrics(diff)]
 
 
 def _verdict(context: Context, diff: Diff) -> Component:
-    details = diff_tables.compared(diff)
+    details = diff_words.compared(diff)
     return dmc.Alert(
         [
+            *ledgers.worst(context, diff),
             *([dmc.Text(details, size="sm")] if details else []),
-            *(dmc.Text(f"Note: {text}.", size="sm") for text in diff.warnings),
             html.Div(
-                [copyable(diff_tables.command(diff)), exports(context)],
+                [copyable(diff_words.command(diff)), exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=capitalized(diff_tables.headline(diff)),
+        title=capitalized(diff_words.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",
@@ -109,76 +99,22 @@ def exports(context: Context) -> Component:
     )
 
 
-def _comparability(context: Context, diff: Diff) -> list[Component]:
-    differences = diff.comparability.differences
-    title = dmc.Title("Comparability", order=2, size="h4")
-    if not differences:
-        return [title, dmc.Text("Fingerprints match.", size="sm", className="tk-section")]
-    shown = [_difference(context, one) for one in differences]
-    found: list[Component] = [title, rows(_DIFFERENCES, shown, caption="Differences between the runs")]
-    if diff.comparability.refused:
-        found.append(_ignore_all(context, diff))
-    return [html.Section(found, className="tk-section")]
-
-
-def _difference(context: Context, one: Difference) -> dict[str, Any]:
-    return {
-        "field": one.field,
-        "effect": _EFFECTS[one.status],
-        "base": None if one.base is None else str(one.base),
-        "head": None if one.head is None else str(one.head),
-        "action": _toggle(context, one.field),
-    }
-
-
-def _toggle(context: Context, name: str) -> Component:
-    ignored = varying(context.view)
-    if name in ignored:
-        others = tuple(other for other in ignored if other != name)
-        return dcc.Link("Undo", href=_ignoring(context, others), title=f"Compare {name} again")
-    by = next((other for other in ignored if name in IMPLIED.get(other, ())), None)
-    if by:
-        return html.Span(f"ignored with {by}")
-    return dcc.Link("Ignore difference", href=_ignoring(context, (*ignored, name)), title=f"Ignore {name}")
-
-
-def _ignoring(context: Context, names: tuple[str, ...]) -> str:
-    options = context.view.options | {"varying": ",".join(names)}
-    return context.view.href(options={name: value for name, value in options.items() if value})
-
-
-def _ignore_all(context: Context, diff: Diff) -> Component:
-    refused = [one.field for one in diff.comparability.refused]
-    implied = {name for field in refused for name in IMPLIED.get(field, ())}
-    needed = tuple(name for name in refused if name not in implied)
-    return html.P(
-        [
-            "Not compared. If these differences are intended, ",
-            dcc.Link(
-                f"ignore {', '.join(needed)}",
-                href=_ignoring(context, (*varying(context.view), *needed)),
-            ),
-            ".",
-        ],
-        className="tk-ignore",
-    )
-
-
 def _metrics(diff: Diff) -> list[Component]:
     if not diff.metrics:
         return []
-    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(_metric(m)[one.name] for m in diff.metrics))]
-    records = [_metric(one) for one in diff.metrics]
+    records = [_metric(one, diff) for one in diff.metrics]
+    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(each[one.name] for each in records))]
     reasons = dict.fromkeys(one.reason for one in diff.metrics if one.reason)
     shown: list[Component] = [
         dmc.Title("Metrics", order=2, size="h4"),
         rows(known, records, caption="Metrics of both sides"),
         *(dmc.Text(capitalized(reason) + ".", size="xs", c="dimmed") for reason in reasons),
+        *ledgers.step_ranges(diff),
     ]
     return [html.Section(shown, className="tk-section")]
 
 
-def _metric(one: Metric) -> dict[str, Any]:
+def _metric(one: Metric, diff: Diff) -> dict[str, Any]:
     change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f}%")
     low_high = one.ci95 and [f"{100 * (end - 1):+.1f}%" for end in one.ci95]
     return {
@@ -186,7 +122,10 @@ def _metric(one: Metric) -> dict[str, Any]:
         "base": html.Span(human(one.a, one.unit), title=f"{one.a:,} {one.unit}"),
         "head": html.Span(human(one.b, one.unit), title=f"{one.b:,} {one.unit}"),
         "change": change,
-        "interval": html.Span(" to ".join(low_high)) if low_high else None,
+        "interval": html.Span(
+            " to ".join(low_high) if low_high else "none (n = 1)" * (min(diff.design.k) < 2)
+        ),
+        "runs": html.Span(f"{diff.design.k[0]} and {diff.design.k[1]}"),
         "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
         "verdict": str(one.verdict),
         "basis": one.basis,
@@ -199,11 +138,13 @@ NAME = "compare"
 def _layout(context: Context) -> list[Component]:
     found: list[Component] = [
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
-        block(NAME, "sides", height=150),
+        block(NAME, "sides", height=170),
     ]
     shown = requested(context) is not None
-    heights = {"summary": 420, "wall": 640, "work": 760, "analyses": 240} if shown else {}
-    return found + [block(NAME, name, height=heights.get(name, 1)) for name in _BLOCKS if name != "sides"]
+    heights = {"banner": 130, "summary": 330, "wall": 640, "work": 760, "analyses": 240} if shown else {}
+    found += [block(NAME, name, height=heights.get(name, 1)) for name in ("banner", "summary")]
+    found += aligned.place()
+    return found + [block(NAME, name, height=heights.get(name, 1)) for name in ("wall", "work", "analyses")]
 
 
 def _of_diff(
@@ -241,10 +182,12 @@ def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Comp
 def _connect(site: Site) -> None:
     ledgers.connect(site)
     selection.connect(site)
+    aligned.connect(site)
 
 
 _BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
     "sides": sides,
+    "banner": banner,
     "summary": partial(_of_diff, summary, compared),
     "wall": partial(_of_diff, ledgers.wall, with_analyses),
     "work": partial(_of_diff, ledgers.work, compared),

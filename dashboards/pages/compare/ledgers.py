@@ -10,16 +10,18 @@ from dash import dcc, html
 from flask import Response, request
 
 from tracekit.analysis import Column, TableSpec
+from tracekit.analysis.kernel_names import brief
 from tracekit.diff.model import Verdict
-from tracekit.errors import ExitCode, TracekitError
-from tracekit.render import diff_tables
+from tracekit.errors import ExitCode, TracekitError, clean
+from tracekit.render import diff_tables, diff_words, human
 from tracekit.schema import TABLES
 
-from ...answers.results import rows
+from ...answers.results import WIDEST, rows
 from ...exports.offers import safe
 from ...figures import shares
 from ...grids.table import table
 from ...parts.charts import chart
+from ...parts.finding import capitalized
 from ...site import View
 from .selection import computed, requested
 
@@ -44,6 +46,7 @@ _WALL = (
     Column("change", "ns", "head minus base, mean step"),
     Column("share_base", "share", "share of the base's step"),
     Column("share_head", "share", "share of the head's step"),
+    Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
     Column("total_base_ns", "count", "sum over all compared steps of the base"),
     Column("total_head_ns", "count", "sum over all compared steps of the head"),
     Column("total_change_ns", "count", "head minus base, summed over all compared steps"),
@@ -51,11 +54,14 @@ _WALL = (
 _CAUSES = (
     Column("cause", "", "op, module or kernel"),
     Column("change", "ns", "head minus base, per step"),
+    diff_tables.LEAST,
+    diff_tables.MOST,
+    Column("noise", "", "within: the steps of both sides overlap, so the change may be noise"),
     Column("made_of", "prose", "nonzero terms (added, removed, count, rate), per step"),
     Column("n_base", "count", "intervals per step of the base"),
     Column("n_head", "count", "intervals per step of the head"),
     Column("module", "", "modules that run it"),
-    Column("timeline", "", "link to its longest interval in A and B"),
+    Column("timeline", "", "its longest interval: both runs on one axis, or the timeline of A or B"),
 )
 
 
@@ -75,8 +81,9 @@ def wall(context: Context, diff: Diff) -> list[Component]:
                 chart(
                     context,
                     "steps",
-                    shares.steps(parts),
-                    caption="Mean step of both sides; the parts sum to the step.",
+                    shares.steps(parts, diff.compared.range_ns if diff.compared else None),
+                    caption="Mean step of both sides; the parts sum to the step. "
+                    "Whiskers: shortest and longest step.",
                 ),
                 chart(
                     context,
@@ -109,6 +116,7 @@ def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, A
             "change": named[line.name]["delta_ns"],
             "share_base": named[line.name]["share_base"],
             "share_head": named[line.name]["share_head"],
+            "largest_change": named[line.name]["largest_change"],
             "total_base_ns": line.a_ns,
             "total_head_ns": line.b_ns,
             "total_change_ns": line.delta,
@@ -128,14 +136,67 @@ def work(context: Context, diff: Diff) -> list[Component]:
         rows(table.columns, table.rows, caption=table.title),
     ]
     if not diff.causes:
-        return [*shown, dmc.Text(diff_tables.NOTHING_CHANGED.capitalize() + ".", size="sm")]
+        return [*shown, dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm")]
     caption = (
         "Largest changes in work per step; increases to the right. Count: call count changed; "
-        "rate: time per call changed."
+        "rate: time per call changed. Whiskers: least and most difference between a step of B and one of A; "
+        "a change whose whisker crosses zero may be noise."
     )
     shown.append(chart(context, "terms", shares.terms(diff), caption=caption))
-    shown.append(rows(_CAUSES, _causes(context, diff), caption="Largest causes"))
+    records = _causes(context, diff)
+    columns = [one for one in _CAUSES if any(each[one.name] for each in records)]
+    shown.append(rows(columns, records, caption="Largest causes"))
     return [html.Section([*shown, _grids(context, diff)], className="tk-section")]
+
+
+def worst(context: Context, diff: Diff) -> list[Component]:
+    """Name the largest causes, and link to their longest intervals in both runs."""
+    shown = [
+        html.Li(
+            [
+                f"{capitalized(text)}: ",
+                html.B(brief(clean(one.label), WIDEST), title=clean(one.label)),
+                f" {diff_tables.signed(diff_tables.per_step(diff, one.terms.delta))} per step",
+                f" {_WITHIN}" if one.noisy else "",
+                " ",
+                *_both(context, diff, one),
+            ]
+        )
+        for text, one in diff_words.largest(diff)
+    ]
+    return [html.Ul(shown, className="tk-doubts")] if shown else []
+
+
+_WITHIN = "(within the spread of the steps)"
+
+
+def _both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
+    """Link to the longest interval of a cause on the common axis of both runs."""
+    fewer = "a" if 0 < cause.a.count <= cause.b.count else "b"  # more of them have a match
+    side = fewer if cause.evidence.get(fewer) else "a"
+    if not cause.evidence.get(side):
+        return []
+    options = {name: value for name, value in context.view.options.items() if name not in {"align", "step"}}
+    href = context.view.href(
+        row=f"{_table(diff)}:{cause.evidence[side][0]}",
+        start_ns=None,
+        end_ns=None,
+        options=options | {"side": side},
+    )
+    return [dcc.Link("Show both", href=href, title="Show its longest interval in both runs")]
+
+
+def step_ranges(diff: Diff) -> list[Component]:
+    """Say how far the compared steps of each side spread."""
+    if diff.compared is None or diff.compared.range_ns is None:
+        return []
+    if diff.compared.steps < 2:
+        return [
+            dmc.Text("One step per side (n = 1): the spread of the steps is unknown.", size="xs", c="dimmed")
+        ]
+    a, b = (f"{human(low, 'ns')} to {human(high, 'ns')}" for low, high in diff.compared.range_ns)
+    text = f"Shortest to longest of the {diff.compared.steps} compared steps: {a} in A, {b} in B."
+    return [dmc.Text(f"{text} This is the spread within a run, not between runs.", size="xs", c="dimmed")]
 
 
 def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
@@ -144,11 +205,12 @@ def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
         {
             "cause": row[diff.by],
             "change": row["delta_ns"],
+            **{name: row[name] for name in ("least_ns", "most_ns", "noise")},
             "made_of": row["made_of"],
             "n_base": row["n_base"],
             "n_head": row["n_head"],
             "module": ", ".join(cause.modules) or None,
-            "timeline": _evidence(context, diff, cause),
+            "timeline": [*_both(context, diff, cause), *_evidence(context, diff, cause)],
         }
         for row, cause in zip(largest, diff.causes, strict=False)
     ]
@@ -156,7 +218,7 @@ def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
 
 def _evidence(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     """Link to the longest interval on both sides."""
-    where = next(name for name in TABLES if name.startswith("device" if _on_device(diff) else "host"))
+    where = _table(diff)
     sides = (("A", "a", diff.base.run), ("B", "b", diff.head.run))
     links: list[Component] = []
     for letter, side, run in sides:
@@ -168,8 +230,9 @@ def _evidence(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     return links
 
 
-def _on_device(diff: Diff) -> bool:
-    return bool(diff.compared and diff.compared.on_device)
+def _table(diff: Diff) -> str:
+    on_device = bool(diff.compared and diff.compared.on_device)
+    return next(name for name in TABLES if name.startswith("device" if on_device else "host"))
 
 
 def _grids(context: Context, diff: Diff) -> Component:

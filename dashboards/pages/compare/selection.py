@@ -14,7 +14,7 @@ from flask import jsonify, request
 
 from tracekit.analysis import Column
 from tracekit.diff import Options, diff, matching
-from tracekit.diff.engine import DECIDES, EXPLAINS, FIELDS
+from tracekit.diff.engine import DECIDES, FIELDS
 from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 
@@ -180,19 +180,37 @@ def with_analyses(context: Context, one: Comparison) -> Diff:
 
 
 OFFERED = 25
-IGNORE_HINT = (
-    "Runs with entries under 'must ignore' can be compared only if you choose to ignore those differences. "
-    "Fields unknown in both runs are not listed."
-)
+HINT = "Ranked by the fields that are known in both runs."
 _COLUMNS = (
     Column("compare_with", "id", "select as the base"),
     Column("label", "", "label of the run"),
     Column("commit", "", "recorded commit; + marks uncommitted changes"),
     Column("recorded", "", "when it was recorded, UTC"),
-    Column("must_ignore", "prose", "differences that block the comparison unless ignored"),
-    Column("other_differences", "prose", "other differences; listed as possible causes"),
-    Column("matching_fields", "count", "fingerprint fields that are equal"),
+    Column("why", "prose", "fields known in both runs: equal ones, then those that differ"),
 )
+ORIGINS = ("label", "commit")
+FIRST = (*ORIGINS, "workload", "mode", "batch_size", "dtype", "gpu", "world_size")
+"""Fields that are named first among the equal ones."""
+NAMED = 5
+"""Maximum fields of a kind to name."""
+_SAID = {
+    "gpu": "GPU",
+    "gpu_uuid": "GPU unit",
+    "sm_count": "number of SMs",
+    "world_size": "number of ranks",
+    "dtype": "dtype",
+    "shapes": "input shapes",
+    "torch": "PyTorch",
+    "cuda": "CUDA",
+    "hip": "HIP",
+    "cudnn": "cuDNN",
+    "nccl": "NCCL",
+    "triton": "Triton",
+    "python": "Python",
+    "cpu": "CPU",
+    "os": "OS",
+    "ecc": "ECC",
+}
 _VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
 
 
@@ -215,7 +233,22 @@ def sides(context: Context) -> list[Component]:
             className="tk-sides",
         ),
         _choices(context),
+        _others(context),
     ]
+
+
+def _others(context: Context) -> Component:
+    """Offer other runs in place of the base, folded."""
+    offers = [_offer(context, run) for run in nearest(context) if run != context.base][:OFFERED]
+    if not offers:
+        return html.Div()
+    table = rows(_shown(offers), offers, caption="Other runs to compare with")
+    summary = html.Summary(f"Compare with another run ({len(offers)}, most similar first)")
+    return html.Details([summary, table], className="tk-more")
+
+
+def _shown(offers: list[dict[str, Any]]) -> list[Column]:
+    return [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
 
 
 def _side(context: Context, letter: str, role: str, run: Run) -> Component:
@@ -285,17 +318,41 @@ def _chooser(context: Context) -> list[Component]:
             dmc.Text("The store has only one run. Record or import another one to compare."),
         ]
     offers = [_offer(context, run) for run in found[:OFFERED]]
-    known = [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
     more = f" {len(found) - OFFERED} more in the Baseline picker." if len(found) > OFFERED else ""
     return [
         dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
-        rows(known, offers, caption="Runs to compare with"),
-        dmc.Text(f"{IGNORE_HINT}{more}", size="xs", c="dimmed"),
+        rows(_shown(offers), offers, caption="Runs to compare with"),
+        dmc.Text(f"{HINT}{more}", size="xs", c="dimmed"),
     ]
 
 
-def _words(names: list[str]) -> str:
-    return ", ".join(names).replace("_", " ") or "none"
+def said(name: str) -> str:
+    """Return a field in words.
+
+    Example:
+        >>> said("gpu"), said("batch_size")
+        ('GPU', 'batch size')
+    """
+    return _SAID.get(name, name.replace("_", " "))
+
+
+def why(a: Run, b: Run) -> str:
+    """Say in one line in which known fields two runs are equal, and in which they differ."""
+    different, equal = fields(a, b)
+    blocking = [name for name in different if name in DECIDES]
+    others = [name for name in different if name not in DECIDES]
+    order = [name for name in FIRST if name in equal] + [name for name in equal if name not in FIRST]
+    texts = [
+        f"{text} {_listed(names)}"
+        for text, names in (("same", order), ("blocked by different", blocking), ("different", others))
+        if names
+    ]
+    return "; ".join(texts) or "nothing is known of both runs"
+
+
+def _listed(names: list[str]) -> str:
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*map(said, names[:NAMED]), *more])
 
 
 def nearest(context: Context) -> list[Run]:
@@ -310,25 +367,27 @@ def _distance(a: Run, b: Run) -> tuple[int, int, int]:
 
 
 def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
-    """Return the fingerprint fields known in both runs that differ, and those that are equal."""
-    pairs = {
-        name: (a.meta.fingerprint.get(name), b.meta.fingerprint.get(name)) for name in (*DECIDES, *EXPLAINS)
-    }
+    """Return the fields known in both runs that differ, and those that are equal.
+
+    They are those of the fingerprint, and label and commit, which count only where equal.
+    """
+    pairs = {name: (a.outline.fingerprint.get(name), b.outline.fingerprint.get(name)) for name in FIELDS}
+    origins = [(run.outline.label, run.outline.git and run.outline.git.sha) for run in (a, b)]
+    for name, one, other in zip(ORIGINS, *origins, strict=True):
+        if one and one == other:
+            pairs[name] = (one, other)
     known = {name: pair for name, pair in pairs.items() if None not in pair}
     different = [name for name, (one, other) in known.items() if one != other]
     return different, [name for name in known if name not in different]
 
 
 def _offer(context: Context, run: Run) -> dict[str, Any]:
-    different, equal = fields(run, context.run)
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.meta.label or None,
         "commit": commit_name(run.meta.git) or None,
         "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
-        "must_ignore": _words([name for name in different if name in DECIDES]),
-        "other_differences": _words([name for name in different if name not in DECIDES]),
-        "matching_fields": len(equal),
+        "why": why(run, context.run),
     }
 
 

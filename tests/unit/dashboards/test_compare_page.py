@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,9 +60,9 @@ def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **option
 def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
     context = site.context(View(page="compare", run=HEAD), dark=False)
     assert [run.id for run in selection.nearest(context)] == [BASE, OTHER]
-    row = selection._offer(context, selection.nearest(context)[1])
-    assert "gpu" in row["must_ignore"].split(", ")
-    assert "gpu" not in row["other_differences"].split(", ")
+    near, far = selection.nearest(context)
+    assert selection.why(near, context.run) == "same workload, GPU, device"
+    assert selection.why(far, context.run) == "same workload, device; blocked by different GPU"
 
 
 def test_the_same_run_on_both_sides_is_not_compared(site: Site) -> None:
@@ -85,14 +86,53 @@ def test_causes_link_to_the_longest_interval_of_each_side(site: Site, found: Dif
         assert f"/timeline?run={run}&row=device_intervals:{row}" in text
 
 
-def test_what_forbids_a_comparison_can_be_declared(site: Site) -> None:
-    refused = shown(site, "summary", base=OTHER)
-    assert "blocks comparison" in refused
+def test_what_forbids_a_comparison_stands_above_it_and_can_be_ignored(site: Site) -> None:
+    refused = shown(site, "banner", base=OTHER)
+    assert "Different GPU: B in A, A in B." in refused
+    assert "Compare anyway" in refused
     assert "varying=gpu" in refused
-    assert shown(site, "wall", base=OTHER) == "[]"
-    declared = shown(site, "summary", base=OTHER, varying="gpu")
-    assert "ignored" in declared
+    for block in ("summary", "wall"):
+        assert shown(site, block, base=OTHER) == "[]"
+    declared = shown(site, "banner", base=OTHER, varying="gpu")
+    assert "Different GPU (ignored)" in declared
+    assert "Compare anyway" not in declared
     assert "Undo" in declared
+
+
+def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(site: Site) -> None:
+    doubts = shown(site, "banner")
+    assert "Few steps: 2 steps of each side were compared." in doubts
+    assert "One run per side (n = 1)" in doubts
+    summary = shown(site, "summary")
+    assert "none (n = 1)" in summary
+    assert "Shortest to longest of the 2 compared steps: 6.00" in summary
+
+
+def test_the_largest_causes_are_named_and_lead_to_both_runs(site: Site, found: Diff) -> None:
+    summary = shown(site, "summary")
+    assert found.causes[0].label in summary
+    assert re.search(rf"/compare\?run={HEAD}&base={BASE}&row=device_intervals:\d+&side=[ab]", summary)
+
+
+def test_a_row_leads_to_its_match_and_the_difference(client: FlaskClient) -> None:
+    pair = f"run={HEAD}&base={BASE}"
+    aligned = client.get(f"/compare/aligned?{pair}").json
+    assert aligned["runs"] == [BASE, HEAD]
+    assert [one["number"] for one in aligned["steps"]] == [[0, 0], [1, 1]]
+    found = client.get(f"/compare/match?{pair}&row=device_intervals:1&side=a").json
+    assert found["rows"] == [1, 1]
+    assert found["text"].startswith("gemm: 100 ns in A, 150 ns in B (+50 ns, +50.0%); call 2 of ")
+    alone = client.get(f"/compare/match?{pair}&row=device_intervals:2&side=b").json
+    assert alone["rows"][0] is None
+    assert "no match in A" in alone["text"]
+    step = client.get(f"/compare/match?{pair}&row=steps:1&side=a").json
+    assert (step["rows"], step["step"]) == ([1, 1], 1)
+
+
+def test_rows_of_runs_that_are_not_compared_have_no_match(client: FlaskClient) -> None:
+    assert client.get(f"/compare/aligned?run={HEAD}&base={OTHER}").json == {"refused": True}
+    for query in (f"run={HEAD}&base={OTHER}&row=steps:0", f"run={HEAD}", f"run={HEAD}&base={BASE}&row=x:1"):
+        assert client.get(f"/compare/match?{query}").status_code == 400
 
 
 def test_fields_that_nobody_knows_are_left_out_of_what_is_declared(site: Site) -> None:
@@ -171,7 +211,7 @@ def test_stages_are_told_while_they_run_and_not_after() -> None:
 
 
 def test_hostile_names_stay_text(site: Site) -> None:
-    for block in ("summary", "work", "wall", "analyses"):
+    for block in ("banner", "summary", "work", "wall", "analyses"):
         text = shown(site, block)
         assert '"type": "Markdown"' not in text
         assert "dangerously" not in text

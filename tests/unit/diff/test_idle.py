@@ -10,7 +10,7 @@ import pytest
 from tests.builders import host, kernel, make_run, step
 from tracekit import registry
 from tracekit.analysis import Result
-from tracekit.diff import diff, ledgers
+from tracekit.diff import diff, wall
 from tracekit.errors import PluginError
 from tracekit.schema import C
 
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Run:
 
 def _gaps(_run: Run, _name: str) -> Result:
     columns = [C.START_NS, C.DUR_NS, "cause"]
-    frame = pd.DataFrame(GAPS, columns=columns).assign(**{C.RANK: 0, C.DEVICE: 0})
+    frame = pd.DataFrame(GAPS, columns=columns).assign(**{C.RANK: 0, C.DEVICE: 0, "op": "aten::mm"})
     return Result({"gaps": frame})
 
 
@@ -51,7 +51,7 @@ def lines(run: Run) -> dict[str, int]:
 def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledgers, "analyze", _gaps)
+    monkeypatch.setattr(wall, "analyze", _gaps)
     assert lines(run) == {
         "compute only": 20,
         "launch-bound idle": 20,
@@ -61,11 +61,34 @@ def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
     }
 
 
+def test_a_part_names_the_op_whose_time_in_it_changed_most(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_run(
+        tmp_path / "other",
+        steps=[step(1, 0, 125)],
+        device_intervals=[kernel(0, 5, step=1), kernel(8, 18, step=1), kernel(80, 100, step=1)],
+    )
+
+    def shorter(one: Run, name: str) -> Result:
+        found = _gaps(one, name)
+        frame = found.tables["gaps"]
+        return found if one.path == run.path else Result({"gaps": frame[frame["cause"] == "dataload"]})
+
+    monkeypatch.setattr(wall, "analyze", shorter)
+    found = diff([run], [other])
+    assert found.wall is not None
+    changed = {line.name: (line.changed, line.changed_ns) for line in found.wall.lines}
+    assert changed["launch-bound idle"] == ("aten::mm", -20)
+    assert changed["data loading idle"] == ("", 0)
+    assert changed["compute only"] == ("kernel (no op recorded)", 15)
+
+
 def test_without_the_analysis_idle_time_is_one_line_and_that_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [name for name in registry.names(registry.ANALYSES) if name != ledgers.ANALYSIS]
-    monkeypatch.setattr(ledgers.registry, "names", lambda _group: known)
+    known = [name for name in registry.names(registry.ANALYSES) if name != wall.ANALYSIS]
+    monkeypatch.setattr(wall.registry, "names", lambda _group: known)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "idle time is one line" in " ".join(diff([run], [run]).warnings)
 
@@ -74,6 +97,6 @@ def test_an_analysis_that_fails_is_said(run: Run, monkeypatch: pytest.MonkeyPatc
     def broken(_run: Run, _name: str) -> Result:
         raise PluginError("it broke", hint="")
 
-    monkeypatch.setattr(ledgers, "analyze", broken)
+    monkeypatch.setattr(wall, "analyze", broken)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "it broke" in " ".join(diff([run], [run]).warnings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracekit.diff.ledgers import MEANINGS, Amount, Cause, Group, Matched, Rung, Terms, Wall, WallLine, Work
+from tracekit.diff.ledgers import Amount, Cause, Group, Matched, Rung, Terms, Wall, WallLine, Work
 from tracekit.diff.model import (
     Comparability,
     Compared,
@@ -17,6 +17,7 @@ from tracekit.diff.model import (
     Status,
     Verdict,
 )
+from tracekit.diff.wall import MEANINGS
 
 ONE_RUN = Design((1, 1), "", paired=False, alpha=None, theta=0.07)
 FIVE_RUNS = Design((5, 5), "AB" * 5, paired=True, alpha=0.05, theta=0.07)

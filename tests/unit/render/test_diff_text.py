@@ -7,8 +7,8 @@ from rich.cells import cell_len
 
 from tests.unit.render.diffs import cause, compared, judged, metric, refused
 from tracekit.diff.model import Verdict
-from tracekit.render.diff_tables import declaring
 from tracekit.render.diff_text import as_text
+from tracekit.render.diff_words import declaring
 
 LONG = "at::native::vectorized_elementwise_kernel<4, at::native::Functor<float>, Array<char*, 2> >(int)" * 3
 MANY = tuple(cause(f"aten::op_{n}", LONG, count=851_470, rate=-18_740_000) for n in range(9))

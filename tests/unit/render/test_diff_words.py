@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.render.diffs import ONE_RUN, compared, judged, metric, refused, side
 from tracekit.diff.model import Comparability, Diff, Difference, Status, Verdict
-from tracekit.render import diff_tables as words
+from tracekit.render import diff_words as words
 from tracekit.runs.text import human
 
 

@@ -1,0 +1,171 @@
+"""Pair the intervals of two runs, one by one: by matched group, compared step and occurrence.
+
+The groups are those of `tracekit.diff.matching`, which explain the difference of the runs. Within a group and
+a step the first interval of the base is paired with the first of the head, and so on, by start; what one side
+has more of is paired with nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.diff import matching, pieces, spans
+from tracekit.diff.judge import has_device
+from tracekit.diff.matching import GROUP, RUNG, SIDE
+from tracekit.diff.naming import PATH_ARROW
+from tracekit.diff.pieces import NO_ROW, OP_PLACE, PIECE, WINDOW
+from tracekit.runs.rank_view import END_NS
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracekit.diff.pieces import Pieces
+    from tracekit.runs.intervals import Ints
+    from tracekit.runs.run import Run
+
+_AT, _OTHER = "at", "other"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A compared step of both runs.
+
+    Attributes:
+        rank: Rank of the base and of the head.
+        number: Number of the step in the base and in the head; negative for a whole capture.
+        start_ns: Start in the base and in the head, each on the clock of its run.
+        end_ns: End in the base and in the head.
+    """
+
+    rank: tuple[int, int]
+    number: tuple[int, int]
+    start_ns: tuple[int, int]
+    end_ns: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Match:
+    """The group of an interval, and its counterpart.
+
+    Attributes:
+        row: Row of the base and of the head; None where that side has no counterpart.
+        step: Position in the list of compared steps.
+        at: Number of the interval among those of its group and step, from 1.
+        count: Intervals of the group in that step, of the base and of the head.
+        rung: Rule that matched the group; empty where only one side has it.
+        path: Ops from the outermost to the launching one; empty where unknown.
+    """
+
+    row: tuple[int | None, int | None]
+    step: int
+    at: int
+    count: tuple[int, int]
+    rung: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Paired intervals of one table of two runs.
+
+    Attributes:
+        sides: For the base and the head, by row id: step, group, number within both, and row of the other
+            side, `NO_ROW` without one.
+        rungs: Rule that matched each group.
+        paths: Ops that lead to each group.
+    """
+
+    sides: tuple[pd.DataFrame, pd.DataFrame]
+    rungs: dict[int, str]
+    paths: dict[int, str]
+
+    def match(self, side: int, row: int) -> Match | None:
+        """Return the counterpart of a row of the base (0) or the head (1); None if it was not compared.
+
+        Example:
+            >>> import pandas as pd
+            >>> of = pd.DataFrame({"window": [0], "group": [0], "at": [0], "other": [7]}, index=[3])
+            >>> Pairs((of, of.assign(other=3)), {0: "hash"}, {0: "aten::mm"}).match(0, 3).row
+            (3, 7)
+        """
+        own = self.sides[side]
+        if row not in own.index:
+            return None
+        window, group, at, other = own.loc[[row], [WINDOW, GROUP, _AT, _OTHER]].to_numpy(np.int64)[0].tolist()
+        rows = (row, None if other == NO_ROW else other)
+        counts = [int(((of[GROUP] == group) & (of[WINDOW] == window)).sum()) for of in self.sides]
+        return Match(
+            row=rows if side == 0 else (rows[1], rows[0]),
+            step=window,
+            at=at + 1,
+            count=(counts[0], counts[1]),
+            rung=self.rungs[group],
+            path=self.paths[group],
+        )
+
+
+def steps(base: Run, head: Run) -> tuple[Step, ...]:
+    """Return the compared steps of both runs, in order, rank by rank."""
+    a, b = (span.windows for span in spans.shared(base, head))
+    pairs = {
+        name: list(zip(a[name].tolist(), b[name].tolist(), strict=True))
+        for name in (C.RANK, C.STEP, C.START_NS, END_NS)
+    }
+    return tuple(Step(*values) for values in zip(*pairs.values(), strict=True))
+
+
+def on_device(base: Run, head: Run) -> bool:
+    """Return whether both runs have work on devices, which is then what is compared."""
+    return has_device(base) and has_device(head)
+
+
+def pair(base: Run, head: Run, *, device: bool) -> Pairs:
+    """Pair the intervals of two runs that belong to the compared steps.
+
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        device: Pair kernels, copies and graphs of devices; else ops of the host.
+    """
+    shared, names = spans.shared(base, head), pieces.shared_names(base, head)
+    a, b = (
+        pieces.read(run, span, on_device=device, names=names)
+        for run, span in zip((base, head), shared, strict=True)
+    )
+    matched = matching.match(a, b)
+    group = matched[GROUP].to_numpy(np.int64)
+    size = len(a.table)
+    numbered = _numbered(a, group[:size]), _numbered(b, group[size:])
+    return Pairs(
+        (_joined(*numbered), _joined(*reversed(numbered))),
+        dict(zip(group.tolist(), matched[RUNG].tolist(), strict=True)),
+        _paths(matched, (a, b)),
+    )
+
+
+def _numbered(side: Pieces, group: Ints) -> pd.DataFrame:
+    """Number the intervals of each group and step by their start."""
+    rows = side.intervals.assign(**{GROUP: group[side.intervals[PIECE].to_numpy(np.int64)]})
+    rows = rows.sort_values([GROUP, WINDOW, C.START_NS, C.ROW_ID], ignore_index=True)
+    rows[_AT] = rows.groupby([GROUP, WINDOW], sort=False).cumcount()
+    return rows[[C.ROW_ID, WINDOW, GROUP, _AT]]
+
+
+def _joined(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    theirs = other.rename(columns={C.ROW_ID: _OTHER})
+    found = own.merge(theirs, on=[WINDOW, GROUP, _AT], how="left")
+    found[_OTHER] = found[_OTHER].fillna(NO_ROW).astype(np.int64)
+    return found.set_index(C.ROW_ID)
+
+
+def _paths(matched: pd.DataFrame, sides: tuple[Pieces, Pieces]) -> dict[int, str]:
+    """Return the ops that lead to the piece of each group with most time, in the head where it has any."""
+    largest = matched.sort_values([SIDE, pieces.TOTAL_NS]).drop_duplicates(GROUP, keep="last")
+    return {
+        int(group): PATH_ARROW.join(sides[side].tree.names_to(int(place)))
+        for group, side, place in largest[[GROUP, SIDE, OP_PLACE]].itertuples(index=False, name=None)
+    }

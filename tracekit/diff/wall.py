@@ -1,0 +1,288 @@
+"""The wall ledger: the compared steps cut into parts, and what changed most in each.
+
+Let K be the compute kernels and opaque graphs of a device, N its communication kernels and M its copies and
+memsets, as unions of intervals clipped to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|,
+exposed communication = |N∖K|, exposed copies = |M∖(K∪N)|, and the rest is idle: launch-bound, sync and data
+loading if the analysis `idle_gaps` gives that cause, else other. The device with the most work represents a
+rank. Without device work the step is divided into time in ops, on any thread, and other time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from tracekit import registry
+from tracekit.analysis import analyze
+from tracekit.analysis.idle_causes import HOST_LAUNCHES, IdleCause
+from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.diff.ledgers import Wall, WallLine
+from tracekit.diff.naming import Role
+from tracekit.errors import TracekitError
+from tracekit.runs import intervals
+from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import busy
+from tracekit.schema import C, DeviceKind, HostKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from tracekit.diff.ledgers import Group
+    from tracekit.diff.spans import Span
+    from tracekit.runs.intervals import Ints, Union
+    from tracekit.runs.run import Run
+
+
+ANALYSIS = "idle_gaps"
+_TABLE, _CAUSE, _OP = "gaps", "cause", "op"
+LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "synchronization idle", "data loading idle"
+LINES = {LAUNCH_BOUND: HOST_LAUNCHES, SYNC: (IdleCause.SYNC,), DATALOAD: (IdleCause.DATALOAD,)}
+"""Causes summed by each line of the ledger; all others are in the last line."""
+
+
+@dataclass(frozen=True)
+class IdleCauses:
+    """The gaps of a run with their causes."""
+
+    gaps: pd.DataFrame
+
+    def of(self, rank: int, device: int) -> dict[str, Union]:
+        """Line of the ledger to the idle intervals of one device that belong to it."""
+        own = self._of(rank, device)
+        return {line: _idle_union(own[own[_CAUSE].isin(causes)]) for line, causes in LINES.items()}
+
+    def by_op(self, rank: int, device: int, windows: pd.DataFrame) -> dict[str, dict[str, int]]:
+        """Line of the ledger to the idle time inside windows by the op that the host was in."""
+        own = self._of(rank, device)
+        start = own[C.START_NS].to_numpy(np.int64)
+        inside = intervals.covered(
+            intervals.union(*_bounds(windows)), start, start + own[C.DUR_NS].to_numpy(np.int64)
+        )
+        named = own.assign(**{C.DUR_NS: inside})
+        named[_OP] = named[_OP].astype(object).fillna("").astype(str)
+        lines = {line: named[named[_CAUSE].isin(causes)] for line, causes in LINES.items()}
+        return {
+            line: {str(op): int(ns) for op, ns in of.groupby(_OP)[C.DUR_NS].sum().items() if op}
+            for line, of in lines.items()
+        }
+
+    def _of(self, rank: int, device: int) -> pd.DataFrame:
+        found: pd.DataFrame = self.gaps[(self.gaps[C.RANK] == rank) & (self.gaps[C.DEVICE] == device)]
+        return found
+
+
+def _idle_union(gaps: pd.DataFrame) -> Union:
+    start = gaps[C.START_NS].to_numpy(np.int64)
+    return intervals.union(start, start + gaps[C.DUR_NS].to_numpy(np.int64))
+
+
+def causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, str]:
+    """The causes of both runs, or None and why they are not known."""
+    if ANALYSIS not in registry.names(registry.ANALYSES):
+        return None, f"idle time is one line: the analysis {ANALYSIS!r} is not installed"
+    try:
+        tables = [analyze(run, ANALYSIS).tables for run in (base, head)]
+    except TracekitError as error:
+        return None, f"idle time is one line: {error.message}"
+    found = [_gaps(table.get(_TABLE)) for table in tables]
+    return (found[0], found[1]), ""
+
+
+def _gaps(table: pd.DataFrame | None) -> IdleCauses:
+    import pandas as pd
+
+    columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]
+    if table is None:  # a device that is never idle has no gaps
+        empty = pd.DataFrame({name: np.empty(0, np.int64) for name in columns})
+        return IdleCauses(empty.assign(**{_CAUSE: "", _OP: ""}))
+    return IdleCauses(table[[*columns, _CAUSE, _OP]])
+
+
+COMPUTE, OVERLAPPED, COMMUNICATING = "compute only", "overlapped", "exposed communication"
+COPYING, OTHER_IDLE, IDLE = "exposed copies", "other idle", "idle"
+IN_OPS, OUTSIDE = "in ops", "outside of ops"
+
+MEANINGS = {
+    COMPUTE: "a kernel that computes runs, and neither copies nor communication",
+    OVERLAPPED: "a kernel that computes runs beside copies or communication",
+    COMMUNICATING: "communication runs, and no kernel that computes",
+    COPYING: "copies or memsets run, and no kernel",
+    LAUNCH_BOUND: "the device waits for the host to launch, whatever the host does",
+    SYNC: "the device waits for a host that waited for it",
+    DATALOAD: "the device waits for a host that waits for data",
+    OTHER_IDLE: "idle for another reason, or too short to tell, or before the first or after the last work",
+    IDLE: "nothing runs on the device",
+    IN_OPS: "an op runs on any thread of the host",
+    OUTSIDE: "no op runs",
+}
+Parts = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The compared steps of one run cut into parts.
+
+    Attributes:
+        parts: Length of each part by name; they sum to the steps.
+        ran_ns: Time in which anything ran.
+        idle_ops: Idle time of parts by the op that the host was in.
+    """
+
+    parts: Parts
+    ran_ns: int
+    idle_ops: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def cut_device(run: Run, span: Span, causes: IdleCauses | None) -> Cut:
+    """Cut the steps by what ran on the devices; idle time by cause where causes are known."""
+    frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
+    parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
+    parts |= dict.fromkeys((*LINES, OTHER_IDLE) if causes else (IDLE,), 0)
+    idle_ops: dict[str, dict[str, int]] = {}
+    for rank, windows in _by_rank(span):
+        device, rows = _busiest(frame[frame[C.RANK] == rank])
+        found = _device_parts(rows, windows)
+        idle = found.pop(IDLE)
+        if causes:
+            known = {name: _inside(union, windows) for name, union in causes.of(rank, device).items()}
+            found |= {**known, OTHER_IDLE: idle - sum(known.values())}
+            for name, ops in causes.by_op(rank, device, windows).items():
+                idle_ops[name] = _summed(idle_ops.get(name, {}), ops)
+        else:
+            found[IDLE] = idle
+        for name, length in found.items():
+            parts[name] += length
+    ran = sum(parts[name] for name in (COMPUTE, OVERLAPPED, COMMUNICATING, COPYING))
+    return Cut(parts, ran, idle_ops)
+
+
+def _summed(a: dict[str, int], b: dict[str, int], *, sign: int = 1) -> dict[str, int]:
+    return {name: a.get(name, 0) + sign * b.get(name, 0) for name in (*a, *b)}
+
+
+def cut_host(run: Run, span: Span) -> Cut:
+    """Cut the steps by whether any op of the host ran."""
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
+    ran = 0
+    for rank, windows in _by_rank(span):
+        ran += _inside(_union(frame[frame[C.RANK] == rank]), windows)
+    return Cut({IN_OPS: ran, OUTSIDE: span.total_ns - ran}, ran)
+
+
+def largest(changes: dict[str, int]) -> tuple[str, int]:
+    """Return the name with the largest change in either direction; an empty name without any.
+
+    Example:
+        >>> largest({"aten::mm": -5, "aten::add": 3, "aten::mul": 0}), largest({})
+        (('aten::mm', -5), ('', 0))
+    """
+    name = min(changes, key=lambda one: (-abs(changes[one]), one), default="")
+    return (name, changes[name]) if changes.get(name) else ("", 0)
+
+
+def ledger(
+    base: Cut, head: Cut, spans: tuple[Span, Span], work: tuple[int, int], groups: Sequence[Group] = ()
+) -> Wall:
+    """Join the parts of both sides.
+
+    Args:
+        base: The parts of the base.
+        head: The parts of the head.
+        spans: What was cut.
+        work: Σ of durations of the compared steps.
+        groups: Matched work that differs, which names what changed in each part.
+    """
+    names = list(dict.fromkeys([*base.parts, *head.parts]))
+    changes = {name: _changes_of(name, groups) for name in names}
+    for name in (*base.idle_ops, *head.idle_ops):
+        changes[name] = _summed(head.idle_ops.get(name, {}), base.idle_ops.get(name, {}), sign=-1)
+    lines = [
+        WallLine(
+            name, MEANINGS[name], base.parts.get(name, 0), head.parts.get(name, 0), *largest(changes[name])
+        )
+        for name in names
+    ]
+    total = WallLine("step", "the compared steps", spans[0].total_ns, spans[1].total_ns)
+    overlap = WallLine(
+        "overlap",
+        "Σ of durations minus the time in which anything ran",
+        work[0] - base.ran_ns,
+        work[1] - head.ran_ns,
+    )
+    return Wall(tuple(lines), total, overlap)
+
+
+def _changes_of(part: str, groups: Sequence[Group]) -> dict[str, int]:
+    """Return the change of the work that runs in a part, by op path, or by kernel without one."""
+    found: dict[str, int] = {}
+    for group in groups:
+        if part == _part_of(group):
+            found[group.label] = found.get(group.label, 0) + group.terms.delta
+    return found
+
+
+def _part_of(group: Group) -> str:
+    if group.sort == HostKind.OP:
+        return IN_OPS
+    if group.sort in {DeviceKind.KERNEL, DeviceKind.GRAPH}:
+        return COMMUNICATING if group.role == Role.COLLECTIVE else COMPUTE
+    return COPYING
+
+
+def _by_rank(span: Span) -> list[tuple[int, pd.DataFrame]]:
+    ranks = sorted(span.windows[C.RANK].unique().tolist())
+    return [(rank, span.windows[span.windows[C.RANK] == rank]) for rank in ranks]
+
+
+def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
+    """Return the device of a rank with most work; the lower of two with equal work."""
+    if rows.empty:
+        return 0, rows
+    sums = rows.groupby(C.DEVICE, sort=True)[C.DUR_NS].sum()
+    device = int(sums.index[int(np.argmax(sums.to_numpy()))])
+    return device, rows[rows[C.DEVICE] == device]
+
+
+def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
+    kernel = rows[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)]).to_numpy(bool)
+    talks = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
+    computes = kernel & ~talks
+
+    def within(*masks: npt.NDArray[np.bool_]) -> int:
+        return _inside(_union(rows[np.logical_or.reduce(masks)]), windows)
+
+    k, beside, all_kernels = within(computes), within(~computes), within(kernel)
+    anything = within(np.ones(len(rows), bool))
+    window = _length(windows)
+    return {
+        COMPUTE: anything - beside,
+        OVERLAPPED: k + beside - anything,
+        COMMUNICATING: all_kernels - k,
+        COPYING: anything - all_kernels,
+        IDLE: window - anything,
+    }
+
+
+def _union(rows: pd.DataFrame) -> Union:
+    start = rows[C.START_NS].to_numpy(np.int64)
+    return intervals.union(start, start + rows[C.DUR_NS].to_numpy(np.int64))
+
+
+def _bounds(windows: pd.DataFrame) -> tuple[Ints, Ints]:
+    return windows[C.START_NS].to_numpy(np.int64), windows[END_NS].to_numpy(np.int64)
+
+
+def _inside(union: Union, windows: pd.DataFrame) -> int:
+    return int(intervals.covered(union, *_bounds(windows)).sum())
+
+
+def _length(windows: pd.DataFrame) -> int:
+    start, end = _bounds(windows)
+    return int((end - start).sum())
