@@ -24,6 +24,7 @@ KEYS = {
     "height",
     "label",
     "left",
+    "legendgroup",
     "marker",
     "mode",
     "name",
