@@ -26,7 +26,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#watch();
       this.data = new tl.Data(this.wire, this.scale, {
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
-        arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
+        arrived: (answer) => this.arrived(answer), failed: (error) => this.stage.trouble(error.message),
       });
       this.applyAddress(tl.readAddress(), { first: true });
       this.resize();
@@ -60,7 +60,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         const info = await this.wire.json("lanes", { rank, device, again: Date.now() }, this.ending).catch(() => null);
         if (!info || !this.alive) return;
         if (!info.causes) { this.#waitForCauses(); return; }
-        this.data.answers.length = 0;
+        this.data.forget();
         this.wire.rows.clear();
         this.table.requestedScope = "";
         this.heading.stale = true;
@@ -110,16 +110,17 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.address.replaceEntry();
     }
 
-    arrived() {
+    /** Repaint with an answer of the server; the overview only with one of the whole capture. */
+    arrived({ from, to }) {
       this.stage.trouble("");
-      this.heading.stale = true;
+      if (from <= this.scale.min && to >= this.scale.max) this.heading.stale = true;
       this.stage.redraw();
       this.#seen();
     }
 
     #seen() {
       const seen = new Set();
-      for (const answer of this.data.answers.slice(0, 6)) for (const lane of answer.lanes.values()) for (const one of lane.category || []) seen.add(one);
+      for (const answer of this.data.answers.slice(0, 6)) for (const one of answer.categories) seen.add(one);
       this.seen = seen;
       this.legend.show(this.colors, seen, this.off);
     }
