@@ -2,10 +2,10 @@
 
     python -m benchmarks.browser.frames [--intervals 3000000] [--ranks 1 8] [--seconds 60] [--trace FILE]
 
-`tracekit dashboard` serves a synthetic run in its own process. In headless Chromium, a wheel event or a step of a
-drag arrives before every frame, as from a user who never rests: zoom in, pan, zoom out, at random places. A frame is
-the time from one animation frame to the next. Times of the main thread, of Chromium and of the server are CPU
-times, which other programs affect less than the wall clock. `--trace` writes a trace for chrome://tracing.
+`tracekit dashboard` serves a synthetic run in its own process. In headless Chromium, a wheel event arrives
+before every frame, as from a user who never rests: zoom in, pan, zoom out, at random places. A frame is the
+time from one animation frame to the next. Times of the main thread and of the server are CPU times, which
+other programs affect less than the wall clock. `--trace` writes a trace for chrome://tracing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 from playwright.sync_api import sync_playwright
 
 from benchmarks.browser.chromium import chromium, report
@@ -27,6 +26,7 @@ from benchmarks.timeline import synthetic
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
+    import psutil
     from playwright.sync_api import Browser, CDPSession, Page
 
 _CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline"]
@@ -40,21 +40,23 @@ _DRIVE = """async (seconds) => {
   const long = [];
   const watch = new PerformanceObserver((list) => long.push(...list.getEntries().map((one) => one.duration)));
   watch.observe({ type: "longtask" });
-  const send = (type, more) => canvas.dispatchEvent(new (type === "wheel" ? WheelEvent : PointerEvent)(type,
-    { bubbles: true, cancelable: true, pointerId: 1, button: 0, ...more }));
+  const common = { bubbles: true, cancelable: true };
+  const turned = (more) => canvas.dispatchEvent(new WheelEvent("wheel", { ...common, ...more }));
   const at = (x, y) => ({ clientX: box.left + x * box.width, clientY: box.top + y * box.height });
   const range = () => canvas.dataset.range.split("-").map(Number);
   let turn = null;
   const next = () => {
     const [from, to] = range();
     const kinds = to - from < 50000 ? ["out"] : ["in", "in", "out", "pan", "pan"];
-    turn = { kind: kinds[Math.floor(random() * kinds.length)], left: 20 + Math.floor(random() * 50), x: 0.1 + 0.8 * random(), y: 0.2 + 0.6 * random(), by: (random() - 0.5) * 40 };
+    const kind = kinds[Math.floor(random() * kinds.length)];
+    const [x, y, by] = [0.1 + 0.8 * random(), 0.2 + 0.6 * random(), (random() - 0.5) * 40];
+    turn = { kind, x, y, by, left: 20 + Math.floor(random() * 50) };
   };
   const act = () => {
     if (!turn || !turn.left) next();
     turn.left -= 1;
-    if (turn.kind === "pan") send("wheel", { ...at(turn.x, turn.y), deltaX: turn.by, deltaY: 0 });
-    else send("wheel", { ...at(turn.x, turn.y), deltaX: 0, deltaY: (turn.kind === "in" ? -1 : 1) * 60 });
+    if (turn.kind === "pan") turned({ ...at(turn.x, turn.y), deltaX: turn.by, deltaY: 0 });
+    else turned({ ...at(turn.x, turn.y), deltaX: 0, deltaY: (turn.kind === "in" ? -1 : 1) * 60 });
   };
   performance.clearResourceTimings();
   performance.setResourceTimingBufferSize(100000);
@@ -129,7 +131,7 @@ def drive(
 def frame_cpu_ms(events: list[dict[str, Any]]) -> list[float]:
     """CPU milliseconds of the busiest renderer's main thread for each frame, from a trace of Chromium.
 
-    A frame ends with its commit; tasks between two commits, such as handlers and timers, belong to the later one.
+    A frame ends with its commit; tasks between two commits, such as timers, belong to the later one.
     """
     mains = {
         (one["pid"], one["tid"])
@@ -137,7 +139,9 @@ def frame_cpu_ms(events: list[dict[str, Any]]) -> list[float]:
         if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"
     }
     tasks = [one for one in events if one.get("ph") == "X" and (one["pid"], one["tid"]) in mains]
-    of = {main: sum(one.get("tdur", 0) for one in tasks if (one["pid"], one["tid"]) == main) for main in mains}
+    of = {
+        main: sum(one.get("tdur", 0) for one in tasks if (one["pid"], one["tid"]) == main) for main in mains
+    }
     busiest = max(of, key=lambda main: of[main])
     own = [one for one in tasks if (one["pid"], one["tid"]) == busiest]
     ends = sorted(one["ts"] + one["dur"] for one in own if one["name"] == "Commit")

@@ -16,6 +16,8 @@ from tracekit.render.cells import header, plain
 from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
+from . import occurrences
+
 if TYPE_CHECKING:
     from tracekit.analysis import Column
 
@@ -201,19 +203,31 @@ def column_values(frame: pd.DataFrame, columns: tuple[Column, ...], most: int) -
     return [ColumnValues(one, column(head[one.name]), bool(frame[one.name].isna().all())) for one in columns]
 
 
-def timeline_link(columns: list[ColumnValues]) -> list[dict[str, Any]]:
-    """Return a leading column of timeline links, if the table has row ids."""
-    first = next((one for one in columns if one.row_of and not one.empty), None)
-    if first is None:
-        return []
+def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str, Any]]:
+    """Return a leading column of timeline links, if the rows have row ids or name intervals.
+
+    Args:
+        columns: The table's columns.
+        named: Whether names in the table are those of intervals of one run.
+    """
+    shown = [one for one in columns if not one.empty]
+    first = next((one for one in shown if one.row_of), None)
+    if first is not None:
+        field, renderer = first.column.name, "tracekitRow"
+        parameters: dict[str, Any] = {"table": first.row_of, "icon": True}
+    else:
+        found = occurrences.link([one.column.name for one in shown]) if named else None
+        if found is None:
+            return []
+        field, renderer, parameters = found["column"], "tracekitOccurrence", found
     return [
         {
             "colId": "timeline",
             "headerName": "",
             "headerTooltip": "Show on the timeline",
-            "field": first.column.name,
-            "cellRenderer": "tracekitRow",
-            "cellRendererParams": {"table": first.row_of, "icon": True},
+            "field": field,
+            "cellRenderer": renderer,
+            "cellRendererParams": parameters,
             "cellDataType": False,
             "width": 40,
             "sortable": False,

@@ -154,7 +154,8 @@ def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> Component:
     visible = [one for one in columns if not one.empty] or columns
-    definitions = [*timeline_link(columns), *(one.definition(filters=not paged) for one in visible)]
+    links = timeline_link(columns, named=page in registry.names(registry.ANALYSES))
+    definitions = [*links, *(one.definition(filters=not paged) for one in visible)]
     trunk = None if paged else tree.indented(columns)
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows)

@@ -147,6 +147,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = this;
       if (what === "unhide") lanes.unhide(key);
       else if (what === "up" || what === "down") lanes.move(key, what === "up" ? -1 : 1);
+      else if (what === "place") lanes.moveBefore(key.key, key.before);
       else if (what === "collapse") lanes.collapse();
       else if (what === "group") lanes.group(key);
       else if (what === "reset") lanes.restore({});
@@ -187,9 +188,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (ranged || back || known || !state.row) this.scale.setRange(state.from ?? this.scale.min, state.to ?? this.scale.max);
       this.layoutChanged();
       this.parts.scroller.scrollTop = state.top;
-      this.search.set(state.query);
+      const searched = this.search.set(state.query);
       const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
-      if (!known) this.moves.select(state.row, { zoom, silent: true });
+      if (first && state.go) searched.then(() => this.#arrive(state.go)).catch((error) => this.stage.trouble(error.message));
+      else if (!known) this.moves.select(state.row, { zoom, silent: true });
+    }
+
+    /** Follow a link from a row of a table: to a step, or to a match of the search. */
+    async #arrive(goal) {
+      if (goal.to !== "step") { await this.search.arrive(goal); return; }
+      const step = this.info.steps.find((one) => one.step === goal.at && (goal.rank === null || one.rank === goal.rank));
+      if (step) await this.select({ table: "steps", row: step.row }, { zoom: "exactly" });
+      else this.say(`Step ${goal.at} is not on the timeline`);
     }
 
     point(pointer) {
