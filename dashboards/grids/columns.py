@@ -137,9 +137,15 @@ class ColumnValues:
         """Table that its row ids refer to; empty for none."""
         return "" if self.words else ROWS.get(self.column.name, "")
 
-    def definition(self, *, filters: bool) -> dict[str, Any]:
-        """Return the AG Grid column definition."""
+    def definition(self, *, filters: bool, wrapped: bool = False) -> dict[str, Any]:
+        """Return the AG Grid column definition.
+
+        Args:
+            filters: Whether the column has a filter.
+            wrapped: Whether the heading may take two lines.
+        """
         head = clean(header(self.column))
+        letters = _in_two_lines(head) if wrapped else len(head)
         return {
             "field": self.column.name,
             "headerName": head,
@@ -149,7 +155,8 @@ class ColumnValues:
             "resizable": True,
             "sortingOrder": ["asc", "desc", None] if self.words else ["desc", "asc", None],
             "filter": filters and ("agTextColumnFilter" if self.words else "agNumberColumnFilter"),
-            **self._width(len(head) * _CHAR + _PAD + _SORT),
+            **({"wrapHeaderText": True} if wrapped else {}),
+            **self._width(letters * _CHAR + _PAD + _SORT),
             **(self._text() if self.words or self.column.unit in {PROSE, ID} else self._number()),
         }
 
@@ -185,6 +192,18 @@ class ColumnValues:
         if self.row_of:
             definition |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}
         return definition
+
+
+def _in_two_lines(head: str) -> int:
+    """Return the letters of the longer line of a heading, broken where that is shortest.
+
+    Example:
+        >>> _in_two_lines("device self time"), _in_two_lines("calls")
+        (11, 5)
+    """
+    words = head.split()
+    breaks = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words))]
+    return min((max(map(len, lines)) for lines in breaks), default=len(head))
 
 
 def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:

@@ -40,7 +40,9 @@ CELLS = 150_000
 SMALL = 16
 """Maximum rows of a table that is shown without scrolling."""
 ROW = 30
-_HEAD = 34
+ROOM = 1_160
+"""Width of a table in a window of 1,440 pixels; the headings of wider ones take two lines."""
+_HEAD, _HEAD_WRAPPED = 34, 50
 _BLOCK = 200
 _SAMPLE = 1_000
 """Rows sampled for the column widths of a long table."""
@@ -156,9 +158,12 @@ def _grid(
     visible = [one for one in columns if not one.empty] or columns
     links = timeline_link(columns, named=page in registry.names(registry.ANALYSES))
     definitions = [*links, *(one.definition(filters=not paged) for one in visible)]
+    wrapped = sum(map(_least, definitions)) > ROOM
+    if wrapped:
+        definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
     trunk = None if paged else tree.indented(columns)
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
-    options = _options(context, spec, rows)
+    options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
     if paged:
         options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
         options["context"]["filter"] = _filtered(definitions, visible)
@@ -181,7 +186,7 @@ def _grid(
         columnDefs=definitions,
         dashGridOptions=options,
         eventListeners={"sortChanged": ["tracekit.sorted(params)"]},
-        style=_size(definitions, rows),
+        style=_size(definitions, rows, head=options["headerHeight"]),
         **kind,
     )
 
@@ -194,10 +199,15 @@ def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], t
             definition |= tree.renderer(trunk)
 
 
-def _options(context: Context, spec: TableSpec, rows: int) -> dict[str, Any]:
+def _least(definition: dict[str, Any]) -> int:
+    """Return the least width of a column, in pixels."""
+    return int(definition.get("width") or definition["minWidth"])
+
+
+def _options(context: Context, spec: TableSpec, rows: int, *, head: int) -> dict[str, Any]:
     return {
         "rowHeight": ROW,
-        "headerHeight": _HEAD,
+        "headerHeight": head,
         "animateRows": False,
         "enableCellTextSelection": True,
         "ensureDomOrder": True,
@@ -217,9 +227,10 @@ def _filtered(definitions: list[dict[str, Any]], columns: list[ColumnValues]) ->
     return named
 
 
-def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
+def _size(definitions: list[dict[str, Any]], rows: int, *, head: int) -> dict[str, Any]:
     """Return the CSS size: height by rows up to `SMALL`; maximum width if no column stretches."""
-    size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
+    height = head + ROW * min(rows, SMALL) + 2
+    size: dict[str, Any] = {"height": None, "minHeight": height} if rows <= SMALL else {"height": height}
     if not any("flex" in one for one in definitions):
         size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
     return size
