@@ -79,8 +79,9 @@ bench-limits:
 fuzz *arguments:
     {{python}} -m fuzz {{arguments}}
 
-# Generate docs/analyses.md from the metadata of the analyses.
+# Generate docs/analyses.md from the metadata of the analyses, and docs/keys.md from the shortcuts.
 docs:
+    {{python}} -m tracekit.dashboards.shortcuts > docs/keys.md
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
 
 # Build the documentation site into site/; warnings are errors.

@@ -1,14 +1,15 @@
 """Measure every page of the dashboard: loads, layout shift, width; a drop; and the server's memory.
 
-    python -m benchmarks.browser.pages TRACE... [--parts layout loads drop memory] [--rounds 1] [--pages NAME...]
+    python -m benchmarks.browser.pages TRACE... [--parts layout loads drop memory] [--rounds 5]
 
-Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its pages
-are opened in headless Chromium at 1440x900 and 390x844. `layout` prints a row per page and run: the sum of all layout
-shifts of a load at both widths, how far the document is wider than the window, and the tables with columns outside of
-it at 1440. `loads` prints the milliseconds until a page is complete: first (of a new server, after the import, with an
-empty browser cache) and second, the median of the rounds. `drop` is the time from dropping the file until the verdict
-and until the first finding are shown. `memory` is the growth of the server by 2,000 loads of pages with their blocks,
-without a browser. Times need an idle machine; the other parts do not.
+Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its
+pages are opened in headless Chromium at 1440x900 and 390x844. `layout` prints for each page the sum of all
+layout shifts of a load at both widths, by how much the document is wider than the window, and the tables with
+columns outside of it at 1440. `loads` prints the milliseconds until a page is complete: first (of a new
+server, after the import, with an empty browser cache) and second, the median of the rounds. `drop` is the
+time from dropping the file until the verdict and until the first finding are shown. `memory` is the server's
+memory over 2,000 loads of pages with their blocks, without a browser. Times need an idle machine; the other
+parts do not.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect, sync_playwright
+from tracekit.dashboards.answers.pages import registered
 
 from benchmarks.browser.chromium import chromium
 from benchmarks.dashboard import serving
 from benchmarks.programs.ask_dashboard import BLOCK, asked, fetched
-from tracekit.dashboards.answers.pages import registered
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
@@ -111,7 +112,8 @@ def completed(page: Page, url: str | None) -> dict[str, Any]:
 
 def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, verbose: bool) -> Iterator[str]:
     """Yield the rows of the table of layouts."""
-    yield f"{'page':20}{'shift 1440':>11}{'shift 390':>11}{'wider 1440':>11}{'wider 390':>10}  columns outside"
+    heads = (f"{head:>11}" for head in ("shift 1440", "shift 390", "wider 1440", "wider 390"))
+    yield f"{'page':20}{''.join(heads)}  columns outside"
     for name in pages:
         found = []
         for size in (WIDE, PHONE):
@@ -122,7 +124,7 @@ def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, ve
         wide, phone = found
         over = "  over" if max(wide["shift"], phone["shift"]) > SHIFT else ""
         yield (
-            f"{name:20}{wide['shift']:11.3f}{phone['shift']:11.3f}{wide['over']:11}{phone['over']:10}"
+            f"{name:20}{wide['shift']:11.3f}{phone['shift']:11.3f}{wide['over']:11}{phone['over']:11}"
             f"  {', '.join(wide['cut'])}{over}"
         )
         if verbose:
@@ -174,7 +176,9 @@ def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
 def memory(server: psutil.Process, address: str, run: str, pages: Sequence[str], count: int) -> Iterator[str]:
     """Yield the server's memory after every `EVERY` of so many loads of pages."""
     entries = fetched(f"{address}_dash-dependencies").decode()
-    output = next(one for one in re.findall(r'"output":"((?:[^"\\]|\\.)*)"', entries) if BLOCK in unquoted(one))
+    output = next(
+        one for one in re.findall(r'"output":"((?:[^"\\]|\\.)*)"', entries) if BLOCK in unquoted(one)
+    )
     blocks = {name: list(page.blocks) for name, page in registered().items() if name in pages}
     yield f"{'loads':>8}{'MB':>8}"
     for number in range(count + 1):

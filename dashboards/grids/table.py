@@ -42,6 +42,7 @@ SMALL = 16
 ROW = 30
 ROOM = 1_160
 """Width of a table in a window of 1,440 pixels; the headings of wider ones take two lines."""
+_TOO_WIDE = "too wide"
 _HEAD, _HEAD_WRAPPED = 34, 50
 _BLOCK = 200
 _SAMPLE = 1_000
@@ -74,10 +75,11 @@ def table(
     paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST)
     missing = [clean(header(one.column)) for one in columns if one.empty]
+    grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
     return html.Section(
         [
-            _bar(context, page, spec, len(frame), title=title, paged=paged),
-            _grid(context, page, spec, columns, paged=paged, rows=len(frame)),
+            _bar(context, page, spec, len(frame), title=title, paged=paged, more=_left_out(grid)),
+            grid,
             dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
             else None,
@@ -103,7 +105,14 @@ def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
 
 
-def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -> Component:
+def _left_out(grid: dag.AgGrid) -> int:
+    """Return the number of columns that are hidden, since the table would be too wide."""
+    return sum(one.get("context") == _TOO_WIDE for one in grid.columnDefs)
+
+
+def _bar(
+    context: Context, page: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int
+) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
     if rows > MOST and not paged:
         count = f"first {MOST:,} of {count}"
@@ -128,11 +137,18 @@ def _bar(context: Context, page: str, spec: TableSpec, rows: int, *, title: str,
             *_title(title),
             html.Span(count, className="tk-count"),
             html.Span(className="tk-grow"),
+            *([_more(spec, more)] if more else []),
             *([quick] if rows > SMALL // 2 else []),
             *([link] if address else []),
         ],
         className="tk-table-bar",
     )
+
+
+def _more(spec: TableSpec, hidden: int) -> Component:
+    words = f"{hidden} more column{'s' * (hidden > 1)}"
+    state = aria(label=f"{words} of {clean(spec.title)}", pressed="false")
+    return html.Button(words, type="button", className="tk-tool tk-columns", **state)
 
 
 def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
@@ -162,6 +178,8 @@ def _grid(
     if wrapped:
         definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
     trunk = None if paged else tree.indented(columns)
+    if not trunk:
+        _fit(definitions)
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
     if paged:
@@ -197,6 +215,15 @@ def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], t
         definition["hide"] = definition["field"] in tree.hidden(columns)
         if definition["field"] == trunk.name:
             definition |= tree.renderer(trunk)
+
+
+def _fit(definitions: list[dict[str, Any]]) -> None:
+    """Hide the last columns of a table that is too wide; a button shows them."""
+    used = 0
+    for definition in definitions:
+        used += _least(definition)
+        if used > ROOM:
+            definition |= {"hide": True, "context": _TOO_WIDE}
 
 
 def _least(definition: dict[str, Any]) -> int:
