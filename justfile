@@ -69,6 +69,15 @@ bench *arguments:
 bench-statistics *arguments:
     {{python}} -m benchmarks.statistics {{arguments}}
 
+# Loads, layout shift and width of every page for TRACEs, drop to verdict, server memory, and frames of the timeline.
+bench-pages *arguments:
+    {{python}} -m benchmarks.browser.pages {{arguments}}
+    {{python}} -m benchmarks.browser.frames
+
+# Do eight tasks in the dashboard with GPU_TRACE BASE_TRACE JOB_FOLDER; prints actions and seconds.
+bench-tasks *arguments:
+    {{python}} -m benchmarks.browser.tasks {{arguments}}
+
 # Check the performance limits of analyses, timeline and dashboard; needs an idle machine.
 bench-limits:
     {{python}} -m benchmarks.analyses

@@ -239,12 +239,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with ExitStack() as stack:
-        store = Store(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store")
-        runs = {}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
+        store, runs = Store(folder), {}
         for label, trace in zip(("gpu", "base", "job"), options.traces, strict=True):
             (run,) = import_traces(store, [trace], label=label)
             runs[label] = run.path.name
-        _, address = stack.enter_context(serving(store.path, options.serve))
+        _, address = stack.enter_context(serving(folder, options.serve))
         browser = chromium(stack.enter_context(sync_playwright()))
         found = {name: done(browser, address, runs, task) for name, task in TASKS.items()}
     if options.json:
