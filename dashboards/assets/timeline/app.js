@@ -64,7 +64,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         this.wire.rows.clear();
         this.table.requestedScope = "";
         this.heading.stale = true;
+        this.info.causes = true;
         this.changed();
+        if (this.unmet) this.search.set(this.search.query).then(() => this.#arrive(this.unmet)).catch(() => null);
       }, CAUSES_MS);
     }
 
@@ -194,9 +196,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       else if (!known) this.moves.select(state.row, { zoom, silent: true });
     }
 
-    /** Follow a link from a row of a table: to a step, or to a match of the search. */
+    /** Follow a link from a row of a table: to a step, or to a match of the search; again once the causes of idle time are known. */
     async #arrive(goal) {
-      if (goal.to !== "step") { await this.search.arrive(goal); return; }
+      if (goal.to !== "step") {
+        this.unmet = !(await this.search.arrive(goal)) && !this.info.causes ? goal : null;
+        return;
+      }
       const step = this.info.steps.find((one) => one.step === goal.at && (goal.rank === null || one.rank === goal.rank));
       if (step) await this.select({ table: "steps", row: step.row }, { zoom: "exactly" });
       else this.say(`Step ${goal.at} is not on the timeline`);

@@ -143,14 +143,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return app.wire.json("step", { ...this.#words(query), order: query.longest ? "longest" : null, by, ...at }, app.ending);
     }
 
-    /** Select what a link from a table leads to: the longest match, or the first one from a time on; by a part of the name if no name matches. */
+    /** Select what a link from a table leads to: the longest match, or the first one from a time on; by a part of the name if no name matches. Returns whether there was one. */
     async arrive({ to, at, rank, device }) {
       const { app } = this;
       if (!this.total && WHOLE.includes(this.query.mode)) await this.set({ ...this.query, mode: "text" });
       const where = { ...this.#words(), ...(rank === null ? {} : { rank }), ...(device === null ? {} : { device }) };
       const found = await app.wire.json("step", { ...where, order: to === "longest" ? "longest" : null, by: 1, at }, app.ending);
-      if (!found.interval) { app.say(`No interval matches “${tl.clean(this.query.q)}”`); return; }
+      if (!found.interval) { app.say(`No interval matches “${tl.clean(this.query.q)}”`); return false; }
+      if (!this.total) await this.set(this.query); // causes of idle time have become known
       await app.select({ table: found.interval.table, row: found.interval.row }, { zoom: "near" });
+      return true;
     }
 
     /** Select the next or previous match; without a search, the next interval with the same name. */
