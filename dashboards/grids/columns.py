@@ -199,7 +199,7 @@ def _in_two_lines(head: str) -> int:
 
     Example:
         >>> _in_two_lines("device self time"), _in_two_lines("calls")
-        (11, 5)
+        (9, 5)
     """
     words = head.split()
     breaks = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words))]

@@ -66,7 +66,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         this.heading.stale = true;
         this.info.causes = true;
         this.changed();
-        if (this.unmet) this.search.set(this.search.query).then(() => this.#arrive(this.unmet)).catch(() => null);
+        if (this.moves.unmet) this.moves.arrive(this.moves.unmet);
       }, CAUSES_MS);
     }
 
@@ -192,19 +192,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.parts.scroller.scrollTop = state.top;
       const searched = this.search.set(state.query);
       const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
-      if (first && state.go) searched.then(() => this.#arrive(state.go)).catch((error) => this.stage.trouble(error.message));
+      if (first && state.go) searched.then(() => this.moves.arrive(state.go));
       else if (!known) this.moves.select(state.row, { zoom, silent: true });
-    }
-
-    /** Follow a link from a row of a table: to a step, or to a match of the search; again once the causes of idle time are known. */
-    async #arrive(goal) {
-      if (goal.to !== "step") {
-        this.unmet = !(await this.search.arrive(goal)) && !this.info.causes ? goal : null;
-        return;
-      }
-      const step = this.info.steps.find((one) => one.step === goal.at && (goal.rank === null || one.rank === goal.rank));
-      if (step) await this.select({ table: "steps", row: step.row }, { zoom: "exactly" });
-      else this.say(`Step ${goal.at} is not on the timeline`);
     }
 
     point(pointer) {
