@@ -69,6 +69,15 @@ bench *arguments:
 bench-statistics *arguments:
     {{python}} -m benchmarks.statistics {{arguments}}
 
+# Loads, layout shift and width of every page for TRACEs, drop to verdict, server memory, and frames of the timeline.
+bench-pages *arguments:
+    {{python}} -m benchmarks.browser.pages {{arguments}}
+    {{python}} -m benchmarks.browser.frames
+
+# Do eight tasks in the dashboard with GPU_TRACE BASE_TRACE JOB_FOLDER; prints actions and seconds.
+bench-tasks *arguments:
+    {{python}} -m benchmarks.browser.tasks {{arguments}}
+
 # Check the performance limits of analyses, timeline and dashboard; needs an idle machine.
 bench-limits:
     {{python}} -m benchmarks.analyses
@@ -79,8 +88,9 @@ bench-limits:
 fuzz *arguments:
     {{python}} -m fuzz {{arguments}}
 
-# Generate docs/analyses.md from the metadata of the analyses.
+# Generate docs/analyses.md from the metadata of the analyses, and docs/keys.md from the shortcuts.
 docs:
+    {{python}} -m tracekit.dashboards.shortcuts > docs/keys.md
     {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
 
 # Build the documentation site into site/; warnings are errors.

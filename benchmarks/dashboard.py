@@ -90,9 +90,15 @@ class Measure:
 
 
 @contextmanager
-def serving(store: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """The command that people run, on a free port; gives its process and its address."""
-    command = [sys.executable, "-c", _SERVE, "dashboard", "--port", "0", "--store", str(store)]
+def serving(store: Path, tracekit: Path | None = None) -> Iterator[tuple[psutil.Process, str]]:
+    """The command that people run, on a free port; gives its process and its address.
+
+    Args:
+        store: The store.
+        tracekit: The command, of another version; None for the one of this environment.
+    """
+    own = [sys.executable, "-c", _SERVE] if tracekit is None else [str(tracekit)]
+    command = [*own, "dashboard", "--port", "0", "--store", str(store)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         printed = process.stdout.readline() if process.stdout else ""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracekit.runs.meta import Collector, RunMeta
@@ -43,15 +44,32 @@ BUILD_S, PEAK_MB, DRAW_MS = 6.0, 600.0, 20.0
 LANES, WIDTH, ROUNDS = 40, 1_400, 9
 
 
-def synthetic(store: Store, intervals: int) -> Run:
-    """A run of about so many intervals: a fifth on the device, the others nested on two host threads."""
+def synthetic(store: Store, intervals: int, *, ranks: int = 1) -> Run:
+    """A run of about so many intervals: a fifth on the device, the others nested on two host threads.
+
+    Args:
+        store: Where to store the run.
+        intervals: Intervals of all ranks together.
+        ranks: Ranks, each with its own device and threads.
+    """
     random = np.random.default_rng(7)
+    own = intervals // ranks
     with store.draft() as draft:
         for name, columns in (("device_intervals", _device), ("host_intervals", _host)):
-            share = intervals // 5 if name == "device_intervals" else intervals - intervals // 5
-            _write(draft.path / f"{name}.parquet", name, columns(random, share, intervals))
+            share = own // 5 if name == "device_intervals" else own - own // 5
+            parts = [_of_rank(columns(random, share, own), rank, share) for rank in range(ranks)]
+            _write(draft.path / f"{name}.parquet", name, parts)
         meta = RunMeta(RUN_ID, "2026-11-21T00:00:00Z", 0, Collector("synthetic"))
         return draft.commit(meta)
+
+
+def _of_rank(columns: dict[str, Any], rank: int, count: int) -> dict[str, Any]:
+    """The columns of one rank, as those of another one: its row ids follow on those of the ranks before."""
+    columns[C.ROW_ID] = columns[C.ROW_ID] + rank * count
+    columns[C.RANK] = np.full(count, rank, np.int32)
+    if C.PARENT_ROW in columns:
+        columns[C.PARENT_ROW] = pc.add(columns[C.PARENT_ROW], rank * count)
+    return columns
 
 
 def _device(random: np.random.Generator, count: int, intervals: int) -> dict[str, Any]:
@@ -106,18 +124,17 @@ def _text(codes: Any, values: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([str(value) for value in values]))
 
 
-def _write(path: Path, table: str, columns: dict[str, Any]) -> None:
+def _write(path: Path, table: str, parts: Sequence[dict[str, Any]]) -> None:
     schema = TABLES[table].arrow
-    count = len(columns[C.ROW_ID])
-    arrays = [
-        pa.array(columns[field.name]).cast(field.type)
-        if field.name in columns
-        else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    pq.write_table(
-        pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd", row_group_size=65_536
-    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for columns in parts:
+            arrays = [
+                pa.array(columns[field.name]).cast(field.type)
+                if field.name in columns
+                else pa.nulls(len(columns[C.ROW_ID]), field.type)
+                for field in schema
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=65_536)
 
 
 def child(store: Store, options: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Frame of every page: header with pickers, menu, keyboard shortcuts, and routing."""
+"""Frame of every page: header with pickers, menu, and routing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from tracekit.runs.devices import named
 from tracekit.runs.devices import names as device_names
 from tracekit.schema import C
 
-from . import run_options
+from . import run_options, shortcuts
 from .exports import offers
 from .parts.charts import aria, data
 from .site import Needs, Section, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from dash.development.base_component import Component
 
     from tracekit.runs.run import Run
@@ -40,91 +38,9 @@ def present(run: Run) -> tuple[list[int], list[int]]:
     return sorted(ranks - {None}), sorted(devices - {None})
 
 
-GO = {
-    "runs": "r",
-    "overview": "o",
-    "timeline": "t",
-    "kernels": "k",
-    "ops": "p",
-    "idle_gaps": "i",
-    "copies": "d",
-    "h2d_copies": "d",
-    "launch_config": "l",
-    "zero_grad_gaps": "z",
-    "flame": "f",
-    "memory": "m",
-    "ranks": "n",
-    "steps": "s",
-    "roofline": "u",
-    "sql": "q",
-    "critical_path": "a",
-    "compare": "c",
-    "sweeps": "w",
-    "history": "y",
-    "help": "h",
-}
-"""Key that opens each page after `g`; if two pages share a key, the first in the menu gets it."""
-EVERYWHERE = (
-    (("?",), "Show or hide this list"),
-    (("/",), "Search on the page"),
-    (("x",), "Toggle light/dark theme"),
-    (("b",), "Show or hide the menu"),
-    (("Esc",), "Close dialog or menu"),
-)
-TIMELINE = (
-    (("W", "S"), "Zoom in and out; also +, − and the wheel"),
-    (("A", "D"), "Move left and right; also ←, → and drag"),
-    (("↑", "↓"), "Scroll the lanes; also Alt and the wheel"),
-    (("F",), "Show the marked range, the selection or everything"),
-    (("0",), "Show everything"),
-    (("Enter",), "Select in the middle of the first lane"),
-    ((".", ","), "Next and previous of the same name"),
-    ((">", "<"), "Next and previous in the lane"),
-    (("N", "Shift N"), "Next and previous match of the search"),
-    (("M",), "Mark the visible range; also Shift and drag"),
-    (("I",), "Show or hide the panel"),
-    (("T",), "Write a note"),
-    (("C",), "Collapse or expand the groups of lanes"),
-    (("Alt ↑", "Alt ↓"), "Move the focused lane or group"),
-    (("Esc",), "Clear the search, mark and selection"),
-)
-_SQL = ((("Ctrl Enter",), "Run the query"),)
-
-
-def keys(pages: Mapping[str, Page]) -> dict[str, str]:
-    """Return the key of each existing page.
-
-    Example:
-        >>> keys({})
-        {}
-    """
-    taken: dict[str, str] = {}
-    for name in pages:
-        if name in GO and GO[name] not in taken:
-            taken[GO[name]] = name
-    return {name: key for key, name in taken.items()}
-
-
-def lists(pages: Mapping[str, Page]) -> Component:
-    """Create the list of all shortcuts."""
-    go = [((key,), pages[name].title) for name, key in keys(pages).items()]
-    special = {"timeline": ("On the timeline", TIMELINE), "sql": ("On the SQL page", _SQL)}
-    listed = [group for page, group in special.items() if page in pages]
-    shown = [_group(title, rows) for title, rows in (("Everywhere", EVERYWHERE), *listed)]
-    return html.Div([*shown, _group("Go to a page: g, then", go)], className="tk-keys")
-
-
-def _group(title: str, rows: Sequence[tuple[tuple[str, ...], str]]) -> Component:
-    entries = [
-        entry
-        for pressed, what in rows
-        for entry in (html.Dt([dmc.Kbd(key) for key in pressed]), html.Dd(what))
-    ]
-    return html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)])
-
-
 _RUN_NAMES = ("run", "base")
-NAMES, ALL = (*_RUN_NAMES, "rank", "device", "peaks"), ""
+NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
+ALL = ""
 
 
 def pickers() -> list[Component]:
@@ -339,7 +255,7 @@ def frame(pages: dict[str, Page]) -> Component:
             dcc.Interval(id="tick", interval=REFRESH_MS),
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),
-            dmc.Modal(lists(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"),
+            dmc.Modal(shortcuts.lists(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"),
             html.Div(id="imports", className="tk-imports", role="status", **aria(label="Imports")),
             html.Div("Drop traces to import them", id="drop", className="tk-drop", hidden=True),
         ],
@@ -477,7 +393,7 @@ def _notice(title: str, text: str, link: str = "All runs") -> Component:
 def menu(site: Site, context: Context) -> list[Component]:
     """Create the menu; links keep the selected runs."""
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
-    known = keys(listed)
+    known = shortcuts.keys(listed)
     entries: list[Component] = []
     order = [*Section]
     ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))

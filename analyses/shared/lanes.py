@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.analysis import kernel_names
+from tracekit.analysis.kernel_names import COLLECTIVES, COMMUNICATION, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
 from tracekit.runs.rank_view import END_NS, step_windows
@@ -35,22 +36,11 @@ if TYPE_CHECKING:
 
 ALL_GATHER = "all_gather"
 ALL_REDUCE = "all_reduce"
-ALL_TO_ALL = "all_to_all"
+ALL_TO_ALL, SEND_RECV = kernel_names.ALL_TO_ALL, kernel_names.SEND_RECV
 BROADCAST = "broadcast"
 REDUCE = "reduce"
 REDUCE_SCATTER = "reduce_scatter"
-SEND_RECV = "send_recv"
 OTHER = "other"
-KINDS = {
-    REDUCE_SCATTER: r"(?i)reduce_?scatter",
-    ALL_GATHER: r"(?i)all_?gather",
-    ALL_REDUCE: r"(?i)all_?reduce|cross_device_reduce",
-    ALL_TO_ALL: r"(?i)all_?to_?all|node(?:_ll)?::\w*(?:dispatch|combine)|\bEp(?:Dispatch|Combine)",
-    BROADCAST: r"(?i)broadcast",
-    SEND_RECV: r"(?i)send_?recv|(?:send|recv)(?:_|\b)",
-    REDUCE: r"(?i)cclkernel_reduce_|ccldevkernel_reduce_|^reduce$",
-}
-"""Patterns of kernel names by collective; the first match counts."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +145,7 @@ def kinds_of(names: pd.Series) -> pd.Series:
 
 def _kind(name: str) -> str:
     series = pd.Series([name], dtype="category")
-    return next((kind for kind, pattern in KINDS.items() if matches(series, pattern).iloc[0]), OTHER)
+    return next((kind for kind, pattern in COLLECTIVES.items() if matches(series, pattern).iloc[0]), OTHER)
 
 
 def _launched_by(run: Run, rows: pd.DataFrame, selected: Flags) -> Flags:
@@ -165,7 +155,7 @@ def _launched_by(run: Run, rows: pd.DataFrame, selected: Flags) -> Flags:
     for _ in range(2):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         names = pd.Series(texts(host[C.NAME], ""), index=ops.index).astype("category")
-        found[selected] |= matches(names, KINDS[ALL_TO_ALL]).to_numpy(bool)
+        found[selected] |= matches(names, COLLECTIVES[ALL_TO_ALL]).to_numpy(bool)
         ops = host[C.PARENT_ROW].fillna(NO_PARENT)
     return found
 

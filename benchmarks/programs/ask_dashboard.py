@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from tracekit.dashboards.answers.pages import registered
 
 _SERVE = "from tracekit.cli.main import main; main()"
-_BLOCK = '"type":"block"'
+BLOCK = '"type":"block"'
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def main() -> None:
     with serving(store) as address:
         figures["index_ms"] = _page(address)
         entries = json.loads(fetched(f"{address}_dash-dependencies"))
-        output = next(entry["output"] for entry in entries if _BLOCK in entry["output"])
+        output = next(entry["output"] for entry in entries if BLOCK in entry["output"])
         for page, blocks in pages.items():
             for time_ in ("first", "again"):
                 took, size, failures = asked(address, output, page, blocks, run)

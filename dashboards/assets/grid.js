@@ -111,6 +111,19 @@
     }
   });
 
+  /* Show or hide the columns for which a table is too wide. */
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest && event.target.closest(".tk-columns");
+    const api = button && apiOf(button.closest(".tk-table"));
+    if (!api) {
+      return;
+    }
+    const shown = button.getAttribute("aria-pressed") !== "true";
+    const wide = api.getColumns().filter((one) => one.getColDef().context === "too wide");
+    api.setColumnsVisible(wide.map((one) => one.getColId()), shown);
+    button.setAttribute("aria-pressed", String(shown));
+  });
+
   /* Rows of a tree below a closed row are hidden. */
   function treeShows(params) {
     return !params.data.tk_hidden;

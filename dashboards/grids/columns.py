@@ -16,6 +16,8 @@ from tracekit.render.cells import header, plain
 from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
+from . import occurrences
+
 if TYPE_CHECKING:
     from tracekit.analysis import Column
 
@@ -143,9 +145,15 @@ class ColumnValues:
         """Table that its row ids refer to; empty for none."""
         return "" if self.words or self.exact else ROWS.get(self.column.name, "")
 
-    def definition(self, *, filters: bool) -> dict[str, Any]:
-        """Return the AG Grid column definition."""
+    def definition(self, *, filters: bool, wrapped: bool = False) -> dict[str, Any]:
+        """Return the AG Grid column definition.
+
+        Args:
+            filters: Whether the column has a filter.
+            wrapped: Whether the heading may take two lines.
+        """
         head = self.heading
+        letters = _in_two_lines(head) if wrapped else len(head)
         return {
             "field": self.column.name,
             "headerName": head,
@@ -155,7 +163,8 @@ class ColumnValues:
             "resizable": True,
             "sortingOrder": ["asc", "desc", None] if self.words else ["desc", "asc", None],
             "filter": filters and ("agTextColumnFilter" if self.words else "agNumberColumnFilter"),
-            **self._width(len(head) * _CHAR + _PAD + _SORT),
+            **({"wrapHeaderText": True} if wrapped else {}),
+            **self._width(letters * _CHAR + _PAD + _SORT),
             **(self._text() if self.words or self.column.unit in {PROSE, ID} else self._number()),
         }
 
@@ -198,6 +207,18 @@ class ColumnValues:
 _EXACT = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
 
 
+def _in_two_lines(head: str) -> int:
+    """Return the letters of the longer line of a heading, broken where that is shortest.
+
+    Example:
+        >>> _in_two_lines("device self time"), _in_two_lines("calls")
+        (9, 5)
+    """
+    words = head.split()
+    breaks = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words))]
+    return min((max(map(len, lines)) for lines in breaks), default=len(head))
+
+
 def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:
     return {"function": f"tracekit.human(params.value, {json.dumps(number_format(unit, decimals=decimals))})"}
 
@@ -219,19 +240,31 @@ def column_values(
     ]
 
 
-def timeline_link(columns: list[ColumnValues]) -> list[dict[str, Any]]:
-    """Return a leading column of timeline links, if the table has row ids."""
-    first = next((one for one in columns if one.row_of and not one.empty), None)
-    if first is None:
-        return []
+def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str, Any]]:
+    """Return a leading column of timeline links, if the rows have row ids or name intervals.
+
+    Args:
+        columns: The table's columns.
+        named: Whether names in the table are those of intervals of one run.
+    """
+    shown = [one for one in columns if not one.empty]
+    first = next((one for one in shown if one.row_of), None)
+    if first is not None:
+        field, renderer = first.column.name, "tracekitRow"
+        parameters: dict[str, Any] = {"table": first.row_of, "icon": True}
+    else:
+        found = occurrences.link([one.column.name for one in shown]) if named else None
+        if found is None:
+            return []
+        field, renderer, parameters = found["column"], "tracekitOccurrence", found
     return [
         {
             "colId": "timeline",
             "headerName": "",
             "headerTooltip": "Show on the timeline",
-            "field": first.column.name,
-            "cellRenderer": "tracekitRow",
-            "cellRendererParams": {"table": first.row_of, "icon": True},
+            "field": field,
+            "cellRenderer": renderer,
+            "cellRendererParams": parameters,
             "cellDataType": False,
             "width": 40,
             "sortable": False,

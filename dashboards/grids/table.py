@@ -39,7 +39,10 @@ CELLS = 150_000
 SMALL = 16
 """Maximum rows of a table that is shown without scrolling."""
 ROW = 30
-_HEAD = 34
+ROOM = 1_160
+"""Width of a table in a window of 1,440 pixels; the headings of wider ones take two lines."""
+_TOO_WIDE = "too wide"
+_HEAD, _HEAD_WRAPPED = 34, 50
 _BLOCK = 200
 _SAMPLE = 1_000
 """Rows sampled for the column widths of a long table."""
@@ -75,10 +78,12 @@ def table(
     paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
     missing = [one.heading for one in columns if one.empty]
+    address = csv or csv_address(context, page, spec)
+    grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
     return html.Section(
         [
-            _bar(csv or csv_address(context, page, spec), spec, len(frame), title=title, paged=paged),
-            _grid(context, page, spec, columns, paged=paged, rows=len(frame)),
+            _bar(address, spec, len(frame), title=title, paged=paged, more=_left_out(grid)),
+            grid,
             dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
             else None,
@@ -104,7 +109,12 @@ def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
 
 
-def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -> Component:
+def _left_out(grid: dag.AgGrid) -> int:
+    """Return the number of columns that are hidden, since the table would be too wide."""
+    return sum(one.get("context") == _TOO_WIDE for one in grid.columnDefs)
+
+
+def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
     if rows > MOST and not paged:
         count = f"first {MOST:,} of {count}"
@@ -128,11 +138,18 @@ def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool) -
             *_title(title),
             html.Span(count, className="tk-count"),
             html.Span(className="tk-grow"),
+            *([_more(spec, more)] if more else []),
             *([quick] if rows > SMALL // 2 else []),
             *([link] if address else []),
         ],
         className="tk-table-bar",
     )
+
+
+def _more(spec: TableSpec, hidden: int) -> Component:
+    words = f"{hidden} more column{'s' * (hidden > 1)}"
+    state = aria(label=f"{words} of {clean(spec.title)}", pressed="false")
+    return html.Button(words, type="button", className="tk-tool tk-columns", **state)
 
 
 def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
@@ -156,10 +173,16 @@ def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> Component:
     visible = [one for one in columns if not one.empty] or columns
-    definitions = [*timeline_link(columns), *(one.definition(filters=not paged) for one in visible)]
+    links = timeline_link(columns, named=page in registry.names(registry.ANALYSES))
+    definitions = [*links, *(one.definition(filters=not paged) for one in visible)]
+    wrapped = sum(map(_least, definitions)) > ROOM
+    if wrapped:
+        definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
     trunk = None if paged else tree.indented(columns)
+    if not trunk:
+        _fit(definitions)
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
-    options = _options(context, spec, rows)
+    options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
     if paged:
         options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
         options["context"]["filter"] = _filtered(definitions, visible)
@@ -182,7 +205,7 @@ def _grid(
         columnDefs=definitions,
         dashGridOptions=options,
         eventListeners={"sortChanged": ["tracekit.sorted(params)"]},
-        style=_size(definitions, rows),
+        style=_size(definitions, rows, head=options["headerHeight"]),
         **kind,
     )
 
@@ -195,10 +218,24 @@ def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], t
             definition |= tree.renderer(trunk)
 
 
-def _options(context: Context, spec: TableSpec, rows: int) -> dict[str, Any]:
+def _fit(definitions: list[dict[str, Any]]) -> None:
+    """Hide the last columns of a table that is too wide; a button shows them."""
+    used = 0
+    for definition in definitions:
+        used += _least(definition)
+        if used > ROOM:
+            definition |= {"hide": True, "context": _TOO_WIDE}
+
+
+def _least(definition: dict[str, Any]) -> int:
+    """Return the least width of a column, in pixels."""
+    return int(definition.get("width") or definition["minWidth"])
+
+
+def _options(context: Context, spec: TableSpec, rows: int, *, head: int) -> dict[str, Any]:
     return {
         "rowHeight": ROW,
-        "headerHeight": _HEAD,
+        "headerHeight": head,
         "animateRows": False,
         "enableCellTextSelection": True,
         "ensureDomOrder": True,
@@ -218,9 +255,10 @@ def _filtered(definitions: list[dict[str, Any]], columns: list[ColumnValues]) ->
     return named
 
 
-def _size(definitions: list[dict[str, Any]], rows: int) -> dict[str, Any]:
+def _size(definitions: list[dict[str, Any]], rows: int, *, head: int) -> dict[str, Any]:
     """Return the CSS size: height by rows up to `SMALL`; maximum width if no column stretches."""
-    size: dict[str, Any] = {"height": None if rows <= SMALL else _HEAD + ROW * SMALL + 2}
+    height = head + ROW * min(rows, SMALL) + 2
+    size: dict[str, Any] = {"height": None, "minHeight": height} if rows <= SMALL else {"height": height}
     if not any("flex" in one for one in definitions):
         size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
     return size

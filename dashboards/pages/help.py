@@ -8,7 +8,7 @@ from dash import html
 
 from tracekit import analysis
 
-from .. import frame
+from .. import shortcuts
 from ..site import Needs, Page, Section
 from .runs.actions import command
 
@@ -114,7 +114,7 @@ def connect(site: Site) -> None:
     from dash import Input, Output
 
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
-        lambda _: frame.lists(site.pages)
+        lambda _: shortcuts.lists(site.pages)
     )
 
 

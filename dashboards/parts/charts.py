@@ -178,7 +178,8 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
     )
     pictures = [_picture(kind, f"{context.view.run}-{name}", caption) for kind in ("PNG", "SVG")]
     words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
-    return html.Figure([graph, words], className="tk-chart")
+    place = html.Div(graph, style={"minHeight": shown["layout"]["height"]})  # also while plotly loads
+    return html.Figure([place, words], className="tk-chart")
 
 
 def _picture(kind: str, name: str, caption: str) -> Component:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tracekit.analysis.kernel_names import family
 from tracekit.schema import C
 
 from .causes import NONE, Explained
@@ -54,6 +55,11 @@ class Names:
     def lowered(self) -> list[str]:
         """Case-folded names, for searching."""
         return [text.casefold() for text in self.texts]
+
+    @cached_property
+    def families(self) -> list[str]:
+        """Kernel family of each name, for searching."""
+        return [family(text) for text in self.texts]
 
 
 @dataclass(frozen=True, kw_only=True)

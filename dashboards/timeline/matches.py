@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.errors import UnusableInputError
+from tracekit.analysis.kernel_names import ALL_TO_ALL, COLLECTIVES, SEND_RECV
+from tracekit.errors import UnusableInputError, clean
 
 from .lanes import ABSENT, IDLE, STEPS
-from .reading import CATEGORIES, IDLE_CATEGORIES
+from .reading import CATEGORIES, COMMUNICATION, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
 
     from .drawer import Totals
-    from .index import Index
+    from .index import Index, Names
     from .lanes import Lane
 
     Bools = npt.NDArray[np.bool_]
 
-TEXT, REGEX, CATEGORY, NAME = MODES = ("text", "regex", "category", "name")
+TEXT, REGEX, CATEGORY, NAME, FAMILY, COLLECTIVE = MODES = (
+    *("text", "regex", "category", "name", "family", "collective"),
+)
 LONGEST = 500
 """Maximum characters of a text or an expression."""
 MOST_NAMES = 5_000
@@ -38,7 +42,8 @@ class Query:
     """What to search for.
 
     Attributes:
-        text: A part of the name or category, an expression, or a whole name.
+        text: A part of the name or category, an expression, a whole name (also as `clean` shows it), a kernel
+            family, or the kind of a collective.
         mode: One of `MODES`.
         rank: Only this rank; None for all.
         device: Only this device and the host; None for all.
@@ -70,7 +75,11 @@ class Query:
         if self.mode == CATEGORY:
             return self._categories()[names.category_of]
         if self.mode == NAME:
-            hits = np.array([text == self.text for text in names.texts], np.bool_)
+            hits = self._name(names.texts)
+        elif self.mode == FAMILY:
+            hits = self._name(names.texts) | np.array([one == self.text for one in names.families], np.bool_)
+        elif self.mode == COLLECTIVE:
+            return self._collective(names)
         elif self.mode == REGEX:
             hits = self._expression(names.texts)
         elif self.mode == TEXT:
@@ -79,6 +88,20 @@ class Query:
         else:
             raise UnusableInputError(f"there is no search by {self.mode}", hint=f"one of {', '.join(MODES)}")
         return hits[names.name_of]
+
+    def _name(self, texts: list[str]) -> Bools:
+        hits = np.array([text == self.text for text in texts], np.bool_)
+        return hits if hits.any() else np.array([clean(text) == self.text for text in texts], np.bool_)
+
+    def _collective(self, names: Names) -> Bools:
+        """Return the labels of a collective's kernels; those of an all-to-all may be sends and receives."""
+        pattern = COLLECTIVES.get(self.text)
+        texts = names.texts
+        hits = np.array([bool(pattern and re.search(pattern, text)) for text in texts], np.bool_)
+        found = hits[names.name_of] & (names.category_of == NUMBER[COMMUNICATION])
+        if self.text == ALL_TO_ALL and not found.any():
+            return replace(self, text=SEND_RECV)._collective(names)
+        return found
 
     def _expression(self, texts: list[str]) -> Bools:
         """Match with RE2, which takes linear time for any expression."""
@@ -133,7 +156,7 @@ def search(index: Index, found: Totals, query: Query, limit: int) -> dict[str, A
         for one, at in firsts.items()
     ]
     matched = {"categories": groups.tolist()} if by_category else {}
-    if query.mode == REGEX:
+    if query.mode in {REGEX, FAMILY, COLLECTIVE}:
         matched = {"matched": [texts[int(one)] for one in groups[:MOST_NAMES]]}
     return {"total": len(groups), "count": int(count.sum()), "names": names, **matched}
 

@@ -132,10 +132,11 @@ if TYPE_CHECKING:
     CategoryCodes = npt.NDArray[np.uint8]
 
 IDLE_CATEGORIES: Final = "idle"
+COMMUNICATION: Final = "communication"
 HOST_CATEGORIES: Final = ("op", "runtime call", "annotation", "python", "overhead")
 CATEGORIES: Final = (
     *("gemm", "conv", "attention", "normalization", "elementwise", "reduction"),
-    *("copy H2D", "copy D2H", "copy D2D/other", "memset", "communication", "other kernel", "graph"),
+    *("copy H2D", "copy D2H", "copy D2D/other", "memset", COMMUNICATION, "other kernel", "graph"),
     *HOST_CATEGORIES,
     "sync",
     *(f"{IDLE_CATEGORIES}: {cause.label}" for cause in IdleCause),
@@ -156,7 +157,7 @@ _OF_ROLE = {
     Role.REDUCTION: "reduction",
     Role.SOFTMAX: "reduction",
     Role.POOL: "reduction",
-    Role.COLLECTIVE: "communication",
+    Role.COLLECTIVE: COMMUNICATION,
 }
 """Kernels that copy or fill are elementwise; the copy categories are for memcpy intervals."""
 _OF_KIND: dict[str, str] = {

@@ -370,7 +370,7 @@ def _described(
         "schema": SCHEMA,
         C.START_NS: start,
         END_NS: end,
-        "steps": [_step(step) for step in steps if rank in {None, step[C.RANK]}],
+        "steps": [_step(row, step) for row, step in enumerate(steps) if rank in {None, step[C.RANK]}],
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
         "lanes": reading.placed(interval_lanes, memory_lanes),
         "left_out": index.left_out,
@@ -378,6 +378,11 @@ def _described(
     }
 
 
-def _step(values: dict[Any, Any]) -> dict[str, Any]:
+def _step(row: int, values: dict[Any, Any]) -> dict[str, Any]:
     numbers = {name: int(values[name]) for name in (C.RANK, C.STEP, C.START_NS)}
-    return {**numbers, C.NAME: str(values[C.NAME]), END_NS: numbers[C.START_NS] + int(values[C.DUR_NS])}
+    return {
+        "row": row,
+        **numbers,
+        C.NAME: str(values[C.NAME]),
+        END_NS: numbers[C.START_NS] + int(values[C.DUR_NS]),
+    }

@@ -140,6 +140,16 @@ def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
     expect(names).to_have_text(["Linear_17"])
 
 
+def test_a_row_without_an_id_leads_to_its_longest_and_next(page: Page, address: str) -> None:
+    leave(page, f"{address}/kernels")
+    page.get_by_role("tab", name="By full name").click()
+    link = page.get_by_role("link", name="Show the longest kernel_39 on the timeline")
+    link.filter(visible=True).click()
+    expect(page.locator("#timeline-details .tkl-full")).to_have_text("kernel_39")
+    expect(page).to_have_url(re.compile(r"q=kernel_39&mode=name&order=longest&row=device_intervals:40"))
+    expect(page.locator(".tkl-count")).to_have_text("1 of 1")
+
+
 def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -> None:
     leave(page, f"{address}/kernels")
     page.get_by_role("tab", name="By full name").click()

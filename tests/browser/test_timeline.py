@@ -349,6 +349,29 @@ def test_a_note_is_written_with_the_keyboard_and_leads_back(tab: Page, timelines
     assert tab.evaluate("window.pwned") is None
 
 
+def test_a_lane_and_a_group_are_dragged_by_their_labels(tab: Page, address: str) -> None:
+    opened(tab, address)
+    titles = tab.locator(".tkl-labels .tkl-title")
+
+    def drag(label: str, onto: str) -> None:
+        what, where = (
+            tab.locator(".tkl-labels .tkl-title", has_text=re.compile(f"^{text}$")).bounding_box() or {}
+            for text in (label, onto)
+        )
+        tab.mouse.move(what["x"] + 40, what["y"] + 6)
+        tab.mouse.down()
+        tab.mouse.move(where["x"] + 40, where["y"] + 2, steps=4)
+        tab.mouse.up()
+
+    drag("stream 9", "stream 7")
+    expect(tab).to_have_url(re.compile("lanes="))
+    shown = titles.all_inner_texts()
+    assert shown.index("stream 9") < shown.index("stream 7")
+    drag("rank 0 · GPU 0", "rank 0")
+    expect(titles.first).to_have_text("rank 0 · GPU 0")
+    expect(tab.locator(".tkl-fold[aria-expanded=false]")).to_have_count(0)  # a drag is no click
+
+
 def test_collapsing_leaves_one_line_per_group(tab: Page, address: str) -> None:
     opened(tab, address)
     tab.keyboard.press("c")

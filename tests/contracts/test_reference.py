@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.shortcuts import markdown
+
 from tracekit.analysis import available
 from tracekit.render.reference import listing, page
 
-PAGE = Path(__file__).parents[2] / "docs" / "analyses.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "analyses.md"
 
 
 def test_the_page_is_generated() -> None:
     assert PAGE.read_text() == page(available()), (
         "run: tracekit analyze --list --format markdown > docs/analyses.md"
+    )
+
+
+def test_the_page_of_shortcuts_is_the_list_of_the_dashboard() -> None:
+    assert (DOCS / "keys.md").read_text() == markdown(registered()), (
+        "run: python -m tracekit.dashboards.shortcuts > docs/keys.md"
     )
 
 

@@ -41,6 +41,18 @@ LIBRARIES = {
 }
 """Patterns of communication kernels by library, as its sources name them."""
 
+ALL_TO_ALL, SEND_RECV = "all_to_all", "send_recv"
+COLLECTIVES = {
+    "reduce_scatter": r"(?i)reduce_?scatter",
+    "all_gather": r"(?i)all_?gather",
+    "all_reduce": r"(?i)all_?reduce|cross_device_reduce",
+    ALL_TO_ALL: r"(?i)all_?to_?all|node(?:_ll)?::\w*(?:dispatch|combine)|\bEp(?:Dispatch|Combine)",
+    "broadcast": r"(?i)broadcast",
+    SEND_RECV: r"(?i)send_?recv|(?:send|recv)(?:_|\b)",
+    "reduce": r"(?i)cclkernel_reduce_|ccldevkernel_reduce_|^reduce$",
+}
+"""Patterns of names of communication kernels by collective; the first match counts."""
+
 
 def configured(folder: Path) -> list[str]:
     """Return the patterns that `[tool.tracekit] communication` adds, from the nearest `pyproject.toml`.

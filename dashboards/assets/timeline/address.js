@@ -9,7 +9,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   const MARK = /^(-?\d{1,18}):(-?\d{1,18})(?::([\d,-]{1,2000}))?$/;
   const SORT = /^(-?)([a-z_]{1,20})$/;
-  const MODES = ["regex", "category", "name"];
+  const MODES = ["regex", "category", "name", "family", "collective"];
+  const GO = /^(longest|next|step)(?::(-?\d{1,18}))?(?:@(\d{1,9})(?:\.(\d{1,9}))?)?$/;
   const LONGEST = 2000;
 
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
@@ -25,10 +26,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       hidden: keys(words.get("hide")), pinned: keys(words.get("pin")), folded: keys(words.get("fold")), off: keys(words.get("off")),
       deep: keys(words.get("deep")), order: tl.unranges(words.get("lanes")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
       query: { q: (words.get("q") || "").slice(0, LONGEST), mode: MODES.includes(words.get("mode")) ? words.get("mode") : "text", longest: words.get("order") === "longest" },
+      go: goal(GO.exec(words.get("go") || "")),
       brush: mark(MARK.exec(words.get("mark") || "")), sort: sorting(SORT.exec(words.get("sort") || "")), all: words.get("rows") === "all",
     };
   };
 
+  const goal = (found) => found && { to: found[1], at: number(found[2]), rank: number(found[3]), device: number(found[4]) };
   const mark = (found) => found && Number(found[1]) < Number(found[2]) && { from: Number(found[1]), to: Number(found[2]), lanes: found[3] ? tl.unranges(found[3]) : null, active: false };
   const sorting = (found) => found && { key: found[2], down: found[1] === "-" };
 
@@ -86,6 +89,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       set("from", whole ? "" : String(Math.floor(from)));
       set("to", whole ? "" : String(Math.ceil(to)));
       set("row", app.chosen ? `${app.chosen.table}:${app.chosen.row}` : "");
+      set("go", "");
       set("hide", [...app.lanes.hidden].join("."));
       set("pin", [...app.lanes.pinned].join("."));
       set("fold", [...app.lanes.folded].join("."));

@@ -26,7 +26,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#watch();
       this.data = new tl.Data(this.wire, this.scale, {
         lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
-        arrived: () => this.arrived(), failed: (error) => this.stage.trouble(error.message),
+        arrived: (answer) => this.arrived(answer), failed: (error) => this.stage.trouble(error.message),
       });
       this.applyAddress(tl.readAddress(), { first: true });
       this.resize();
@@ -60,11 +60,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         const info = await this.wire.json("lanes", { rank, device, again: Date.now() }, this.ending).catch(() => null);
         if (!info || !this.alive) return;
         if (!info.causes) { this.#waitForCauses(); return; }
-        this.data.answers.length = 0;
+        this.data.forget();
         this.wire.rows.clear();
         this.table.requestedScope = "";
         this.heading.stale = true;
+        this.info.causes = true;
         this.changed();
+        if (this.moves.unmet) this.moves.arrive(this.moves.unmet);
       }, CAUSES_MS);
     }
 
@@ -110,16 +112,17 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.address.replaceEntry();
     }
 
-    arrived() {
+    /** Repaint with an answer of the server; the overview only with one of the whole capture. */
+    arrived({ from, to }) {
       this.stage.trouble("");
-      this.heading.stale = true;
+      if (from <= this.scale.min && to >= this.scale.max) this.heading.stale = true;
       this.stage.redraw();
       this.#seen();
     }
 
     #seen() {
       const seen = new Set();
-      for (const answer of this.data.answers.slice(0, 6)) for (const lane of answer.lanes.values()) for (const one of lane.category || []) seen.add(one);
+      for (const answer of this.data.answers.slice(0, 6)) for (const one of answer.categories) seen.add(one);
       this.seen = seen;
       this.legend.show(this.colors, seen, this.off);
     }
@@ -146,6 +149,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = this;
       if (what === "unhide") lanes.unhide(key);
       else if (what === "up" || what === "down") lanes.move(key, what === "up" ? -1 : 1);
+      else if (what === "place") lanes.moveBefore(key.key, key.before);
       else if (what === "collapse") lanes.collapse();
       else if (what === "group") lanes.group(key);
       else if (what === "reset") lanes.restore({});
@@ -186,9 +190,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (ranged || back || known || !state.row) this.scale.setRange(state.from ?? this.scale.min, state.to ?? this.scale.max);
       this.layoutChanged();
       this.parts.scroller.scrollTop = state.top;
-      this.search.set(state.query);
+      const searched = this.search.set(state.query);
       const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
-      if (!known) this.moves.select(state.row, { zoom, silent: true });
+      if (first && state.go) searched.then(() => this.moves.arrive(state.go));
+      else if (!known) this.moves.select(state.row, { zoom, silent: true });
     }
 
     point(pointer) {

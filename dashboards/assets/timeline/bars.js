@@ -33,7 +33,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return fit;
   };
 
-  /** Rectangles by category and opacity, filled in batches, since changing the fill style is slow. */
+  /** Rectangles of all lanes by category and opacity, since changing the fill style is slow. */
   class RectBatches {
     constructor() { this.sets = new Map(); }
 
@@ -48,9 +48,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       for (const [key, set] of this.sets) {
         pen.fillStyle = colors.of(key >> 2).fill;
         pen.globalAlpha = ALPHAS[key & 3];
-        pen.beginPath();
-        for (let at = 0; at < set.length; at += 4) pen.rect(set[at], set[at + 1], set[at + 2], set[at + 3]);
-        pen.fill();
+        for (let at = 0; at < set.length; at += 4) pen.fillRect(set[at], set[at + 1], set[at + 2], set[at + 3]);
       }
       pen.globalAlpha = 1;
     }
@@ -61,42 +59,72 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const TINT = 2;
   const DIMMED_TINT = 3;
 
-  function exactBars(data, row, style, batches, labels) {
+  /** Whole pixels of a lane that a layer covers, without those of the finer layer: [left, right] each. */
+  function parts(scale, layer, next) {
+    const at = (time) => Math.round(Math.min(Math.max(scale.x(time), 0), scale.width));
+    const [left, right] = [at(layer.from), at(layer.to)];
+    const [cut, on] = next ? [at(next.from), at(next.to)] : [right, right];
+    return [[left, Math.min(cut, right)], [Math.max(on, left), right]].filter(([from, to]) => to > from);
+  }
+
+  function exactBars(data, row, style, batches, labels, [from, to]) {
     const { scale, off, matching } = style;
-    const first = Math.max(0, tl.after(data.start, scale.from, data.n) - 1);
-    const end = tl.after(data.start, scale.to, data.n);
+    const first = Math.max(0, tl.after(data.start, scale.time(from), data.n) - 1);
+    const end = tl.after(data.start, scale.time(to), data.n);
     let painted = -1;
     for (let at = first; at < end; at += 1) {
       const left = scale.x(data.start[at]);
       const right = scale.x(data.start[at] + data.dur[at]);
-      if (right < 0 || (right <= painted && right - left < 1) || off.has(data.category[at])) continue;
-      const x = Math.max(left, -2);
-      const width = Math.min(right, scale.width + 2) - x;
-      const drawn = width > 3 ? width - 0.75 : Math.max(width, 1);
+      if (right < from || (right <= painted && right - left < 1) || off.has(data.category[at])) continue;
+      const x = Math.max(left, from);
+      const width = Math.min(right, to) - x;
       const highlighted = !matching || matching(data.names[data.name[at]], data.category[at]);
       const category = row.lane.kind === "steps" ? tl.STEPS : data.category[at];
-      batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y, drawn, row.h);
-      painted = x + drawn;
+      const wide = width > 3;
+      const start = wide ? x : Math.floor(x);
+      const drawn = wide ? width - 0.75 : Math.max(1, Math.round(width));
+      batches.add(category, highlighted ? OPAQUE : DIMMED, start, row.y, drawn, row.h);
+      painted = start + drawn;
       if (width >= NAMED && row.h >= 12) labels.push({ data, at, x, width, row, highlighted });
     }
   }
 
-  function densityBars(data, row, style, batches) {
+  /** Paint busy levels; successive columns of one category and height are one rectangle of whole pixels. */
+  function densityBars(data, row, style, batches, [from, to]) {
     const { scale, off, matching } = style;
     const px = (data.to - data.from) / data.width;
     const size = px / scale.perPixel;
-    const first = tl.after(data.column, (scale.from - data.from) / px - 1, data.n) - 1;
+    const flush = (run) => {
+      if (!run || run.end <= run.x) return;
+      const { x, end, category, height, highlighted } = run;
+      if (height < row.h) batches.add(category, highlighted ? TINT : DIMMED_TINT, x, row.y, end - x, row.h - height);
+      batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y + row.h - height, end - x, height);
+    };
+    let run = null;
+    const first = tl.after(data.column, (scale.time(from) - data.from) / px - 1, data.n) - 1;
     for (let at = Math.max(0, first); at < data.n; at += 1) {
-      const x = scale.x(data.from + data.column[at] * px);
-      if (x > scale.width) break;
+      const left = scale.x(data.from + data.column[at] * px);
+      if (left >= to) break;
       const category = data.category[at];
-      if (off.has(category)) continue;
-      const highlighted = !matching || matching(data.names[data.name[at]], data.category[at]);
-      const width = Math.max(size, 1) + 0.3;
-      const height = row.strip ? row.h : Math.max(2, (row.h * data.busy[at]) / 255);
-      if (height < row.h) batches.add(category, highlighted ? TINT : DIMMED_TINT, x, row.y, width, row.h - height);
-      batches.add(category, highlighted ? OPAQUE : DIMMED, x, row.y + row.h - height, width, height);
+      if (left + size <= from || off.has(category)) continue;
+      const start = Math.round(left);
+      let x = Math.max(from, start);
+      const end = Math.min(to, Math.max(x + 1, Math.round(left + size)));
+      const height = row.strip ? row.h : Math.max(2, Math.round((row.h * data.busy[at]) / 255));
+      const highlighted = !matching || matching(data.names[data.name[at]], category);
+      if (run && x <= run.end && run.category === category && run.height === height && run.highlighted === highlighted) {
+        run.end = Math.max(run.end, end);
+        continue;
+      }
+      if (run && x < run.end) {
+        if (height > run.height) run.end = x;
+        else x = run.end;
+        if (end <= x) continue;
+      }
+      flush(run);
+      run = { x, end, category, height, highlighted };
     }
+    flush(run);
   }
 
   function writeNames(pen, labels, style) {
@@ -131,34 +159,30 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** Paint rows of lanes. `style` has scale, data, colors, off (hidden categories), matching (a predicate of name and category, or null). */
   tl.paintLanes = function (pen, rows, style) {
     const labels = [];
+    const batches = new RectBatches();
     for (const row of rows) {
       if (row.kind !== "lane") continue;
       const layers = style.data.layers(row.lane.id, style.scale);
       layers.forEach((layer, place) => {
-        const batches = new RectBatches();
         const next = layers[place + 1];
-        pen.save();
-        clip(pen, style.scale, row, layer, next);
         const written = next ? [] : labels;
-        if (layer.mode === "levels") tl.paintLevels(pen, layer, row, style);
-        else if (layer.mode === "exact") exactBars(layer, row, style, batches, written);
-        else densityBars(layer, row, style, batches);
-        batches.fill(pen, style.colors);
-        pen.restore();
+        const covered = parts(style.scale, layer, next);
+        if (layer.mode === "levels") clipped(pen, row, covered, () => tl.paintLevels(pen, layer, row, style));
+        else if (layer.mode === "exact") for (const part of covered) exactBars(layer, row, style, batches, written, part);
+        else for (const part of covered) densityBars(layer, row, style, batches, part);
       });
     }
+    batches.fill(pen, style.colors);
     if (!style.bare) writeNames(pen, labels, style);
   };
 
-  /** Clip a layer to its range, without the range of the finer layer. */
-  function clip(pen, scale, row, layer, next) {
-    const shape = new Path2D();
-    const left = Math.max(0, scale.x(layer.from));
-    const right = Math.min(scale.width, scale.x(layer.to));
-    const [cutLeft, cutRight] = next ? [scale.x(next.from), scale.x(next.to)] : [right, right];
-    const add = (from, to) => { if (to > from) shape.rect(from, row.y, to - from, row.h); };
-    add(left, Math.min(cutLeft, right));
-    add(Math.max(cutRight, left), right);
-    if (left < right) pen.clip(shape);
+  function clipped(pen, row, covered, paint) {
+    if (!covered.length) return;
+    pen.save();
+    pen.beginPath();
+    for (const [from, to] of covered) pen.rect(from, row.y, to - from, row.h);
+    pen.clip();
+    paint();
+    pen.restore();
   }
 })(window.tracekit.timeline);

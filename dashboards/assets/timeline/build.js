@@ -23,6 +23,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     app.colors = new tl.Colors(app.element, info.categories);
     app.heading = new tl.Head(app.parts.head, tl.overviewLanes(info.lanes));
     app.labels = new tl.Labels(app.parts.pins, app.parts.scroller, (set, key) => app.arrange(set, key));
+    new tl.LaneDrag(app, app.parts.scroller, (what, key) => app.arrange(what, key));
     app.legend = new tl.Legend(legend, (id) => app.toggle(id));
     app.table = new tl.Table(app, table);
     app.details = new tl.Details(app, details);

@@ -85,7 +85,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         const fill = tile ? pen.createPattern(tile, "repeat") : color;
         if (tile) fill.setTransform(new DOMMatrix().scale(1 / this.ratio));
         this.names[id] = name;
-        this.fills[id] = { name, color, fill, hatched: Boolean(strokes), ink: tile ? this.ink : inkOn(color), tile };
+        this.fills[id] = { name, color, fill, hatched: Boolean(strokes), ink: tile ? this.ink : inkOn(color), tile, url: tile && `url(${tile.toDataURL()})` };
       }
     }
 
@@ -93,11 +93,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Legend swatch of a category. */
     swatch(category) {
-      const { color, tile } = this.of(category);
+      const { color, tile, url } = this.of(category);
       const square = tl.el("span", { class: "tkl-swatch", "aria-hidden": "true" });
       square.style.backgroundColor = tile ? "transparent" : color;
       if (tile) {
-        square.style.backgroundImage = `url(${tile.toDataURL()})`;
+        square.style.backgroundImage = url;
         square.style.backgroundSize = `${TILE}px ${TILE}px`;
         square.style.borderColor = color;
       }

@@ -12,6 +12,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(wire, scale, { lanes, always, arrived, failed }) {
       Object.assign(this, { wire, scale, lanes, always, arrived, failed });
       this.answers = [];
+      this.seen = null;
       this.pending = null;
       this.closed = false;
       this.prefetch = tl.later(IDLE_MS, () => this.#prefetch());
@@ -49,13 +50,43 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (!this.pending && !this.#serving(from, to, this.lanes())) this.#ask(this.#window(from, to));
     }
 
+    /** Forget all answers, which have changed on the server. */
+    forget() {
+      this.answers.length = 0;
+      this.seen = null;
+    }
+
     /** The layers of a lane, coarse first; each is painted where the next has no data. */
     layers(id, { from, to }) {
-      const available = this.answers.filter((answer) => answer.lanes.has(id) && answer.from < to && answer.to > from);
-      const under = available.filter((answer) => answer.from <= from + 1 && answer.to >= to - 1).sort(finest)[0];
-      const over = available.filter((answer) => !under || answer.px < under.px * 0.99).sort(finest)[0];
-      return [under, over].filter((answer) => answer && !(answer === over && under && exact(under, id))).map((answer) => answer.lanes.get(id));
+      let under = null;
+      let over = null;
+      for (const answer of this.#inView(from, to)) {
+        if (!answer.lanes.has(id)) continue;
+        over = over || answer;
+        if (answer.from <= from + 1 && answer.to >= to - 1) { under = answer; break; }
+      }
+      if (under && (over === under || over.px >= under.px * 0.99 || exact(under, id))) over = null;
+      return [under, over].filter(Boolean).map((answer) => answer.lanes.get(id));
     }
+
+    /** The layer of a lane that covers the whole capture, as `layers`. */
+    get whole() {
+      const found = this.#complete();
+      return { layers: (id) => (found && found.lanes.has(id) ? [found.lanes.get(id)] : []) };
+    }
+
+    /** Answers that overlap a range, the finest first; kept for all lanes of a frame. */
+    #inView(from, to) {
+      const { seen } = this;
+      if (!seen || seen.from !== from || seen.to !== to) {
+        const answers = this.answers.filter((answer) => answer.from < to && answer.to > from).sort(finest);
+        this.seen = { from, to, answers };
+      }
+      return this.seen.answers;
+    }
+
+    /** The answer that covers the whole capture. */
+    #complete() { return this.answers.find((one) => one.from <= this.scale.min && one.to >= this.scale.max); }
 
     #serving(from, to, ids) {
       const px = this.scale.perPixel;
@@ -85,8 +116,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const request = { control, prefetch, since: performance.now() };
       this.pending = request;
       try {
-        this.#add(await this.wire.draw(window, control.signal));
-        if (!this.closed) this.arrived();
+        const answer = await this.wire.draw(window, control.signal);
+        this.#add(answer);
+        if (!this.closed) this.arrived(answer);
       } catch (error) {
         if (error.name !== "AbortError" && !this.closed) this.failed(error);
         if (error.name !== "AbortError") return;
@@ -97,11 +129,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #add(answer) {
+      this.seen = null;
       answer.px = (answer.to - answer.from) / answer.width;
+      answer.categories = categories(answer);
       const same = this.answers.find((one) => one.from === answer.from && one.to === answer.to && one.width === answer.width);
-      if (same) answer.lanes.forEach((lane, id) => same.lanes.set(id, lane));
-      else this.answers.unshift(answer);
-      const whole = this.answers.find((one) => one.from <= this.scale.min && one.to >= this.scale.max);
+      if (same) {
+        answer.lanes.forEach((lane, id) => same.lanes.set(id, lane));
+        answer.categories.forEach((one) => same.categories.add(one));
+      } else this.answers.unshift(answer);
+      const whole = this.#complete();
       if (this.answers.length > CAPACITY) {
         const last = this.answers.pop();
         if (last === whole) this.answers.splice(CAPACITY - 2, 1, last);
@@ -127,6 +163,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
     }
   };
+
+  /** Categories of the bars of an answer. */
+  function categories(answer) {
+    const flags = new Uint8Array(256);
+    for (const { category } of answer.lanes.values()) if (category) for (let at = 0; at < category.length; at += 1) flags[category[at]] = 1;
+    return new Set(Array.from(flags.keys()).filter((one) => flags[one]));
+  }
 
   const finest = (a, b) => a.px - b.px;
   const exact = (answer, id) => answer.lanes.get(id).mode === "exact";

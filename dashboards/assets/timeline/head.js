@@ -53,7 +53,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         const rows = this.lanes.map((lane, place) => ({ kind: "lane", lane, y: 3 + place * height, h: Math.max(1, height - (height > 4 ? 1 : 0)), strip: false }));
         const ink = tl.contextOf(this.cache, width, OVERVIEW);
         ink.clearRect(0, 0, width, OVERVIEW);
-        tl.paintLanes(ink, rows, { ...style, scale: whole, matching: null, bare: true });
+        tl.paintLanes(ink, rows, { ...style, data: style.data.whole, scale: whole, matching: null, bare: true });
         this.stale = false;
       }
       pen.drawImage(this.cache, 0, 0, width, OVERVIEW);

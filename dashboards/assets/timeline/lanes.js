@@ -32,6 +32,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     process_group: (line) => (line.lanes[0].process_group ? `process group ${line.lanes[0].process_group}` : "without collectives"),
   };
 
+  const keyOf = (one) => (one.lines ? `g${one.key}` : String(one.key));
+
   tl.Lanes = class {
     constructor(lanes) {
       this.byId = new Map(lanes.map((lane) => [lane.id, lane]));
@@ -94,12 +96,26 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Move a line within its group, or a group, by one place. Keys of groups start with g. */
     move(key, by) {
-      const whole = String(key)[0] === "g";
-      const own = whole ? this.groups.find((one) => `g${one.key}` === key) : this.groups.find((one) => one.lines.some((line) => line.key === key));
-      const among = whole ? this.groups : own.lines;
-      const at = whole ? among.indexOf(own) : among.findIndex((line) => line.key === key);
-      if (at + by < 0 || at + by >= among.length) return;
-      among.splice(at + by, 0, ...among.splice(at, 1));
+      const among = this.#among(key);
+      const at = among.findIndex((one) => keyOf(one) === String(key));
+      if (at + by >= 0 && at + by < among.length) this.#moveTo(among, at, at + by);
+    }
+
+    /** Move a line within its group, or a group, before another one of these; null for the end. */
+    moveBefore(key, before) {
+      const among = this.#among(key);
+      const at = among.findIndex((one) => keyOf(one) === String(key));
+      const to = before === null ? among.length : among.findIndex((one) => keyOf(one) === String(before));
+      this.#moveTo(among, at, to > at ? to - 1 : to);
+    }
+
+    /** What a line or group can be moved among. */
+    #among(key) {
+      return String(key)[0] === "g" ? this.groups : this.groups.find((one) => one.lines.some((line) => line.key === Number(key))).lines;
+    }
+
+    #moveTo(among, at, to) {
+      among.splice(to, 0, ...among.splice(at, 1));
       this.lines = this.groups.flatMap((group) => group.lines);
       this.place();
     }

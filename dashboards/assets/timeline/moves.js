@@ -54,6 +54,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       window.requestAnimationFrame(frame);
     }
 
+    /** Follow a link from a row of a table: to a step, or to a match of the search; again once the causes of idle time are known. */
+    async arrive(goal) {
+      const { app } = this;
+      const step = goal.to === "step" && app.info.steps.find((one) => one.step === goal.at && (goal.rank === null || one.rank === goal.rank));
+      try {
+        if (step) await this.select({ table: "steps", row: step.row }, { zoom: "exactly" });
+        else if (goal.to === "step") app.say(`Step ${goal.at} is not on the timeline`);
+        else this.unmet = !(await app.search.arrive(goal)) && !app.info.causes ? goal : null;
+      } catch (error) {
+        app.stage.trouble(error.message);
+      }
+    }
+
     /** Select a row, show its details, and bring it into view according to `zoom`. */
     select(row, how) {
       this.selecting = this.#select(row, how);

@@ -147,8 +147,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   tl.paintOverlay = function (canvas, app, height) {
     const { scale, colors, lanes } = app;
+    const blank = !(lanes.pinsHeight || app.brush || app.hover || app.selected || app.pointer);
+    if (blank && canvas.blank) return;
     const pen = tl.contextOf(canvas, scale.width, height);
     pen.clearRect(0, 0, scale.width, height);
+    canvas.blank = blank;
     if (lanes.pinsHeight) {
       pen.fillStyle = colors.dim;
       pen.fillRect(0, lanes.pinsHeight - 1.5, scale.width, 1.5);

@@ -4,6 +4,7 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const SHORTEST = 20;
+  const formats = [];
   tl.ROOM = 100;
 
   tl.Scale = class {
@@ -46,8 +47,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
   };
 
-  /** Ruler ticks at round times, about every `room` pixels. */
+  /** Ruler ticks at round times, about every `room` pixels; those of the last range are kept for all that a frame paints. */
   tl.ticks = function (scale, room) {
+    const key = `${scale.from} ${scale.to} ${scale.width} ${room}`;
+    if (key !== latest.key) latest = { key, ticks: ticks(scale, room) };
+    return latest.ticks;
+  };
+  let latest = { key: "" };
+
+  function ticks(scale, room) {
     const rough = (scale.span * room) / scale.width;
     const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
     const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) || 10 * power;
@@ -57,7 +65,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       found.push({ at, text: tl.instant(at - anchor + 0, step, anchor > 0) }); // + 0: no negative zero
     }
     return { ticks: found, anchor, step };
-  };
+  }
 
   /** Origin of the ruler: 0, or a nearby round time if ticks would need too many digits. */
   tl.anchor = function (scale, step) {
@@ -69,7 +77,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.instant = function (ns, step, relative) {
     const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([one]) => Math.max(Math.abs(ns), step) >= one) || [1, "ns"];
     const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
-    const text = (ns / size).toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    formats[places] = formats[places] || new Intl.NumberFormat("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    const text = formats[places].format(ns / size);
     return `${relative ? "+" : ""}${text} ${unit}`;
   };
 

@@ -5,7 +5,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const PAUSE = 160;
   const LIMIT = 30;
-  const MODES = [["text", "Contains"], ["regex", "Expression"], ["category", "Category"], ["name", "Whole name"]];
+  const MODES = [["text", "Contains"], ["regex", "Expression"], ["category", "Category"], ["name", "Whole name"], ["family", "Kernel family"], ["collective", "Collective"]];
+  const WHOLE = ["name", "family", "collective"];
   const EMPTY = { q: "", mode: "text", longest: false };
 
   tl.Search = class {
@@ -17,7 +18,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         input: () => this.#typed(), keydown: (event) => this.#key(event), focus: () => { if (this.found.length) this.#open(true); },
         blur: () => window.setTimeout(() => this.#open(false), 150),
       });
-      this.mode = tl.el("select", { class: "tkl-input tkl-mode", "aria-label": "Search by", title: "Search by part of the name, regular expression, category, or whole name", change: () => { this.filled = false; this.ask(true); } },
+      this.mode = tl.el("select", { class: "tkl-input tkl-mode", "aria-label": "Search by", title: "Search by part of the name, regular expression, category, whole name, kernel family, or kind of collective (all_reduce)", change: () => { this.filled = false; this.ask(true); } },
         ...MODES.map(([value, text]) => tl.el("option", { value }, text)));
       this.list = tl.el("ul", { class: "tkl-found", id: "timeline-found", role: "listbox", "aria-label": "Matches", hidden: "" });
       this.count = tl.el("span", { class: "tkl-count", role: "status" });
@@ -34,7 +35,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Search for something else; an empty query clears the search. */
     set(query) {
       const next = { ...EMPTY, ...query };
-      this.filled = next.mode === "name";
+      this.filled = WHOLE.includes(next.mode);
       this.field.value = next.q;
       this.mode.value = next.mode;
       this.#press(next.longest);
@@ -142,6 +143,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return app.wire.json("step", { ...this.#words(query), order: query.longest ? "longest" : null, by, ...at }, app.ending);
     }
 
+    /** Select what a link from a table leads to: the longest match, or the first one from a time on; by a part of the name if no name matches. Returns whether there was one. */
+    async arrive({ to, at, rank, device }) {
+      const { app } = this;
+      if (!this.total && WHOLE.includes(this.query.mode)) await this.set({ ...this.query, mode: "text" });
+      const where = { ...this.#words(), ...(rank === null ? {} : { rank }), ...(device === null ? {} : { device }) };
+      const found = await app.wire.json("step", { ...where, order: to === "longest" ? "longest" : null, by: 1, at }, app.ending);
+      if (!found.interval) { app.say(`No interval matches “${tl.clean(this.query.q)}”`); return false; }
+      if (!this.total) await this.set(this.query); // causes of idle time have become known
+      await app.select({ table: found.interval.table, row: found.interval.row }, { zoom: "near" });
+      return true;
+    }
+
     /** Select the next or previous match; without a search, the next interval with the same name. */
     async step(by) {
       if (!this.query.q) { this.app.step(by, "name"); return; }
@@ -197,7 +210,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return (_, category) => ids.has(category);
     }
     if (mode === "name") return (name) => name === q;
-    if (mode === "regex") {
+    if (["regex", "family", "collective"].includes(mode)) {
       const names = new Set(found.matched);
       return (name) => names.has(name);
     }

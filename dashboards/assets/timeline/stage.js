@@ -103,7 +103,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const seen = lanes.rows.filter((row) => row.y + row.h > this.top && row.y < this.top + room);
       tl.paintRows(pen, seen, style);
       tl.paintLanes(pen, seen, style);
-      parts.corner.textContent = tl.anchorText(app.scale);
+      const corner = tl.anchorText(app.scale);
+      if (parts.corner.textContent !== corner) parts.corner.textContent = corner;
     }
 
     /** Mark the painted frame, for benchmarks and tests. */

@@ -13,7 +13,7 @@ from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 pytest.importorskip("dash")
 
 from dash import Dash
-from tracekit.dashboards import blocks, frame
+from tracekit.dashboards import blocks, frame, shortcuts
 from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.catalogue import Catalogue
 from tracekit.dashboards.pages import runs as runs_page
@@ -123,7 +123,7 @@ def test_the_menu_marks_where_one_is(site: Site) -> None:
 
 
 def test_every_key_opens_one_page() -> None:
-    keys = frame.keys(registered())
+    keys = shortcuts.keys(registered())
     assert len(set(keys.values())) == len(keys)
     assert "g" not in keys.values()
     assert {"runs", "overview", "help"} <= set(keys)

@@ -54,7 +54,7 @@ def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
     assert reported["schema"] == "tracekit.timeline/1"
     assert (reported[C.START_NS], reported["end_ns"], reported["left_out"]) == (0, 1_000, 0)
     assert reported["steps"] == [
-        {"rank": 0, "step": 3, "name": "ProfilerStep#3", C.START_NS: 0, "end_ns": 1_000}
+        {"row": 0, "rank": 0, "step": 3, "name": "ProfilerStep#3", C.START_NS: 0, "end_ns": 1_000}
     ]
     assert [one["name"] for one in reported["categories"]] == list(CATEGORIES)
     assert reported["lanes"][3] == {

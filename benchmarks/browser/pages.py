@@ -1,0 +1,238 @@
+"""Measure every page of the dashboard: loads, layout shift, width; a drop; and the server's memory.
+
+    python -m benchmarks.browser.pages TRACE... [--parts layout loads drop memory] [--rounds 5]
+
+Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its
+pages are opened in headless Chromium at 1440x900 and 390x844. `layout` prints for each page the sum of all
+layout shifts of a load at both widths, by how much the document is wider than the window, and the tables with
+columns outside of it at 1440. `loads` prints the milliseconds until a page is complete: first (of a new
+server, after the import, with an empty browser cache) and second, the median of the rounds. `drop` is the
+time from dropping the file until the verdict is shown and until the overview is complete. `memory` is the
+server's memory over 2,000 loads of pages with their blocks, without a browser. Times need an idle machine;
+the other parts do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import expect, sync_playwright
+from tracekit.dashboards.answers.pages import registered
+
+from benchmarks.browser.chromium import chromium
+from benchmarks.dashboard import serving
+from benchmarks.programs.ask_dashboard import BLOCK, asked, fetched
+from tracekit.ingest.importer import import_traces
+from tracekit.runs.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import psutil
+    from playwright.sync_api import Browser, Page
+
+PARTS = ("layout", "loads", "drop", "memory")
+WIDE, PHONE = (1_440, 900), (390, 844)
+SHIFT = 0.1
+"""Most layout shift of a page."""
+LOADS, EVERY = 2_000, 500
+PATIENCE_S = 180
+_WATCH = """(() => {
+  const found = window.tracekitLoad = { shift: 0, shifted: [], done: null };
+  new PerformanceObserver((list) => {
+    for (const one of list.getEntries().filter((each) => !each.hadRecentInput)) {
+      found.shift += one.value;
+      const named = one.sources.map(({ node }) => node && (node.id || node.className || node.nodeName));
+      found.shifted.push(`${one.value.toFixed(3)} at ${Math.round(one.startTime)}: ${named.slice(0, 3)}`);
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+  const unfinished = ['.tk-block[aria-busy="true"]', ".dash-graph--pending", ".tkl-loading", ".tkl:empty",
+    '[data-settled="false"]', '.tk-page [aria-busy="true"]'].join(",");
+  let since = null;
+  const look = () => {
+    const now = performance.now();
+    if (!document.querySelector("#page h1") || document.querySelector(unfinished)) since = null;
+    else if (since === null) since = now;
+    found.done = since !== null && now - since > 500 ? since : null;
+    window.requestAnimationFrame(look);
+  };
+  window.requestAnimationFrame(look);
+})()"""
+_FITS = """() => {
+  const root = document.documentElement;
+  const wide = [...document.querySelectorAll("#page *")].filter((one) => one.scrollWidth > one.clientWidth + 1
+    && /auto|scroll/.test(getComputedStyle(one).overflowX) && one.checkVisibility() && one.clientWidth > 60
+    && (one.matches(".ag-center-cols-viewport") || one.querySelector("table")));
+  const named = (one) => (one.closest("[aria-label]") || one).getAttribute("aria-label") || one.className;
+  return { over: Math.max(0, root.scrollWidth - root.clientWidth), cut: [...new Set(wide.map(named))] };
+}"""
+
+
+def names(wanted: Sequence[str] = ()) -> list[str]:
+    """Names of the pages, in the order of the menu."""
+    return [name for name in registered() if name in wanted or not wanted]
+
+
+def stored(trace: Path, folder: Path) -> tuple[Path, str]:
+    """Import a trace, or the traces of a job, into a store of its own; gives the store and the run's id."""
+    store = folder / "store"
+    (run,) = import_traces(Store(store), [trace], label=trace.name)
+    return store, run.path.name
+
+
+def opened(browser: Browser, size: tuple[int, int]) -> Page:
+    """A tab of a browser that has stored nothing."""
+    width, height = size
+    page = browser.new_context(viewport={"width": width, "height": height}).new_page()
+    page.add_init_script(_WATCH)
+    page.set_default_timeout(PATIENCE_S * 1_000)
+    return page
+
+
+def completed(page: Page, url: str | None) -> dict[str, Any]:
+    """Load an address, or the page again, until it is complete; gives milliseconds and layout shifts."""
+    if url:
+        page.goto(url, wait_until="commit")
+    else:
+        page.reload(wait_until="commit")
+    latest = time.monotonic() + PATIENCE_S
+    while time.monotonic() < latest:
+        found: dict[str, Any] = page.evaluate("() => window.tracekitLoad || {}")
+        if found.get("done"):
+            return found
+        page.wait_for_timeout(100)
+    raise TimeoutError(f"{page.url} is not complete after {PATIENCE_S} s")
+
+
+def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, verbose: bool) -> Iterator[str]:
+    """Yield the rows of the table of layouts."""
+    heads = (f"{head:>11}" for head in ("shift 1440", "shift 390", "wider 1440", "wider 390"))
+    yield f"{'page':20}{''.join(heads)}  columns outside"
+    for name in pages:
+        found = []
+        for size in (WIDE, PHONE):
+            page = opened(browser, size)
+            load = completed(page, f"{address}{name}?run={run}")
+            found.append({**load, **page.evaluate(_FITS)})
+            page.context.close()
+        wide, phone = found
+        over = "  over" if max(wide["shift"], phone["shift"]) > SHIFT else ""
+        yield (
+            f"{name:20}{wide['shift']:11.3f}{phone['shift']:11.3f}{wide['over']:11}{phone['over']:11}"
+            f"  {', '.join(wide['cut'])}{over}"
+        )
+        if verbose:
+            yield from (f"    {one}" for load in found for one in load["shifted"])
+
+
+def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> Iterator[str]:
+    """Yield the rows of the table of loads, in milliseconds."""
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in pages}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            store, run = stored(trace, Path(folder))
+            with serving(store) as (_, address):
+                for name in pages:
+                    page = opened(browser, WIDE)
+                    first = completed(page, f"{address}{name}?run={run}")["done"]
+                    took[name].append((first, completed(page, None)["done"]))
+                    page.context.close()
+    yield f"{'page':20}{'first ms':>10}{'second ms':>10}"
+    for name, pairs in took.items():
+        first, second = (median(values) for values in zip(*pairs, strict=True))
+        yield f"{name:20}{first:10.0f}{second:10.0f}"
+
+
+def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
+    """Yield the seconds from a drop until the verdict is shown and the overview is complete."""
+    trace = trace.resolve()
+    paths = sorted(map(str, trace.iterdir())) if trace.is_dir() else [str(trace)]
+    took = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "store") as (_, address):
+            page = opened(browser, WIDE)
+            completed(page, f"{address}runs")
+            data = {"items": [], "files": paths, "dragOperationsMask": 1}
+            session = page.context.new_cdp_session(page)
+            start = time.perf_counter()
+            for kind in ("dragEnter", "dragOver", "drop"):
+                session.send("Input.dispatchDragEvent", {"type": kind, "x": 600, "y": 400, "data": data})
+            expect(page).to_have_url(re.compile("/overview"), timeout=PATIENCE_S * 1_000)
+            opened_s = time.perf_counter() - start
+            expect(page.locator(".tk-bound")).to_be_visible(timeout=PATIENCE_S * 1_000)
+            verdict_s = time.perf_counter() - start
+            expect(page.locator(".tk-block[aria-busy=true]")).to_have_count(0, timeout=PATIENCE_S * 1_000)
+            took.append((opened_s, verdict_s, time.perf_counter() - start))
+            page.context.close()
+    shown = (median(values) for values in zip(*took, strict=True))
+    yield "run opened {:.1f} s, verdict {:.1f} s, overview complete {:.1f} s after the drop".format(*shown)
+
+
+def memory(server: psutil.Process, address: str, run: str, pages: Sequence[str], count: int) -> Iterator[str]:
+    """Yield the server's memory after every `EVERY` of so many loads of pages."""
+    entries = fetched(f"{address}_dash-dependencies").decode()
+    output = next(
+        one for one in re.findall(r'"output":"((?:[^"\\]|\\.)*)"', entries) if BLOCK in unquoted(one)
+    )
+    blocks = {name: list(page.blocks) for name, page in registered().items() if name in pages}
+    yield f"{'loads':>8}{'MB':>8}"
+    for number in range(count + 1):
+        if number % EVERY == 0 or number == len(pages):
+            yield f"{number:8}{server.memory_full_info().uss / 1e6:8.0f}"
+        name = pages[number % len(pages)]
+        fetched(f"{address}{name}?run={run}")
+        asked(address, unquoted(output), name, blocks[name], run)
+
+
+def unquoted(text: str) -> str:
+    """A JSON string without its escapes."""
+    return text.replace('\\"', '"').replace("\\\\", "\\")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--pages", nargs="+", default=[], metavar="NAME", help="only these pages")
+    parser.add_argument("--rounds", type=int, default=1, help="times are the median of so many")
+    parser.add_argument("--count", type=int, default=LOADS, help="loads of the part memory")
+    parser.add_argument("--verbose", action="store_true", help="print each layout shift")
+    options = parser.parse_args()
+    pages = names(options.pages)
+    with sync_playwright() as playwright:
+        browser = chromium(playwright)
+        for trace in options.traces:
+            for part in options.parts:
+                print(f"\n{trace.name}: {part}")
+                for row in measured(browser, trace, part, pages, options):
+                    print(row, flush=True)
+        browser.close()
+
+
+def measured(
+    browser: Browser, trace: Path, part: str, pages: Sequence[str], options: argparse.Namespace
+) -> Iterator[str]:
+    """Yield the rows of a part."""
+    if part == "loads":
+        yield from loads(browser, trace, pages, options.rounds)
+    elif part == "drop":
+        yield from drop(browser, trace, options.rounds)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            store, run = stored(trace, Path(folder))
+            with serving(store) as (server, address):
+                if part == "layout":
+                    yield from layout(browser, address, run, pages, verbose=options.verbose)
+                else:
+                    yield from memory(server, address, run, pages, options.count)
+
+
+if __name__ == "__main__":
+    main()
