@@ -260,6 +260,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
 
     @property
+    @cache  # queries over all runs ask for the schema of every file
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with the schema version in its metadata.
 
@@ -293,6 +294,8 @@ class Table(msgspec.Struct, frozen=True):
             >>> STEPS.unfit(STEPS.arrow.remove(0).set(0, pa.field("step", pa.string())))
             ['rank', 'step']
         """
+        if stored.equals(self.arrow):
+            return []
         held = {field.name: field for field in stored}
         return [one.name for one in self.columns if not one.fits(held.get(one.name))]
 

@@ -101,14 +101,16 @@ def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
 
     Only shell-safe references are used, since users copy the commands.
     """
-    label, git = run.meta.label, run.meta.git
+    label, git = run.outline.label, run.outline.git
     stored = store.readable()
     if label and RUN_ID.fullmatch(label):
-        found = _same_fingerprint([one for one in stored if one.meta.label == label])
+        found = _same_fingerprint([one for one in stored if one.outline.label == label])
         if len(found) > 1 and run in found:
             return label, found
     if git and _SHA.fullmatch(git.sha):
-        found = _same_fingerprint([one for one in stored if one.meta.git and one.meta.git.sha == git.sha])
+        found = _same_fingerprint(
+            [one for one in stored if one.outline.git and one.outline.git.sha == git.sha]
+        )
         if len(found) > 1 and run in found:
             return f"git:{git.sha[:12]}", found
     return run.path.name, (run,)
@@ -311,9 +313,8 @@ def _distance(a: Run, b: Run) -> tuple[int, int, int]:
 
 def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
     """Return the fingerprint fields known in both runs that differ, and those that are equal."""
-    pairs = {
-        name: (a.meta.fingerprint.get(name), b.meta.fingerprint.get(name)) for name in (*DECIDES, *EXPLAINS)
-    }
+    one_of, other_of = a.outline.fingerprint, b.outline.fingerprint
+    pairs = {name: (one_of.get(name), other_of.get(name)) for name in (*DECIDES, *EXPLAINS)}
     known = {name: pair for name, pair in pairs.items() if None not in pair}
     different = [name for name, (one, other) in known.items() if one != other]
     return different, [name for name in known if name not in different]
@@ -323,9 +324,9 @@ def _offer(context: Context, run: Run) -> dict[str, Any]:
     different, equal = fields(run, context.run)
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
-        "label": run.meta.label or None,
-        "commit": commit_name(run.meta.git) or None,
-        "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
+        "label": run.outline.label or None,
+        "commit": commit_name(run.outline.git) or None,
+        "recorded": html.Span(run.outline.created_at.replace("T", " ").removesuffix("Z")),
         "must_ignore": _words([name for name in different if name in DECIDES]),
         "other_differences": _words([name for name in different if name not in DECIDES]),
         "matching_fields": len(equal),

@@ -7,20 +7,23 @@ import pytest
 from tests.large_store import fill
 from tests.runs import make_run
 from tracekit.errors import UnusableInputError
-from tracekit.runs import notes
+from tracekit.runs import index, meta, notes
+from tracekit.runs.meta import Git, Timings
+from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
 from tracekit.dashboards import run_options
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
 from tracekit.dashboards.callback_bodies import UPDATE
 from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
+from tracekit.dashboards.site import Site, View
 
 if TYPE_CHECKING:
     from dash import Dash
     from werkzeug.test import TestResponse
-
-    from tracekit.runs.store import Store
 
 
 def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
@@ -41,6 +44,32 @@ def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
         **given,
     }
     return app.server.test_client().post(UPDATE, json=body)
+
+
+LARGE_PAGES = (("history", "history"), ("sweeps", "sweep"), ("compare", "compare"))
+
+
+def test_starting_and_pages_over_all_runs_read_no_run_json_but_that_of_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "WORTH", 2)
+    monkeypatch.setattr(index, "SETTLED_NS", 0)
+    of_commit = Git("a" * 40, "", "main", dirty=False, diff_sha256=None, commit_time="2026-11-21T00:00:00Z")
+    run = make_run(
+        store, fingerprint={"dtype": None}, git=of_commit, timings=Timings([2, 1, 3], [], "perf_counter")
+    )
+    fill(store, [run], 8)
+    names = [one.path.name for one in store.runs()]  # writes the index
+    read: list[str] = []
+    original = meta.read
+    monkeypatch.setattr(meta, "read", lambda path: (read.append(path.name), original(path))[1])
+    app = create_app(fresh := Store(store.path))
+    site = Site(app=app, store=fresh, pages=registered())
+    assert read == []
+    for page, block in LARGE_PAGES:
+        shown = content(site, View(page=page, run=names[-1]), block, dark=False)
+        assert "Traceback" not in str(shown)
+    assert set(read) <= {names[-1]}
 
 
 def test_the_list_is_refreshed_from_what_the_browser_knows(store: Store) -> None:
