@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = 180_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_SERVE = "from tracekit.cli.main import main; main()"
+SERVE = "from tracekit.cli.main import main; main()"
 _ZOOMS = """async (rounds) => {
   const canvas = document.getElementById("timeline-canvas");
   const box = canvas.getBoundingClientRect();
@@ -92,7 +92,7 @@ class Measure:
 @contextmanager
 def serving(store: Path) -> Iterator[tuple[psutil.Process, str]]:
     """The command that people run, on a free port; gives its process and its address."""
-    command = [sys.executable, "-c", _SERVE, "dashboard", "--port", "0", "--store", str(store)]
+    command = [sys.executable, "-c", SERVE, "dashboard", "--port", "0", "--store", str(store)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         printed = process.stdout.readline() if process.stdout else ""

@@ -260,7 +260,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
 
     @property
-    @cache  # queries over all runs ask for the schema of every file
+    @cache  # noqa: B019 (there are few tables; queries over all runs ask for the schema of every file)
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with the schema version in its metadata.
 

@@ -135,12 +135,16 @@ def test_an_address_that_is_none_is_one_line(address: str) -> None:
         pass
 
 
-def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", ["distributed", "tracekit-torch"])
+def test_workers_of_another_version_are_refused(
+    changed: str, four: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = importlib.metadata.version
-    monkeypatch.setattr(connection, "_ours", lambda: "9.9")
+    monkeypatch.setattr(connection, "_ours", lambda name: "9.9" if name == changed else there(name))
+    dask, tracekit = there("distributed"), there("tracekit-torch")
     message = (
-        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, "
-        r"but this process has Python 3\.\d+, tracekit 9\.9"
+        rf"has Python 3\.\d+, Dask {dask}, tracekit {tracekit}, but this process has Python 3\.\d+, "
+        + (r"Dask 9\.9, " if changed == "distributed" else rf"Dask {dask}, tracekit 9\.9")
     )
     with pytest.raises(UnusableInputError, match=message), workers(four.address):
         pass

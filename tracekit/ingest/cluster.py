@@ -18,7 +18,7 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.executors import scratch
+from tracekit.executors import keep, scratch
 from tracekit.ingest.decoding import closed, read, reading, write
 from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
@@ -55,9 +55,13 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
 
     def make(self) -> Path:
         """Create a new folder in the spool for one attempt."""
-        folder = scratch() / self.name / secrets.token_hex(8)
-        folder.mkdir(parents=True)
-        return folder
+        root = scratch() / self.name
+        while True:
+            root.mkdir(parents=True, exist_ok=True)
+            folder = root / secrets.token_hex(8)
+            with suppress(FileNotFoundError):  # another attempt has just deleted the spool, as it was empty
+                folder.mkdir()
+                return folder
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +85,9 @@ def decode(task: Reading) -> list[Decoded | Failed]:
     _delete_abandoned()
     path, size = task.source.path, task.source.text_bytes
     with open_pool(1) as pool, scanners(size) as fast, reading(path):
-        traces = read(path, task.spool.make(), (pool, fast), lambda _done: None)
+        folder = task.spool.make()
+        keep(folder)
+        traces = read(path, folder, (pool, fast), lambda _done: None)
         return closed(task.source, traces, task.source.identity)
 
 
@@ -111,11 +117,14 @@ def write_parts(task: Writing) -> Written:
     """Write the tables of a decoded trace, in the worker."""
     trace = _spooled(task).trace
     folder = task.spool.make()
-    linked = write(trace, structs.replace(task.place, directory=folder))
-    if task.place.part is not None:
-        for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
-            part.rename(part.with_stem(f"{part.stem}-{folder.name}"))
-    return Written(linked=linked, delivered=deliver(folder, task.spool.address))
+    try:
+        linked = write(trace, structs.replace(task.place, directory=folder))
+        if task.place.part is not None:
+            for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
+                part.rename(part.with_stem(f"{part.stem}-{folder.name}"))
+        return Written(linked=linked, delivered=deliver(folder, task.spool.address))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spooled(task: Writing) -> Decoded:
