@@ -3,8 +3,8 @@
     python -m benchmarks.large_store [--runs 5000] [--store STORE] [--chromium PATH]
 
 The runs are copies of a simulated one, with other workloads, batch sizes, labels and commits, as made by
-`python -m tests.large_store`; they are made in a new STORE, and used again if it exists. Commands are measured
-with the index of the store, which the first one writes. The page *Runs* is measured in headless Chromium. Use an idle machine.
+`python -m tests.large_store`, in a new STORE; an existing one is used as it is. Commands are measured with
+the index of the store, which is written first. Pages are measured in headless Chromium. Use an idle machine.
 """
 
 from __future__ import annotations

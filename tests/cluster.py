@@ -49,11 +49,19 @@ sys.addaudithook(hook)
 _STUCK = """
 import os, pathlib, sys, time
 
+def within():
+    frame = sys._getframe()
+    while frame and (frame.f_code.co_name != {!r} or "tracekit" not in frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+stuck = pathlib.Path(__file__).with_name("stuck")
+
 def hook(event, args):
-    if event in ("open", "shutil.move") and {!r} in str(args[0]):
-        stuck = pathlib.Path(__file__).with_name("stuck")
-        stuck.touch()
-        while stuck.exists():
+    if event in ("open", "shutil.move") and args[0] != str(stuck) and within():
+        if not stuck.with_name("free").exists():
+            stuck.touch()
+        while not stuck.with_name("free").exists():
             time.sleep(0.05)
 
 sys.addaudithook(hook)
@@ -139,7 +147,7 @@ class SeparateCluster:
         folder: Where the workers keep their files.
         scheduler: The process of the scheduler.
         address: Its address.
-        stuck: Exists while a worker waits for its deletion.
+        stuck: Exists once a worker waits; see `release`.
     """
 
     def __init__(self, folder: Path, *, stuck: str) -> None:
@@ -147,7 +155,7 @@ class SeparateCluster:
 
         Args:
             folder: An empty folder.
-            stuck: Part of the name of a file at which a worker waits before it opens or moves it.
+            stuck: Name of a function of tracekit in which workers wait before they open or move a file.
         """
         pytest.importorskip("distributed")
         self.folder, self.stuck = folder / "scratch", folder / "stuck"
@@ -169,9 +177,13 @@ class SeparateCluster:
         assert process.stderr
         return next((line for line in process.stderr if _ADDRESS.search(line)), "")
 
+    def release(self) -> None:
+        """Let the worker go on."""
+        self.stuck.with_name("free").touch()
+
     def close(self) -> None:
         """End all processes."""
-        self.stuck.unlink(missing_ok=True)
+        self.release()
         for process in (self._nannies, self.scheduler):
             children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
             for one in [*children, process]:

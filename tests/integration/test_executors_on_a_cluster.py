@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,6 @@ from tracekit.executors.cluster import ClusterWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster import Cluster
 
@@ -92,6 +92,17 @@ def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluste
         executor.everywhere(deeds.clear, "left")
         assert not os.path.exists(left.get())  # noqa: PTH110
         executor.everywhere(deeds.clear, "left")  # who cannot is passed over
+
+
+def test_folders_of_results_are_deleted_with_the_connection(four: Cluster) -> None:
+    with workers(four.address) as executor:
+        made = [Path(outcome.get()) for outcome in executor.map(deeds.kept, ["one", "two"])]
+        assert len(list(executor.map(deeds.double, range(20)))) == 20
+        assert all(folder.is_dir() for folder in made)
+    limit = time.monotonic() + 60
+    while any(folder.parent.exists() for folder in made):
+        assert time.monotonic() < limit
+        time.sleep(0.02)
 
 
 def test_who_wants_no_more_outcomes_leaves_nothing_to_do(four: Cluster) -> None:

@@ -13,6 +13,9 @@ import pytest
 
 from tests.cluster import SeparateCluster
 from tests.integration.test_import_scheduler import IMPORT, _once, job
+from tracekit.executors.model import scratch_at
+from tracekit.ingest import cluster
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 LIMIT_S = 30
-PHASES = {"read": "job/rank1.json", "link": ".launches", "write": "part-00001-"}
-"""Part of the name of a file that a worker uses in a phase only."""
+PHASES = {"read": "decode", "link": "_write_host", "write": "_delivered"}
+"""Functions that a worker runs in a phase only."""
 SLOW = [pytest.param(phase, marks=pytest.mark.slow) for phase in ("link", "write")]
 
 
@@ -39,6 +42,11 @@ def stuck(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeparateCl
 def spools(found: SeparateCluster) -> list[Path]:
     """Spools on the machine of the workers."""
     return list(found.folder.rglob("tracekit-spool-*"))
+
+
+def is_abandoned(spool: Path) -> bool:
+    """Whether its workers have ended without deleting it, as Dask kills one that does not end by itself."""
+    return all(owners.is_abandoned(attempt, attempt.name) for attempt in spool.iterdir())
 
 
 def importing(found: SeparateCluster, folder: Path, store: Store) -> subprocess.Popen[str]:
@@ -65,8 +73,11 @@ def test_a_lost_scheduler_ends_the_import_and_leaves_nothing(
     assert f"the scheduler {stuck.address} is no longer reachable" in err
     assert [path.name for path in store.path.iterdir()] == [".gitignore"]
     assert not any(child.is_running() for child in own)
-    stuck.stuck.unlink()
-    _once(lambda: not spools(stuck))
+    stuck.release()
+    _once(lambda: all(map(is_abandoned, spools(stuck))))
+    with scratch_at(stuck.folder / "dask-scratch-space"):
+        cluster._delete_abandoned("of another import")
+    assert spools(stuck) == []
     assert waited < LIMIT_S
 
 
@@ -79,7 +90,7 @@ def test_a_lost_client_leaves_nothing_on_the_workers(
     assert spools(stuck)
     process.send_signal(number)
     process.communicate(timeout=60)
-    stuck.stuck.unlink()
+    stuck.release()
     _once(lambda: not spools(stuck))
     with store.draft():
         pass  # deletes what a killed process left

@@ -134,8 +134,8 @@ def scratch() -> Path:
 def keep(folder: Path) -> None:
     """Have a folder of the current task deleted when its result is dropped, also if it fails.
 
-    On a cluster, results are dropped at the end of the connection, also if the client is killed. Elsewhere, the
-    folder is left to `Workers.everywhere`.
+    On a cluster, results are dropped at the end of the connection, also if the client is killed. Elsewhere,
+    the folder is left to `Workers.everywhere`.
     """
     if kept := _KEEP.get():
         kept(folder)

@@ -12,7 +12,7 @@ import shutil
 import weakref
 from collections import Counter, deque
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from tracekit.errors import TracekitError
 from tracekit.executors.model import Item, Outcome, Value, attempt, scratch_at, unexpected
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -114,27 +115,28 @@ class Held:
     """Folders of the result of a task, deleted with it.
 
     A worker holds the result until the client releases it or is lost, or until it ends itself; only then the
-    folders are deleted. What is sent to the client is whether there are any.
+    folders are deleted. They are locked until then. What is sent to the client is whether there are any.
     """
 
     def __init__(self) -> None:
-        self._folders: list[Path] = []
-        weakref.finalize(self, _delete, self._folders)
+        self._any, self._end = False, ExitStack()
+        weakref.finalize(self, self._end.close)
 
     def add(self, folder: Path) -> None:
         """Add a folder."""
-        self._folders.append(folder)
+        self._any = True
+        self._end.enter_context(owners.holding(folder))
+        self._end.callback(_delete, folder)
 
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
-        return bool, (bool(self._folders),)
+        return bool, (self._any,)
 
 
-def _delete(folders: Sequence[Path]) -> None:
-    """Delete folders, and the one that they are in if it is empty then."""
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):
-            folder.parent.rmdir()
+def _delete(folder: Path) -> None:
+    """Delete a folder, and the one that it is in if that is empty then."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
 
 
 def run(
