@@ -67,7 +67,7 @@ def same(one: Run, other: Run) -> bool:
 
 def scratch(found: Cluster) -> list[Path]:
     """What imports have spooled on the workers' machine."""
-    return list(found.folder.rglob("tracekit-spool-*"))
+    return list(found.folder.glob("dask-scratch-space/tracekit-spool-*"))
 
 
 def held(found: Cluster) -> list[str]:

@@ -41,7 +41,7 @@ def stuck(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeparateCl
 
 def spools(found: SeparateCluster) -> list[Path]:
     """Spools on the machine of the workers."""
-    return list(found.folder.rglob("tracekit-spool-*"))
+    return list(found.folder.glob("dask-scratch-space/tracekit-spool-*"))
 
 
 def is_abandoned(spool: Path) -> bool:

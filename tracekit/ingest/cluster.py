@@ -131,6 +131,8 @@ def write_parts(task: Writing) -> Written:
         return Written(linked=linked, delivered=deliver(folder, task.spool.address))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()  # if the client is gone, and the spools with it
 
 
 def _spooled(task: Writing) -> Decoded:
