@@ -187,8 +187,8 @@ def endpoints(found: Sequence[State]) -> tuple[State, State] | None:
 
 
 NAME, CHART = "history", "commits"
-LISTED = 200
-"""Maximum commits listed."""
+LISTED = 50
+"""Maximum commits listed: a browser needs minutes for a table of four times as many."""
 OFFERED = 24
 """Maximum configurations listed."""
 HINT = "`tracekit collect` records both inside a git repository; imported traces have neither."
