@@ -57,7 +57,9 @@ class Listing:
 REUSED_S = 0.5
 """Seconds that a listing of a folder counts without a look at each run, unless runs come or go."""
 REUSED_FACTOR = 20
-"""As above, in times that it took: 5,000 runs are looked at every few seconds."""
+"""As above, in times that it took: 5,000 runs are looked at every second."""
+LONGEST_S = 10.0
+"""Longest reuse, in seconds."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Catalogue:
     """Cached listing of a store; listing again costs one stat per run."""
 
     store: Store
-    _made: tuple[float, int | None, Listing] | None = None  # made again from when on, unless changed before
+    _made: tuple[float, int | None, Listing] | None = None  # until when, and of which folder time
     _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -78,8 +80,8 @@ class Catalogue:
                 return known[2]
             listing = self._listed()
             ended = time.monotonic()
-            until = ended + max(REUSED_S, REUSED_FACTOR * (ended - begun))
-            self._made = until, changed, listing
+            reused = min(max(REUSED_S, REUSED_FACTOR * (ended - begun)), LONGEST_S)
+            self._made = ended + reused, changed, listing
             return listing
 
     def _changed_ns(self) -> int | None:
