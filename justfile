@@ -78,11 +78,12 @@ bench-pages *arguments:
 bench-tasks *arguments:
     {{python}} -m benchmarks.browser.tasks {{arguments}}
 
-# Check the performance limits of analyses, timeline and dashboard; needs an idle machine.
+# Check the performance limits of analyses, timeline, dashboard and large stores; needs an idle machine.
 bench-limits:
     {{python}} -m benchmarks.analyses
     {{python}} -m benchmarks.timeline
     {{python}} -m benchmarks.dashboard
+    {{python}} -m benchmarks.large_store
 
 # Test a reader (kineto, nsys or store) with damaged and hostile inputs. See `just fuzz --help`.
 fuzz *arguments:

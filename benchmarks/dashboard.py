@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = 180_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_SERVE = "from tracekit.cli.main import main; main()"
+SERVE = "from tracekit.cli.main import main; main()"
 _ZOOMS = """async (rounds) => {
   const canvas = document.getElementById("timeline-canvas");
   const box = canvas.getBoundingClientRect();
@@ -97,7 +97,7 @@ def serving(store: Path, tracekit: Path | None = None) -> Iterator[tuple[psutil.
         store: The store.
         tracekit: The command, of another version; None for the one of this environment.
     """
-    own = [sys.executable, "-c", _SERVE] if tracekit is None else [str(tracekit)]
+    own = [sys.executable, "-c", SERVE] if tracekit is None else [str(tracekit)]
     command = [*own, "dashboard", "--port", "0", "--store", str(store)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

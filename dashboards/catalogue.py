@@ -56,6 +56,10 @@ class Listing:
 
 REUSED_S = 0.5
 """Seconds that a listing of a folder counts without a look at each run, unless runs come or go."""
+REUSED_FACTOR = 20
+"""As above, in times that it took: 5,000 runs are looked at every second."""
+LONGEST_S = 10.0
+"""Longest reuse, in seconds."""
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Catalogue:
     """Cached listing of a store; listing again costs one stat per run."""
 
     store: Store
-    _made: tuple[float, int | None, Listing] | None = None
+    _made: tuple[float, int | None, Listing] | None = None  # until when, and of which folder time
     _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -71,11 +75,14 @@ class Catalogue:
         """List the store."""
         with self._guard:
             changed = self._changed_ns()
-            known = self._made
-            if known and known[1] == changed is not None and time.monotonic() - known[0] < REUSED_S:
+            known, begun = self._made, time.monotonic()
+            if known and known[1] == changed is not None and begun < known[0]:
                 return known[2]
-            self._made = time.monotonic(), changed, self._listed()
-            return self._made[2]
+            listing = self._listed()
+            ended = time.monotonic()
+            reused = min(max(REUSED_S, REUSED_FACTOR * (ended - begun)), LONGEST_S)
+            self._made = ended + reused, changed, listing
+            return listing
 
     def _changed_ns(self) -> int | None:
         """Return when a run was last added to or removed from a local store; None if unknown."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,30 @@ def hook(event, args):
 
 sys.addaudithook(hook)
 """
+
+_STUCK = """
+import os, pathlib, sys, time
+
+def within():
+    frame = sys._getframe()
+    while frame and (frame.f_code.co_name != {!r} or "tracekit" not in frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+stuck = pathlib.Path(__file__).with_name("stuck")
+
+def hook(event, args):
+    if event in ("open", "shutil.move") and args[0] != str(stuck) and within():
+        if not stuck.with_name("free").exists():
+            stuck.touch()
+        while not stuck.with_name("free").exists():
+            time.sleep(0.05)
+
+sys.addaudithook(hook)
+"""
+
+
+_ADDRESS = re.compile(r"tcp://[\d.]+:\d+")
 
 
 class Cluster:
@@ -112,4 +137,56 @@ def cluster(
         try:
             yield Cluster(process, address, folder / "scratch")
         finally:
+            process.communicate()
+
+
+class SeparateCluster:
+    """A scheduler and two workers with a nanny each, started by the commands that people use.
+
+    Attributes:
+        folder: Where the workers keep their files.
+        scheduler: The process of the scheduler.
+        address: Its address.
+        stuck: Exists once a worker waits; see `release`.
+    """
+
+    def __init__(self, folder: Path, *, stuck: str) -> None:
+        """Start it.
+
+        Args:
+            folder: An empty folder.
+            stuck: Name of a function of tracekit in which workers wait before they open or move a file.
+        """
+        pytest.importorskip("distributed")
+        self.folder, self.stuck = folder / "scratch", folder / "stuck"
+        (folder / "sitecustomize.py").write_text(_STUCK.format(stuck))
+        path = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+        self.scheduler = self._started("scheduler", "--port", "0", "--host", "127.0.0.1", **path)
+        found = _ADDRESS.search(line) if (line := self._line(self.scheduler)) else None
+        assert found
+        self.address = found[0]
+        more = ("--nworkers", "2", "--nthreads", "1", "--local-directory", str(self.folder))
+        self._nannies = self._started("worker", self.address, "--host", "127.0.0.1", *more, **path)
+
+    def _started(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+        environment = {**os.environ, **variables}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def _line(self, process: subprocess.Popen[str]) -> str:
+        assert process.stderr
+        return next((line for line in process.stderr if _ADDRESS.search(line)), "")
+
+    def release(self) -> None:
+        """Let the worker go on."""
+        self.stuck.with_name("free").touch()
+
+    def close(self) -> None:
+        """End all processes."""
+        self.release()
+        for process in (self._nannies, self.scheduler):
+            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            for one in [*children, process]:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
             process.communicate()

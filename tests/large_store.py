@@ -26,7 +26,7 @@ WORKLOADS = ("resnet50", "bert", "gpt", "vgg16")
 
 
 def fill(store: Store, runs: Sequence[Run], count: int) -> list[Run]:
-    """Add copies of runs with workloads, batch sizes and labels that differ, one a minute."""
+    """Add copies of runs with workloads, batch sizes and labels that differ, one a minute, 25 of a commit."""
     return [_copied(store, runs[number % len(runs)], number) for number in range(count)]
 
 
@@ -39,6 +39,7 @@ def _copied(store: Store, run: Run, number: int) -> Run:
         run_id=new_run_id(f"{name}-train", now=created),
         created_at=timestamp(created),
         label=f"trial {number}" if number % 10 == 0 else None,
+        git=replace(run.meta.git, sha=f"{number // 25:040x}") if run.meta.git else None,
         workload=(run.meta.workload or {}) | workload,
         fingerprint=run.meta.fingerprint | {"workload": name, "batch_size": workload["batch_size"]},
     )

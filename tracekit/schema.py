@@ -260,6 +260,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
 
     @property
+    @cache  # noqa: B019 (there are few tables; queries over all runs ask for the schema of every file)
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with the schema version in its metadata.
 
@@ -269,10 +270,8 @@ class Table(msgspec.Struct, frozen=True):
         """
         import pyarrow as pa
 
-        return pa.schema(
-            [column.field for column in self.columns],
-            metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
-        )
+        fields = [column.field for column in self.columns]
+        return pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
 
     @property
     def time(self) -> str | None:
@@ -293,8 +292,9 @@ class Table(msgspec.Struct, frozen=True):
             >>> STEPS.unfit(STEPS.arrow.remove(0).set(0, pa.field("step", pa.string())))
             ['rank', 'step']
         """
-        held = {field.name: field for field in stored}
-        return [one.name for one in self.columns if not one.fits(held.get(one.name))]
+        unsure = () if stored.equals(self.arrow) else self.columns
+        held = {field.name: field for field in stored} if unsure else {}
+        return [one.name for one in unsure if not one.fits(held.get(one.name))]
 
 
 def _maybe(name: str, values: ValueType, meaning: str) -> Column:

@@ -11,7 +11,7 @@ from dash import html
 from tracekit import analysis
 from tracekit.diff import engine, spans
 from tracekit.render import human
-from tracekit.runs.metrics import of_run
+from tracekit.runs.metrics import STEP_TIME, peaks, step_time
 from tracekit.schema import HOST_DEVICE, C
 
 from ..blocks import block
@@ -36,10 +36,15 @@ if TYPE_CHECKING:
     Read = Callable[[Callable[[str], Result]], list[Tile]]
 
 
-@lru_cache(maxsize=4096)
-def measured(run: Run) -> dict[str, float]:
-    """Return the metrics of a run; cached, since runs never change."""
-    return of_run(run)
+def measured(run: Run, metric: str) -> float | None:
+    """Return a metric of a run; None if it was not measured."""
+    return step_time(run) if metric == STEP_TIME else _peaks(run).get(metric)
+
+
+@lru_cache(maxsize=65_536)
+def _peaks(run: Run) -> dict[str, float]:
+    """Return the peaks of memory; cached, since runs never change."""
+    return peaks(run)
 
 
 def title(text: str) -> Component:

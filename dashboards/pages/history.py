@@ -20,7 +20,7 @@ from tracekit.experiments import gate_baseline
 from tracekit.experiments.gate_baseline import code
 from tracekit.experiments.gate_model import MIB
 from tracekit.runs import revisions
-from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME
+from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, counted
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import THRESHOLD, Verdict
@@ -99,9 +99,9 @@ def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint; most commits first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        if run.meta.git and (run.meta.timings or run.rows("counters")):
+        if run.outline.git and (run.outline.timings or counted(run)):
             found.setdefault(fingerprint_id(run), []).append(run)
-    return dict(sorted(found.items(), key=lambda item: -len({code(run.meta.git) for run in item[1]})))
+    return dict(sorted(found.items(), key=lambda item: -len({code(run.outline.git) for run in item[1]})))
 
 
 def states(runs: Sequence[Run], metric: str) -> list[State]:
@@ -111,15 +111,15 @@ def states(runs: Sequence[Run], metric: str) -> list[State]:
         runs: Runs of one configuration, oldest first.
         metric: One of `tracekit.runs.metrics.OF_RUNS`.
     """
-    groups: dict[object, list[Run]] = {}
+    groups: dict[object, list[tuple[Run, float]]] = {}
     for run in runs:
-        if measured(run).get(metric):
-            groups.setdefault(code(run.meta.git), []).append(run)
-    found = [
-        State(own[0].meta.git, tuple(own), tuple(measured(run)[metric] for run in own))
-        for own in groups.values()
-        if own[0].meta.git
-    ]
+        if value := measured(run, metric):
+            groups.setdefault(code(run.outline.git), []).append((run, value))
+    found = []
+    for own in groups.values():
+        measured_runs, values = zip(*own, strict=True)
+        if git := measured_runs[0].outline.git:
+            found.append(State(git, measured_runs, values))
     found.sort(key=lambda state: (_when(state.git), state.git.dirty))
     return _compared(found, metric, {run.path: at for at, run in enumerate(runs)})
 
@@ -187,8 +187,8 @@ def endpoints(found: Sequence[State]) -> tuple[State, State] | None:
 
 
 NAME, CHART = "history", "commits"
-LISTED = 200
-"""Maximum commits listed."""
+LISTED = 50
+"""Maximum commits listed: a browser needs minutes for a table of four times as many."""
 OFFERED = 24
 """Maximum configurations listed."""
 HINT = "`tracekit collect` records both inside a git repository; imported traces have neither."
@@ -248,7 +248,7 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     several = [
         one
         for one, own in zip(offered, known.values(), strict=True)
-        if one.chosen or len({run.meta.git.sha for run in own if run.meta.git}) > 1
+        if one.chosen or len({run.outline.git.sha for run in own if run.outline.git}) > 1
     ]
     rest = [one for one in offered if one not in several]
     more = html.Details(

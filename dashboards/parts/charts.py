@@ -245,6 +245,7 @@ def connect_clicks(site: Site, page: str, name: str) -> None:
         prevent_initial_call=True,
     )
     def visit(clicked: dict[str, Any] | None, path: str) -> Any:
-        href = (clicked or {}).get("points", [{}])[0].get("customdata")
-        is_local = isinstance(href, str) and href.startswith("/") and not href.startswith("//")
+        points = (clicked or {}).get("points") or [{}]
+        href = points[0].get("customdata")
+        is_local = isinstance(href, str) and href.startswith("/") and not href.startswith(("//", "/\\"))
         return href if is_local and path == f"/{page}" else no_update

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,6 @@ from tracekit.executors.cluster import ClusterWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cluster import Cluster
 
@@ -94,6 +94,17 @@ def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluste
         executor.everywhere(deeds.clear, "left")  # who cannot is passed over
 
 
+def test_folders_of_results_are_deleted_with_the_connection(four: Cluster) -> None:
+    with workers(four.address) as executor:
+        made = [Path(outcome.get()) for outcome in executor.map(deeds.kept, ["one", "two"])]
+        assert len(list(executor.map(deeds.double, range(20)))) == 20
+        assert all(folder.is_dir() for folder in made)
+    limit = time.monotonic() + 60
+    while any(folder.parent.exists() for folder in made):
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
 def test_who_wants_no_more_outcomes_leaves_nothing_to_do(four: Cluster) -> None:
     from distributed import Client
 
@@ -135,12 +146,16 @@ def test_an_address_that_is_none_is_one_line(address: str) -> None:
         pass
 
 
-def test_workers_of_another_version_are_refused(four: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", ["distributed", "tracekit-torch"])
+def test_workers_of_another_version_are_refused(
+    changed: str, four: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = importlib.metadata.version
-    monkeypatch.setattr(connection, "_ours", lambda: "9.9")
+    monkeypatch.setattr(connection, "_ours", lambda name: "9.9" if name == changed else there(name))
+    dask, tracekit = there("distributed"), there("tracekit-torch")
     message = (
-        rf"has Python 3\.\d+, tracekit {there('tracekit-torch')}, "
-        r"but this process has Python 3\.\d+, tracekit 9\.9"
+        rf"has Python 3\.\d+, Dask {dask}, tracekit {tracekit}, but this process has Python 3\.\d+, "
+        + (r"Dask 9\.9, " if changed == "distributed" else rf"Dask {dask}, tracekit 9\.9")
     )
     with pytest.raises(UnusableInputError, match=message), workers(four.address):
         pass

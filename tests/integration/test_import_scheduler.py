@@ -67,7 +67,7 @@ def same(one: Run, other: Run) -> bool:
 
 def scratch(found: Cluster) -> list[Path]:
     """What imports have spooled on the workers' machine."""
-    return list(found.folder.rglob("tracekit-spool-*"))
+    return list(found.folder.glob("dask-scratch-space/tracekit-spool-*"))
 
 
 def held(found: Cluster) -> list[str]:
@@ -209,6 +209,7 @@ def test_a_killed_driver_leaves_no_run(
     assert b"Traceback" not in err
     assert store.runs() == []
     _once(lambda: held(three) == [])
+    _once(lambda: set(scratch(three)) <= before)
     if with_signal == signal.SIGINT:
         assert importing.returncode == 130
         assert store.leftovers() == []

@@ -46,7 +46,7 @@ def together(*commands: Sequence[str], times: int = TIMES) -> list[str]:
         assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=200)[1] for process in processes]
+    said = [process.communicate(timeout=900)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), said
     return said
 
@@ -67,6 +67,22 @@ def test_imports_and_gc_at_once(
     assert len(store.runs()) == 2 * TIMES
     assert all(verify(run).is_whole for run in store.runs())
     assert sorted(path.name for path in store.path.iterdir() if path.name.startswith(".")) == [".gitignore"]
+
+
+@pytest.mark.slow
+def test_fifty_imports_with_gc_rm_and_verify_at_once(
+    store: Store, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    where = ["--store", str(store.path)]
+    doomed = [make_run(store, after_s=second).id for second in range(5)]
+    importing = ["import", str(trace), *where]
+    others = [["gc", *where], ["verify", "--quick", *where], ["runs", *where]] * 4
+    together(*[importing] * 50, *others, *(["rm", name, "--yes", *where] for name in doomed), times=1)
+    kept = store.runs()
+    assert len(kept) == len({run.path for run in kept} - {store.path / name for name in doomed}) == 50
+    assert all(verify(run).is_whole for run in kept)
+    assert {path.name for path in store.path.iterdir() if path.name.startswith(".")} == {".gitignore"}
 
 
 def test_analyses_of_one_run_at_once_are_kept_once(store: Store, trace: Path) -> None:

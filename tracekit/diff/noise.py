@@ -103,7 +103,7 @@ def code(run: Run) -> Hashable | None:
     Returns:
         The clean commit; else the label with commit and changes; None if the run has neither.
     """
-    git, label = run.meta.git, run.meta.label
+    git, label = run.outline.git, run.outline.label
     if git and not git.dirty:
         return git.sha
     return (label, git.sha if git else None, git.diff_sha256 if git else None) if label else None
@@ -111,7 +111,8 @@ def code(run: Run) -> Hashable | None:
 
 def clock(run: Run) -> str | None:
     """Return the clock that timed the steps; None if they were not timed."""
-    return run.meta.timings.clock if run.meta.timings and run.meta.timings.step_ns else None
+    timed = run.outline.timings
+    return timed.clock if timed and timed.step_ns else None
 
 
 def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
@@ -130,18 +131,20 @@ def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | Non
     return max(estimates, key=lambda noise: noise.sigma) if complete else None
 
 
-def _series_of(run: Run) -> Hashable:
+def _series_of(run: Run) -> tuple[str, str | None, str]:
     return fingerprint_id(run), clock(run), repr(timing_settings(run))
 
 
-def _of_configuration(metric: str, side: Hashable, runs: Iterable[Run]) -> Noise | None:
-    found = history(run for run in runs if _series_of(run) == side)
+def _of_configuration(metric: str, side: tuple[str, str | None, str], runs: Iterable[Run]) -> Noise | None:
+    *outlined, settings = side
+    alike = (run for run in runs if [fingerprint_id(run), clock(run)] == outlined)
+    found = history(run for run in alike if repr(timing_settings(run)) == settings)
     return next((series.noise for series in found.series if series.metric == metric), None)
 
 
 def fingerprint_id(run: Run) -> str:
-    """Return a short hash of a run's fingerprint."""
-    text = json.dumps(run.meta.fingerprint, sort_keys=True, default=str)
+    """Return a short hash of the known fields of a run's fingerprint."""
+    text = json.dumps(run.outline.fingerprint, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -164,7 +167,7 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
 
 
 def _words(run: Run) -> str:
-    known = run.meta.fingerprint
+    known = run.outline.fingerprint
     parts = [str(known[field]) for field in _NAMED if known.get(field) is not None]
     parts += [f"batch {known['batch_size']}"] if known.get("batch_size") is not None else []
     parts += [f"resolution {known['resolution']}"] if known.get("resolution") is not None else []

@@ -17,13 +17,13 @@ from tracekit.executors.model import Item, Outcome, Value, Workers
 from tracekit.executors.scheduling import Submission, host_of, visit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from distributed import Client
+    from distributed import Client, Future
 
 
-TIMEOUT_S = 300.0
-"""Seconds without workers until the remaining tasks fail."""
+WORKERLESS_S = 60.0
+"""Seconds without workers until the remaining tasks fail; a nanny restarts a worker sooner."""
 UNREACHABLE_S = 15.0
 """Seconds without a connection to the scheduler until all ends; the client tries to connect meanwhile."""
 SILENT_S = 60.0
@@ -39,16 +39,17 @@ SETTLED_S = 5.0
 class ClusterWorkers(Workers):
     """Executor on the workers of a Dask cluster, and the choice between it and local processes."""
 
-    def __init__(self, client: Client, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, client: Client, address: str, *, timeout_s: float = WORKERLESS_S) -> None:
         """Use a connected client.
 
         Args:
             client: The client.
             address: Address of the scheduler, for errors.
-            timeout_s: See `TIMEOUT_S`.
+            timeout_s: See `WORKERLESS_S`.
         """
         self._client, self._address, self._patience = client, address, timeout_s
         self._submissions: set[Submission[Any, Any]] = set()
+        self._held: list[Future] = []
 
     @property
     def count(self) -> int:
@@ -76,6 +77,7 @@ class ClusterWorkers(Workers):
         finally:
             submission.cancel()
             self._submissions.discard(submission)
+            self._held += submission.held
 
     def _outcomes(self, submission: Submission[Item, Value]) -> Iterator[Outcome[Value]]:
         there = self._threads() or {}
@@ -131,7 +133,8 @@ class ClusterWorkers(Workers):
 CONNECT_S = 10
 """Timeout of the connection to a scheduler."""
 _SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
-_DISTRIBUTION = "tracekit-torch"
+_DISTRIBUTIONS = {"distributed": "Dask", "tracekit-torch": "tracekit"}
+"""Packages whose versions must be the same, and their names in messages."""
 
 
 @contextmanager
@@ -171,7 +174,8 @@ def _client(scheduler: str) -> Client:
             "--scheduler needs Dask, which is not installed",
             hint="pip install 'tracekit-torch[scale]', also on every worker",
         ) from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are reported as outcomes
+    for name in ("distributed", "distributed.client"):  # Dask sets the level of both
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are reported as outcomes
     try:
         return Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError, ImportError) as error:
@@ -190,15 +194,15 @@ def _is_address(text: str) -> bool:
 
 
 def _check(client: Client, scheduler: str) -> None:
-    """Check that all workers have the same versions of Python and tracekit as this program.
+    """Check that all workers have the same versions of Python, Dask and tracekit as this program.
 
     The query uses the standard library only, as a worker may lack tracekit.
     """
     pythons = client.run(platform.python_version, on_error="return")
-    tracekits = client.run(importlib.metadata.version, _DISTRIBUTION, on_error="return")
-    mine = f"Python {_minor(platform.python_version())}, {_tracekit(_ours())}"
+    found = {name: client.run(importlib.metadata.version, name, on_error="return") for name in _DISTRIBUTIONS}
+    mine = _versions(platform.python_version(), {name: _ours(name) for name in _DISTRIBUTIONS})
     for worker, python in pythons.items():
-        theirs = f"Python {_minor(python)}, {_tracekit(tracekits.get(worker))}"
+        theirs = _versions(python, {name: versions.get(worker) for name, versions in found.items()})
         if theirs != mine:
             raise UnusableInputError(
                 f"worker {worker} of {scheduler} has {theirs}, but this process has {mine}",
@@ -206,17 +210,22 @@ def _check(client: Client, scheduler: str) -> None:
             )
 
 
-def _ours() -> str:
-    return importlib.metadata.version(_DISTRIBUTION)
+def _ours(distribution: str) -> str:
+    return importlib.metadata.version(distribution)
+
+
+def _versions(python: object, found: Mapping[str, object]) -> str:
+    """Return versions in words; those that could not be queried are missing."""
+    words = [
+        f"{title} {version}" if isinstance(version := found[name], str) else f"no {title}"
+        for name, title in _DISTRIBUTIONS.items()
+    ]
+    return ", ".join([f"Python {_minor(python)}", *words])
 
 
 def _minor(version: object) -> str:
     """Return the part of a version that decides on compatibility of pickles."""
     return ".".join(str(version).split(".")[:2])
-
-
-def _tracekit(version: object) -> str:
-    return f"tracekit {version}" if isinstance(version, str) else "no tracekit"
 
 
 @contextmanager

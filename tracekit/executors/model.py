@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from tracekit.errors import TracekitError
 
@@ -118,7 +118,9 @@ def unexpected(error: BaseException) -> TracekitError:
     return found
 
 
+Keep: TypeAlias = "Callable[[Path], None]"
 _FOLDER: ContextVar[Path | None] = ContextVar("scratch", default=None)
+_KEEP: ContextVar[Keep | None] = ContextVar("keep", default=None)
 
 
 def scratch() -> Path:
@@ -129,11 +131,22 @@ def scratch() -> Path:
     return _FOLDER.get() or Path(tempfile.gettempdir())
 
 
+def keep(folder: Path) -> None:
+    """Have a folder of the current task deleted when its result is dropped, also if it fails.
+
+    On a cluster, results are dropped at the end of the connection, also if the client is killed. Elsewhere,
+    the folder is left to `Workers.everywhere`.
+    """
+    if kept := _KEEP.get():
+        kept(folder)
+
+
 @contextmanager
-def scratch_at(folder: Path) -> Iterator[None]:
-    """Set the folder of `scratch`."""
-    token = _FOLDER.set(folder)
+def scratch_at(folder: Path, kept: Keep | None = None) -> Iterator[None]:
+    """Set the folder of `scratch`, and what `keep` calls."""
+    tokens = _FOLDER.set(folder), _KEEP.set(kept)
     try:
         yield
     finally:
-        _FOLDER.reset(token)
+        _FOLDER.reset(tokens[0])
+        _KEEP.reset(tokens[1])

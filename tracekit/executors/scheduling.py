@@ -8,8 +8,11 @@ not restart a worker that ends while it is starting).
 from __future__ import annotations
 
 import secrets
+import shutil
+import weakref
 from collections import Counter, deque
 from concurrent.futures import CancelledError
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -18,6 +21,7 @@ from urllib.parse import urlsplit
 
 from tracekit.errors import TracekitError
 from tracekit.executors.model import Item, Outcome, Value, attempt, scratch_at, unexpected
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -107,14 +111,47 @@ def _scratch(worker: Worker) -> Path:
     return Path(worker.local_directory).parent
 
 
-def run(function: Callable[[Item], Value], item: Item) -> tuple[Value | None, TracekitError | None, str]:
-    """Run a task in a worker: return the result or error of a function, and the host; raises as `attempt`."""
+class Held:
+    """Folders of the result of a task, deleted with it.
+
+    A worker holds the result until the client releases it or is lost, or until it ends itself; only then the
+    folders are deleted. They are locked until then. What is sent to the client is whether there are any.
+    """
+
+    def __init__(self) -> None:
+        self._any, self._end = False, ExitStack()
+        weakref.finalize(self, self._end.close)
+
+    def add(self, folder: Path) -> None:
+        """Add a folder."""
+        self._any = True
+        self._end.enter_context(owners.holding(folder))
+        self._end.callback(_delete, folder)
+
+    def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
+        return bool, (self._any,)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder, and the one that it is in if that is empty then."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def run(
+    function: Callable[[Item], Value], item: Item
+) -> tuple[Value | None, TracekitError | None, str, Held]:
+    """Run a task in a worker: return the result or error of a function, the host, and the folders kept.
+
+    Raises as `attempt`.
+    """
     from distributed import get_worker
 
-    worker = get_worker()
-    with scratch_at(_scratch(worker)):
+    worker, held = get_worker(), Held()
+    with scratch_at(_scratch(worker), held.add):
         value, error = attempt(function, item)
-    return value, error, host_of(worker.address)
+    return value, error, host_of(worker.address), held
 
 
 def visit(function: Callable[..., object], args: tuple[Any, ...], dask_worker: Worker) -> None:
@@ -154,6 +191,8 @@ class Submission(Generic[Item, Value]):
         self._losses: Counter[int] = Counter()
         self._failures: Counter[int] = Counter()
         self._results: SimpleQueue[Landing] = SimpleQueue()
+        self.held: list[Future] = []
+        """Results whose folders are needed."""
 
     @property
     def left(self) -> bool:
@@ -233,9 +272,11 @@ class Submission(Generic[Item, Value]):
     def _outcome(self, key: str, answer: Any, error: BaseException | None) -> Iterator[Outcome[Value]]:
         if key not in self._running:  # it was requeued
             return
-        index, _, _ = self._running.pop(key)
+        index, _, future = self._running.pop(key)
         if error is None:
-            value, failure, host = answer
+            value, failure, host, has_folders = answer
+            if has_folders:
+                self.held.append(future)
             yield Outcome(index=index, value=value, error=failure, host=host)
         elif _is_killed(error):
             yield from self._bereft(index)

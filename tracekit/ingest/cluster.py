@@ -18,12 +18,13 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.executors import scratch
+from tracekit.executors import keep, scratch
 from tracekit.ingest.decoding import closed, read, reading, write
 from tracekit.ingest.executor import Decoded, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import open_pool
 from tracekit.runs.tables import deliver
+from tracekit.storage import owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 PREFIX = "tracekit-spool-"
 """Prefix of the spool folders of imports on a worker's machine."""
 ABANDONED_S = 24 * 3600
-"""Age in seconds from which a spool is taken for that of a killed import, and deleted."""
+"""Age in seconds from which a spool is deleted, whatever it is."""
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +56,13 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
 
     def make(self) -> Path:
         """Create a new folder in the spool for one attempt."""
-        folder = scratch() / self.name / secrets.token_hex(8)
-        folder.mkdir(parents=True)
-        return folder
+        root = scratch() / self.name
+        while True:
+            root.mkdir(parents=True, exist_ok=True)
+            folder = root / owners.mark()
+            with suppress(FileNotFoundError):  # another attempt has just deleted the spool, as it was empty
+                folder.mkdir()
+                return folder
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +83,12 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
 def decode(task: Reading) -> list[Decoded | Failed]:
     """Decode a source, in the worker."""
     _check(task)
-    _delete_abandoned()
+    _delete_abandoned(task.spool.name)
     path, size = task.source.path, task.source.text_bytes
     with open_pool(1) as pool, scanners(size) as fast, reading(path):
-        traces = read(path, task.spool.make(), (pool, fast), lambda _done: None)
+        folder = task.spool.make()
+        keep(folder)
+        traces = read(path, folder, (pool, fast), lambda _done: None)
         return closed(task.source, traces, task.source.identity)
 
 
@@ -99,23 +106,33 @@ def _check(task: Reading) -> None:
         )
 
 
-def _delete_abandoned() -> None:
-    """Delete the spools of killed imports on this machine."""
+def _delete_abandoned(current: str) -> None:
+    """Delete what killed workers have spooled on this machine for other imports, and all that is old."""
     for folder in scratch().glob(f"{PREFIX}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(folder, ignore_errors=True)
+            elif folder.name != current:
+                for attempt in folder.iterdir():
+                    if owners.is_abandoned(attempt, attempt.name):
+                        shutil.rmtree(attempt, ignore_errors=True)
+                folder.rmdir()  # if it is empty
 
 
 def write_parts(task: Writing) -> Written:
     """Write the tables of a decoded trace, in the worker."""
     trace = _spooled(task).trace
     folder = task.spool.make()
-    linked = write(trace, structs.replace(task.place, directory=folder))
-    if task.place.part is not None:
-        for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
-            part.rename(part.with_stem(f"{part.stem}-{folder.name}"))
-    return Written(linked=linked, delivered=deliver(folder, task.spool.address))
+    try:
+        linked = write(trace, structs.replace(task.place, directory=folder))
+        if task.place.part is not None:
+            for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
+                part.rename(part.with_stem(f"{part.stem}-{secrets.token_hex(8)}"))
+        return Written(linked=linked, delivered=deliver(folder, task.spool.address))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()  # if the client is gone, and the spools with it
 
 
 def _spooled(task: Writing) -> Decoded:

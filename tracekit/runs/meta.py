@@ -281,7 +281,10 @@ def is_as_sealed(data: bytes) -> bool | None:
         >>> is_as_sealed(json.dumps({**content, "run_id": "b"}).encode())
         False
     """
-    content = msgspec.json.decode(data, type=dict[str, Any])
+    try:
+        content = msgspec.json.decode(data, type=dict[str, Any])
+    except _UNREADABLE:  # in a key that `decode` skips
+        return False
     if _SEAL not in content:
         return None
     seal = content.pop(_SEAL)

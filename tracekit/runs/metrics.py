@@ -45,10 +45,27 @@ def of_run(run: Run) -> dict[str, float]:
         process during them, bytes. `device_peak`: peak of the memory that torch's allocator handed out, of
         the device with most, bytes.
     """
+    step_ns = step_time(run)
+    return ({STEP_TIME: step_ns} if step_ns is not None else {}) | peaks(run)
+
+
+def step_time(run: Run) -> float | None:
+    """Return the `step_time` of `of_run`, which the index of a store knows; None if it was not measured."""
+    timed = step_times.unprofiled(run.outline.timings)
+    return float(timed.median_ns) if timed else None
+
+
+def counted(run: Run) -> bool:
+    """Return whether a run has counters, which the index of a store knows."""
+    stored = run.outline.tables.get("counters")
+    return bool(stored and stored.rows)
+
+
+def peaks(run: Run) -> dict[str, float]:
+    """Return the `host_peak` and `device_peak` of `of_run`, without missing ones."""
+    if not counted(run):
+        return {}
     found: dict[str, float] = {}
-    timed = step_times.unprofiled(run.meta.timings)
-    if timed:
-        found[STEP_TIME] = float(timed.median_ns)
     wanted = pc.field(C.METRIC).isin(list(_COUNTERS.values()))
     counters = run.arrow("counters", columns=[C.METRIC, C.VALUE], where=wanted).to_pylist()
     for name, counter in _COUNTERS.items():

@@ -101,14 +101,16 @@ def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
 
     Only shell-safe references are used, since users copy the commands.
     """
-    label, git = run.meta.label, run.meta.git
+    label, git = run.outline.label, run.outline.git
     stored = store.readable()
     if label and RUN_ID.fullmatch(label):
-        found = _same_fingerprint([one for one in stored if one.meta.label == label])
+        found = _same_fingerprint([one for one in stored if one.outline.label == label])
         if len(found) > 1 and run in found:
             return label, found
     if git and _SHA.fullmatch(git.sha):
-        found = _same_fingerprint([one for one in stored if one.meta.git and one.meta.git.sha == git.sha])
+        found = _same_fingerprint(
+            [one for one in stored if one.outline.git and one.outline.git.sha == git.sha]
+        )
         if len(found) > 1 and run in found:
             return f"git:{git.sha[:12]}", found
     return run.path.name, (run,)
@@ -384,9 +386,9 @@ def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
 def _offer(context: Context, run: Run) -> dict[str, Any]:
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
-        "label": run.meta.label or None,
-        "commit": commit_name(run.meta.git) or None,
-        "recorded": html.Span(run.meta.created_at.replace("T", " ").removesuffix("Z")),
+        "label": run.outline.label or None,
+        "commit": commit_name(run.outline.git) or None,
+        "recorded": html.Span(run.outline.created_at.replace("T", " ").removesuffix("Z")),
         "why": why(run, context.run),
     }
 

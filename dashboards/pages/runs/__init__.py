@@ -144,6 +144,7 @@ class Table:
     times: StepTimes = field(default_factory=StepTimes)
     _edits: int = 0
     _made: dict[str, tuple[Run, Steps | None, Row]] = field(default_factory=dict)
+    _all: tuple[str, list[Row]] = ("", [])
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def stamp(self, listing: Listing) -> str:
@@ -159,8 +160,11 @@ class Table:
     def all(self, listing: Listing) -> list[Row]:
         """Return the rows of all runs, newest first."""
         with self._guard:
-            self._made = {run.path.name: self._row(run) for run in reversed(listing.runs)}
-            return [row for _, _, row in self._made.values()]
+            stamp = self.stamp(listing)
+            if self._all[0] != stamp:
+                self._made = {run.path.name: self._row(run) for run in reversed(listing.runs)}
+                self._all = stamp, [row for _, _, row in self._made.values()]
+            return self._all[1]
 
     def _row(self, run: Run) -> tuple[Run, Steps | None, Row]:
         steps, before = self.times.of(run), self._made.get(run.path.name)

@@ -96,10 +96,10 @@ def points(runs: Iterable[Run]) -> list[Point]:
     """Return the runs with a known workload, oldest first."""
     found = []
     for run in runs:
-        known = run.meta.fingerprint
+        known = run.outline.fingerprint
         if known.get("workload"):
             settings = {name: known.get(name) for name in FIELDS} | {
-                COMMIT: commit_name(run.meta.git) or None
+                COMMIT: commit_name(run.outline.git) or None
             }
             found.append(Point(run, str(known["workload"]), settings))
     return found
@@ -126,8 +126,8 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
     if quantity == ACTIVE:
         return _active(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
-        return measured(point.run).get(quantity)
-    step = measured(point.run).get(STEP_TIME)
+        return measured(point.run, quantity)
+    step = measured(point.run, STEP_TIME)
     if step is None:
         return None
     batch = point.settings[BATCH]

@@ -7,22 +7,25 @@ import pytest
 from tests.large_store import fill
 from tests.runs import make_run
 from tracekit.errors import UnusableInputError
-from tracekit.runs import notes
+from tracekit.runs import index, meta, notes
+from tracekit.runs.meta import Git, Timings
+from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
 from tracekit.dashboards import run_options
+from tracekit.dashboards.answers.pages import registered
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.blocks import content
 from tracekit.dashboards.callback_bodies import UPDATE
 from tracekit.dashboards.figures.axis import COLORWAY
 from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
 from tracekit.dashboards.parts.links import run_color
+from tracekit.dashboards.site import Site, View
 
 if TYPE_CHECKING:
     from dash import Dash
     from werkzeug.test import TestResponse
-
-    from tracekit.runs.store import Store
 
 
 def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
@@ -43,6 +46,29 @@ def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
         **given,
     }
     return app.server.test_client().post(UPDATE, json=body)
+
+
+def test_starting_and_pages_over_all_runs_read_no_run_json_but_that_of_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "WORTH", 2)
+    monkeypatch.setattr(index, "SETTLED_NS", 0)
+    of_commit = Git("a" * 40, "", "main", dirty=False, diff_sha256=None, commit_time="2026-11-21T00:00:00Z")
+    run = make_run(
+        store, fingerprint={"dtype": None}, git=of_commit, timings=Timings([2, 1, 3], [], "perf_counter")
+    )
+    fill(store, [run], 8)
+    names = [one.path.name for one in store.runs()]  # writes the index
+    read: list[str] = []
+    original = meta.read
+    monkeypatch.setattr(meta, "read", lambda path: (read.append(path.name), original(path))[1])
+    app = create_app(fresh := Store(store.path))
+    site = Site(app=app, store=fresh, pages=registered())
+    assert read == []
+    blocks = [(page, block) for page in ("compare", "history", "sweeps") for block in site.pages[page].blocks]
+    shown = [str(content(site, View(page=page, run=names[-1]), block, dark=False)) for page, block in blocks]
+    assert not [text for text in shown if "failed" in text]
+    assert set(read) <= {names[-1]}
 
 
 def test_the_list_is_refreshed_from_what_the_browser_knows(store: Store) -> None:

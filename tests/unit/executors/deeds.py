@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tracekit.errors import UnusableInputError
-from tracekit.executors import scratch
+from tracekit.executors import keep, scratch
 
 _PATIENCE_S = 60
 
@@ -94,3 +94,11 @@ def wait_for(path: str) -> str:
     with Path(path).open("w") as pipe:
         pipe.write(str(os.getpid()))
     return path
+
+
+def kept(name: str) -> str:
+    """Make a folder that is kept as long as its result."""
+    folder = scratch() / f"kept-{name}" / "files"
+    folder.mkdir(parents=True)
+    keep(folder)
+    return str(folder)

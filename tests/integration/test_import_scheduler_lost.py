@@ -1,0 +1,97 @@
+"""Loss of the scheduler or the client in each phase of an import on a Dask cluster, with real processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.cluster import SeparateCluster
+from tests.integration.test_import_scheduler import IMPORT, _once, job
+from tracekit.executors.model import scratch_at
+from tracekit.ingest import cluster
+from tracekit.storage import owners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tracekit.runs.store import Store
+
+LIMIT_S = 30
+PHASES = {"read": "decode", "link": "_write_host", "write": "_delivered"}
+"""Functions that a worker runs in a phase only."""
+SLOW = [pytest.param(phase, marks=pytest.mark.slow) for phase in ("link", "write")]
+
+
+@pytest.fixture
+def stuck(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeparateCluster]:
+    """A cluster with a worker that waits in a phase."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    found = SeparateCluster(folder, stuck=PHASES[request.param])
+    yield found
+    found.close()
+
+
+def spools(found: SeparateCluster) -> list[Path]:
+    """Spools on the machine of the workers."""
+    return list(found.folder.glob("dask-scratch-space/tracekit-spool-*"))
+
+
+def is_abandoned(spool: Path) -> bool:
+    """Whether its workers have ended without deleting it, as Dask kills one that does not end by itself."""
+    return all(owners.is_abandoned(attempt, attempt.name) for attempt in spool.iterdir())
+
+
+def importing(found: SeparateCluster, folder: Path, store: Store) -> subprocess.Popen[str]:
+    """The command, once a worker waits."""
+    words = [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path]
+    process = subprocess.Popen(
+        [*words, "--scheduler", found.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    _once(found.stuck.exists)
+    return process
+
+
+@pytest.mark.parametrize("stuck", ["read", *SLOW], indirect=True)
+def test_a_lost_scheduler_ends_the_import_and_leaves_nothing(
+    stuck: SeparateCluster, tmp_path: Path, store: Store
+) -> None:
+    process = importing(stuck, job(tmp_path / "job", 3), store)
+    begun, own = time.monotonic(), psutil.Process(process.pid).children(recursive=True)
+    stuck.scheduler.kill()
+    out, err = process.communicate(timeout=90)
+    waited = time.monotonic() - begun
+    assert (process.returncode, out) == (2, "")
+    assert err.count("\n") == 1
+    assert f"the scheduler {stuck.address} is no longer reachable" in err
+    assert [path.name for path in store.path.iterdir()] == [".gitignore"]
+    assert not any(child.is_running() for child in own)
+    stuck.release()
+    _once(lambda: all(map(is_abandoned, spools(stuck))))
+    with scratch_at(stuck.folder / "dask-scratch-space"):
+        cluster._delete_abandoned("of another import")
+    assert spools(stuck) == []
+    assert waited < LIMIT_S
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("stuck", SLOW, indirect=True)
+def test_a_lost_client_leaves_nothing_on_the_workers(
+    number: signal.Signals, stuck: SeparateCluster, tmp_path: Path, store: Store
+) -> None:
+    process = importing(stuck, job(tmp_path / "job", 3), store)
+    assert spools(stuck)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    stuck.release()
+    _once(lambda: not spools(stuck))
+    with store.draft():
+        pass  # deletes what a killed process left
+    assert [path.name for path in store.path.iterdir()] == [".gitignore"]
