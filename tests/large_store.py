@@ -45,7 +45,7 @@ def _copied(store: Store, run: Run, number: int) -> Run:
     )
     with store.draft() as draft:
         for file in run.path.glob(f"*{ENDING}"):
-            os.link(file, draft.path / file.name)
+            os.link(str(file), str(draft.path / file.name))
         return draft.commit(meta)
 
 
