@@ -27,12 +27,16 @@
     }
   }
 
-  /* Request the rows again: from the start after another filter, else the pages in memory. */
+  const PAUSE_MS = 250;
+  let pause = 0;
+
+  /* Request the rows again: from the start after another filter (text after a pause in typing), else the pages in memory. */
   function again(_known, _text, _cells) {
     const changed = window.dash_clientside.callback_context.triggered.map((one) => one.prop_id);
     const api = gridApi();
     if (api && changed.some((name) => !name.startsWith("runs-known"))) {
-      api.purgeInfiniteCache();
+      window.clearTimeout(pause); // the field itself must not wait: it would send an older text after a view is chosen
+      pause = window.setTimeout(() => api.isDestroyed() || api.purgeInfiniteCache(), PAUSE_MS);
     } else if (api) {
       api.refreshInfiniteCache();
     }

@@ -166,7 +166,7 @@ def test_a_view_of_the_list_is_saved_under_a_name_and_is_in_the_address(
     page.locator("summary", has_text="Views").click()
     page.get_by_role("button", name="Show first").click()
     expect(count).to_have_text("1 of 2 runs")
-    assert page.evaluate("location.href") == address
+    expect(page).to_have_url(address)
     page.goto(address)
     expect(row(page, runs[0])).to_be_visible()
     expect(count).to_have_text("1 of 2 runs")

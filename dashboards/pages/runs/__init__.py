@@ -86,7 +86,6 @@ def _bar(view: View) -> Component:
         value=view.options.get("find", ""),
         placeholder="Filter runs",
         size="xs",
-        debounce=250,
         **aria(label="Filter runs"),
     )
     cells = dmc.Switch(
@@ -114,7 +113,7 @@ def _bar(view: View) -> Component:
 
 def _fold(name: str, title: str, content: Component | list[Component]) -> Component:
     """Create a button that opens a panel, which `assets/runs_views.js` fills."""
-    panel = html.Div(content, className="tk-panel")
+    panel = html.Div(content, className="tk-fold-panel")
     summary = html.Summary(title, className="tk-button")
     return html.Details([summary, panel], id=f"{name}-fold", className="tk-fold")
 
