@@ -85,7 +85,8 @@ def differing(diff: Diff) -> list[str]:
 
 def _different(one: Difference) -> str:
     ignored = " (ignored)" if one.status is Status.DECLARED else ""
-    return f"Different {said(one.field)}{ignored}: {clean(str(one.base))} in A, {clean(str(one.head))} in B."
+    base, head = ("unknown" if value is None else clean(str(value)) for value in (one.base, one.head))
+    return f"Different {said(one.field)}{ignored}: {base} in A, {head} in B."
 
 
 def measured(diff: Diff) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,12 @@ from tracekit.dashboards.blocks import content
 from tracekit.dashboards.exports.offers import safe
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.pages.compare import selection
+from tracekit.dashboards.pages.compare.banner import differing
 from tracekit.dashboards.site import Site, View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff
+from tracekit.diff.model import Difference, Status
 from tracekit.render import diff_tables
 from tracekit.render.diff_text import as_json
 
@@ -97,6 +100,12 @@ def test_what_forbids_a_comparison_stands_above_it_and_can_be_ignored(site: Site
     assert "Different GPU (ignored)" in declared
     assert "Compare anyway" not in declared
     assert "Undo" in declared
+
+
+def test_what_one_side_does_not_record_is_unknown_in_an_ignored_difference(found: Diff) -> None:
+    one = Difference("gpu", "A", None, Status.DECLARED)
+    ignoring = replace(found, comparability=replace(found.comparability, differences=(one,)))
+    assert differing(ignoring) == ["Different GPU (ignored): A in A, unknown in B."]
 
 
 def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(site: Site) -> None:
