@@ -92,11 +92,12 @@ def _different(one: Difference) -> str:
 def measured(diff: Diff) -> list[str]:
     """Describe what is doubtful in how the runs were measured and matched."""
     found = []
-    if diff.compared and diff.compared.steps < FEW_STEPS:
-        steps = f"{diff.compared.steps} step{'s' * (diff.compared.steps != 1)}"
-        found.append(
-            f"Few steps: {steps} of each side {'were' if diff.compared.steps > 1 else 'was'} compared."
-        )
+    if diff.compared and not diff.compared.marked:
+        found.append("No steps are marked on both sides: full captures were compared.")
+    elif diff.compared and diff.compared.each < FEW_STEPS:
+        one = diff.compared
+        steps = f"{one.each} step{'s' * (one.each != 1)} of each {'rank' if one.ranks > 1 else 'side'}"
+        found.append(f"Few steps: {steps} {'were' if one.each > 1 else 'was'} compared.")
     if diff.metrics and min(diff.design.k) < 2:
         found.append("One run per side (n = 1): the spread between runs is unknown.")
     match = diff.match

@@ -14,11 +14,13 @@ from tracekit.dashboards.blocks import content
 from tracekit.dashboards.exports.offers import safe
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.pages.compare import selection
-from tracekit.dashboards.pages.compare.banner import differing
+from tracekit.dashboards.pages.compare.banner import differing, measured
+from tracekit.dashboards.pages.compare.ledgers import step_ranges
 from tracekit.dashboards.site import Site, View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff
+from tracekit.diff.engine import FIELDS
 from tracekit.diff.model import Difference, Status
 from tracekit.render import diff_tables
 from tracekit.render.diff_text import as_json
@@ -115,6 +117,21 @@ def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(sit
     summary = shown(site, "summary")
     assert "none (n = 1)" in summary
     assert "Shortest to longest of the 2 compared steps: 6.00" in summary
+
+
+def test_steps_are_counted_in_each_rank_and_captures_are_not_steps(found: Diff) -> None:
+    assert found.compared is not None
+    of_ranks = replace(found, compared=replace(found.compared, steps=8, ranks=8))
+    assert "Few steps: 1 step of each rank was compared." in measured(of_ranks)
+    assert "8 compared steps, 1 of each of 8 ranks: " in str(step_ranges(of_ranks))
+    whole = replace(found, compared=replace(found.compared, steps=8, ranks=8, marked=False))
+    assert "No steps are marked on both sides: full captures were compared." in measured(whole)
+    assert "8 compared captures, " in str(step_ranges(whole))
+
+
+def test_an_address_keeps_all_fields_that_can_be_ignored() -> None:
+    view = View(page="compare", options={"varying": ",".join(FIELDS)})
+    assert selection.varying(View.parse("/compare", view.search())) == FIELDS
 
 
 def test_the_largest_causes_are_named_and_lead_to_both_runs(site: Site, found: Diff) -> None:
