@@ -100,7 +100,7 @@ def compared(diff: Diff) -> str:
     if diff.compared is None:
         return ""
     one = diff.compared
-    where = "device time" if one.on_device else "self time of CPU ops, as nothing ran on a device"
+    where = "device time" if one.on_device else "self time of CPU ops, as not both sides ran on a device"
     if not one.marked:
         return f"Compared the full captures{f' of {one.ranks} ranks' * (one.ranks > 1)}; work is {where}"
     left = f"; skipped {one.left_out} warm-up step{'s' * (one.left_out != 1)} of both sides" * bool(

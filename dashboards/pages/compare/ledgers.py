@@ -192,9 +192,10 @@ def step_ranges(diff: Diff) -> list[Component]:
         return []
     one = diff.compared
     if one.steps < 2:
-        return [
-            dmc.Text("One step per side (n = 1): the spread of the steps is unknown.", size="xs", c="dimmed")
-        ]
+        text = (
+            f"One {'step' if one.marked else 'capture'} per side (n = 1): the spread of the steps is unknown."
+        )
+        return [dmc.Text(text, size="xs", c="dimmed")]
     a, b = (f"{human(low, 'ns')} to {human(high, 'ns')}" for low, high in diff.compared.range_ns)
     of_ranks = f", {one.each} of each of {one.ranks} ranks" if one.ranks > 1 else ""
     what = f"compared {'steps' if one.marked else 'captures'}{of_ranks}"

@@ -125,8 +125,19 @@ def test_steps_are_counted_in_each_rank_and_captures_are_not_steps(found: Diff) 
     assert "Few steps: 1 step of each rank was compared." in measured(of_ranks)
     assert "8 compared steps, 1 of each of 8 ranks: " in str(step_ranges(of_ranks))
     whole = replace(found, compared=replace(found.compared, steps=8, ranks=8, marked=False))
-    assert "No steps are marked on both sides: full captures were compared." in measured(whole)
+    assert not any("Few steps" in text for text in measured(whole))
     assert "8 compared captures, " in str(step_ranges(whole))
+
+
+def test_sides_without_work_are_not_called_unmatched(found: Diff) -> None:
+    def matched(*shares: float | None) -> list[str]:
+        assert found.match is not None
+        match = replace(found.match, share_a=shares[0], share_b=shares[1])
+        return [text for text in measured(replace(found, match=match)) if "Matched" in text]
+
+    assert matched(None, None) == matched(0.9, 0.8) == []
+    assert matched(None, 0.0) == ["Matched work: 0.0% of B's time has a counterpart."]
+    assert matched(0.5, 1.0) == ["Matched work: 50.0% of A's time and 100.0% of B's time has a counterpart."]
 
 
 def test_an_address_keeps_all_fields_that_can_be_ignored() -> None:
