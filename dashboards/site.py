@@ -189,7 +189,7 @@ class View:
 
 def _longest(name: str) -> int:
     """Return the maximum length of a parameter; longer queries keep one more, to be refused and not cut."""
-    return {"sql": LONGEST_SQL + 1, "filter": _LONGEST_FILTER}.get(name, LONGEST)
+    return {"sql": LONGEST_SQL + 1, "filter": _LONGEST_FILTER, "varying": _LONGEST_FILTER}.get(name, LONGEST)
 
 
 def _integer(text: str) -> int | None:

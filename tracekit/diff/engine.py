@@ -443,6 +443,7 @@ def _steps(pair: _Pair, *, on_device: bool) -> Compared:
         on_device,
         (means[0], means[1]),
         (ranges[0], ranges[1]),
+        ranks=int(a.windows[C.RANK].nunique()),
     )
 
 

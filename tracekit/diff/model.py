@@ -162,6 +162,7 @@ class Compared:
         on_device: Whether work is time on devices; else it is self time of ops on the host.
         step_ns: Mean compared step of the base and of the head.
         range_ns: Shortest and longest compared step of the base and of the head; None where unknown.
+        ranks: Number of compared ranks, of which each has the same number of steps.
     """
 
     steps: int
@@ -171,6 +172,12 @@ class Compared:
     on_device: bool
     step_ns: tuple[float, float]
     range_ns: tuple[Range, Range] | None = None
+    ranks: int = 1
+
+    @property
+    def each(self) -> int:
+        """Number of compared steps of each rank."""
+        return self.steps // max(1, self.ranks)
 
 
 @dataclass(frozen=True)

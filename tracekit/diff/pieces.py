@@ -127,7 +127,7 @@ def _names_of_sources(run: Run) -> dict[str, set[str]]:
     if not kernel_sources.are_known(run):
         return {}
     ops = run.arrow("host_intervals", columns=[C.NAME, C.KERNEL_HASH], where=_OPS)
-    distinct = ops.group_by(ops.column_names).aggregate([]).to_pandas()
+    distinct = ops.unify_dictionaries().group_by(ops.column_names).aggregate([]).to_pandas()
     found: dict[str, set[str]] = {}
     sources = kernel_sources.identities(run, distinct[C.NAME], distinct[C.KERNEL_HASH])
     for name, source in zip(distinct[C.NAME], sources, strict=True):

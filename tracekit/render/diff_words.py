@@ -100,9 +100,9 @@ def compared(diff: Diff) -> str:
     if diff.compared is None:
         return ""
     one = diff.compared
-    where = "device time" if one.on_device else "self time of CPU ops, as nothing ran on a device"
+    where = "device time" if one.on_device else "self time of CPU ops, as not both sides ran on a device"
     if not one.marked:
-        return f"Compared the full captures; work is {where}"
+        return f"Compared the full captures{f' of {one.ranks} ranks' * (one.ranks > 1)}; work is {where}"
     left = f"; skipped {one.left_out} warm-up step{'s' * (one.left_out != 1)} of both sides" * bool(
         one.left_out
     )
@@ -112,8 +112,9 @@ def compared(diff: Diff) -> str:
         if count
     )
     more = f"; {unused}" if unused else ""
-    steps = "step" if one.steps == 1 else f"{one.steps} steps"
-    return f"Compared the last {steps} of each side{left}{more}; work is {where}"
+    steps = "step" if one.each == 1 else f"{one.each} steps"
+    of = "each side" if one.ranks == 1 else f"each of {one.ranks} ranks"
+    return f"Compared the last {steps} of {of}{left}{more}; work is {where}"
 
 
 def worst(diff: Diff) -> str:

@@ -15,7 +15,7 @@ window.dash_clientside = window.dash_clientside || {};
     const query = new URLSearchParams(window.location.search);
     for (const [name, value] of Object.entries(words || {})) query.set(name, value);
     const answer = await fetch(`/compare/${path}?${query}`);
-    const content = await answer.json();
+    const content = await answer.json().catch(() => ({ error: `the server answered with status ${answer.status}` }));
     if (!answer.ok) throw new Error(content.error);
     return content;
   }
@@ -72,7 +72,9 @@ window.dash_clientside = window.dash_clientside || {};
       for (const one of state.off) this.off.add(one);
       this.step = Math.min(state.step, this.steps.length - 1);
       this.match = null;
+      const turn = this.#next();
       if (state.row) await this.#find(state.row);
+      if (!this.alive || turn !== this.turn) return;
       this.place();
       if (state.from !== null && state.to !== null && state.to > state.from) this.scale.setRange(state.from, state.to);
       else if (this.match) this.around();
@@ -84,12 +86,19 @@ window.dash_clientside = window.dash_clientside || {};
     async select(row) {
       const before = this.origins();
       this.match = null;
+      const turn = this.#next();
       if (row) await this.#find(row);
-      if (!this.alive) return;
+      if (!this.alive || turn !== this.turn) return;
       this.place();
       const moved = this.origins().some((one, at) => one !== before[at]);
       if (moved) this.keepInView(row);
       this.changed();
+    }
+
+    /** Begin a change of the selection; those before it that still wait for a match have no effect. */
+    #next() {
+      this.turn = (this.turn || 0) + 1;
+      return this.turn;
     }
 
     async #find({ side, table, row }) {

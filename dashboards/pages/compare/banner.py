@@ -85,23 +85,24 @@ def differing(diff: Diff) -> list[str]:
 
 def _different(one: Difference) -> str:
     ignored = " (ignored)" if one.status is Status.DECLARED else ""
-    return f"Different {said(one.field)}{ignored}: {clean(str(one.base))} in A, {clean(str(one.head))} in B."
+    base, head = ("unknown" if value is None else clean(str(value)) for value in (one.base, one.head))
+    return f"Different {said(one.field)}{ignored}: {base} in A, {head} in B."
 
 
 def measured(diff: Diff) -> list[str]:
     """Describe what is doubtful in how the runs were measured and matched."""
     found = []
-    if diff.compared and diff.compared.steps < FEW_STEPS:
-        steps = f"{diff.compared.steps} step{'s' * (diff.compared.steps != 1)}"
-        found.append(
-            f"Few steps: {steps} of each side {'were' if diff.compared.steps > 1 else 'was'} compared."
-        )
+    one = diff.compared
+    if one and one.marked and one.each < FEW_STEPS:
+        steps = f"{one.each} step{'s' * (one.each != 1)} of each {'rank' if one.ranks > 1 else 'side'}"
+        found.append(f"Few steps: {steps} {'were' if one.each > 1 else 'was'} compared.")
     if diff.metrics and min(diff.design.k) < 2:
         found.append("One run per side (n = 1): the spread between runs is unknown.")
-    match = diff.match
-    if match and min(match.share_a or 0.0, match.share_b or 0.0) < LITTLE_MATCHED:
-        shares = [human(share or 0.0, "share") for share in (match.share_a, match.share_b)]
-        found.append(f"Matched work: {shares[0]} of A's time and {shares[1]} of B's has a counterpart.")
+    sides = (("A", diff.match.share_a), ("B", diff.match.share_b)) if diff.match else ()
+    shares = {letter: share for letter, share in sides if share is not None}  # None: nothing ran
+    if min(shares.values(), default=1.0) < LITTLE_MATCHED:
+        texts = [f"{human(share, 'share')} of {letter}'s time" for letter, share in shares.items()]
+        found.append(f"Matched work: {' and '.join(texts)} has a counterpart.")
     return found + [sentence(text) for text in diff.warnings]
 
 

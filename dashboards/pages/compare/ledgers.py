@@ -190,12 +190,16 @@ def step_ranges(diff: Diff) -> list[Component]:
     """Say how far the compared steps of each side spread."""
     if diff.compared is None or diff.compared.range_ns is None:
         return []
-    if diff.compared.steps < 2:
-        return [
-            dmc.Text("One step per side (n = 1): the spread of the steps is unknown.", size="xs", c="dimmed")
-        ]
+    one = diff.compared
+    if one.steps < 2:
+        text = (
+            f"One {'step' if one.marked else 'capture'} per side (n = 1): the spread of the steps is unknown."
+        )
+        return [dmc.Text(text, size="xs", c="dimmed")]
     a, b = (f"{human(low, 'ns')} to {human(high, 'ns')}" for low, high in diff.compared.range_ns)
-    text = f"Shortest to longest of the {diff.compared.steps} compared steps: {a} in A, {b} in B."
+    of_ranks = f", {one.each} of each of {one.ranks} ranks" if one.ranks > 1 else ""
+    what = f"compared {'steps' if one.marked else 'captures'}{of_ranks}"
+    text = f"Shortest to longest of the {one.steps} {what}: {a} in A, {b} in B."
     return [dmc.Text(f"{text} This is the spread within a run, not between runs.", size="xs", c="dimmed")]
 
 

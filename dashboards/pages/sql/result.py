@@ -87,7 +87,7 @@ def _described(name: str, kind: str) -> str:
 def _summary(context: Context, result: Result) -> Component:
     count = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}"
     if result.more:
-        count = f"The first {count}; there are more, of which the CSV has up to {MOST_CSV_ROWS:,}"
+        count = f"The first {count}; there are more, which the CSV has if there are at most {MOST_CSV_ROWS:,}"
     texts = [f"{count}, in {result.seconds:.2f} s with the start of the process."]
     if context.view.rank is not None or context.view.device is not None:
         texts.append("The choice of rank and device above does not apply: use WHERE rank = … AND device = …")
@@ -97,7 +97,7 @@ def _summary(context: Context, result: Result) -> Component:
 def _command(context: Context) -> Component:
     query = asked(context)
     runs = [word for run in query.runs for word in ("--run", run)] or ["--all"]
-    words = ["tracekit", "query", *runs, "--timeout", str(SECONDS), query.sql]
+    words = ["tracekit", "query", *runs, "--timeout", str(SECONDS), "--", query.sql]  # it may be a comment
     return html.Details(
         [html.Summary("Command"), copyable(shlex.join(words))], className="tk-more tk-sql-command"
     )
@@ -177,7 +177,8 @@ def _drawn(context: Context, result: Result, kind: str, x: int, y: int) -> Compo
             points=kind == "scatter",
         )
     left = len(result.rows) - len(rows)
-    rest = f"; {left:,} rows without values or beyond {most:,} are left out" if left else ""
+    are = "row without values or beyond {:,} is" if left == 1 else "rows without values or beyond {:,} are"
+    rest = f"; {left:,} {are.format(most)} left out" if left else ""
     return chart(context, "query", figure, caption=clean(f"{y_name} by {x_name}{rest}."))
 
 

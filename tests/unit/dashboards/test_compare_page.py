@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,14 @@ from tracekit.dashboards.blocks import content
 from tracekit.dashboards.exports.offers import safe
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.pages.compare import selection
+from tracekit.dashboards.pages.compare.banner import differing, measured
+from tracekit.dashboards.pages.compare.ledgers import step_ranges
 from tracekit.dashboards.site import Site, View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff
+from tracekit.diff.engine import FIELDS
+from tracekit.diff.model import Difference, Status
 from tracekit.render import diff_tables
 from tracekit.render.diff_text import as_json
 
@@ -99,6 +104,12 @@ def test_what_forbids_a_comparison_stands_above_it_and_can_be_ignored(site: Site
     assert "Undo" in declared
 
 
+def test_what_one_side_does_not_record_is_unknown_in_an_ignored_difference(found: Diff) -> None:
+    one = Difference("gpu", "A", None, Status.DECLARED)
+    ignoring = replace(found, comparability=replace(found.comparability, differences=(one,)))
+    assert differing(ignoring) == ["Different GPU (ignored): A in A, unknown in B."]
+
+
 def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(site: Site) -> None:
     doubts = shown(site, "banner")
     assert "Few steps: 2 steps of each side were compared." in doubts
@@ -106,6 +117,32 @@ def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(sit
     summary = shown(site, "summary")
     assert "none (n = 1)" in summary
     assert "Shortest to longest of the 2 compared steps: 6.00" in summary
+
+
+def test_steps_are_counted_in_each_rank_and_captures_are_not_steps(found: Diff) -> None:
+    assert found.compared is not None
+    of_ranks = replace(found, compared=replace(found.compared, steps=8, ranks=8))
+    assert "Few steps: 1 step of each rank was compared." in measured(of_ranks)
+    assert "8 compared steps, 1 of each of 8 ranks: " in str(step_ranges(of_ranks))
+    whole = replace(found, compared=replace(found.compared, steps=8, ranks=8, marked=False))
+    assert not any("Few steps" in text for text in measured(whole))
+    assert "8 compared captures, " in str(step_ranges(whole))
+
+
+def test_sides_without_work_are_not_called_unmatched(found: Diff) -> None:
+    def matched(*shares: float | None) -> list[str]:
+        assert found.match is not None
+        match = replace(found.match, share_a=shares[0], share_b=shares[1])
+        return [text for text in measured(replace(found, match=match)) if "Matched" in text]
+
+    assert matched(None, None) == matched(0.9, 0.8) == []
+    assert matched(None, 0.0) == ["Matched work: 0.0% of B's time has a counterpart."]
+    assert matched(0.5, 1.0) == ["Matched work: 50.0% of A's time and 100.0% of B's time has a counterpart."]
+
+
+def test_an_address_keeps_all_fields_that_can_be_ignored() -> None:
+    view = View(page="compare", options={"varying": ",".join(FIELDS)})
+    assert selection.varying(View.parse("/compare", view.search())) == FIELDS
 
 
 def test_the_largest_causes_are_named_and_lead_to_both_runs(site: Site, found: Diff) -> None:

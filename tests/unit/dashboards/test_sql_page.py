@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.builders import kernel, make_run
 from tests.tiers import thinned
 from tests.unit.export.test_query_guard import FILES, OTHERS
+from tracekit.cli.query import command as query_command
 from tracekit.errors import UnusableInputError
 
 pytest.importorskip("dash")
@@ -96,6 +100,14 @@ def test_a_result_is_shown_exactly_and_as_csv_without_formulas(store: Store, run
     assert client.get(file + where, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     failed = client.get(file + search("SELECT nme FROM steps"))
     assert (failed.status_code, "did you mean name?" in failed.text) == (422, True)
+
+
+def test_the_command_of_a_query_that_begins_with_a_comment_runs_it(store: Store, run: Run) -> None:
+    shown = block_of(create_app(store), search("-- one\nSELECT 1 AS a")).text
+    command = next(text for text in re.findall(r'"(tracekit query [^"]*)"', shown))
+    words = shlex.split(command.encode().decode("unicode_escape"))
+    answer = CliRunner().invoke(query_command, ["--store", str(store.path), "--format", "csv", *words[2:]])
+    assert (answer.output, answer.exit_code) == ("a\n1\n", 0)
 
 
 def test_a_query_that_is_too_long_is_refused_and_not_cut(store: Store, run: Run) -> None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import host, kernel, make_run, step
-from tracekit.diff import diff
+from tests.runs import make_meta, write_table
+from tracekit.diff import diff, pieces
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
 
 ADD, OTHER = "triton_poi_fused_add_3", "triton_poi_fused_0"
 
@@ -71,3 +73,14 @@ def test_a_name_of_two_sources_says_nothing(tmp_path: Path) -> None:
     base = run_of(tmp_path / "a", ADD, None, compiled_kernels=both)
     head = run_of(tmp_path / "b", OTHER, None, compiled_kernels=[source(OTHER, None, "one")])
     assert "hash" not in rungs(base, head)
+
+
+def test_a_run_in_parts_with_other_names_in_each_is_compared_by_source(store: Store) -> None:
+    with store.draft() as draft:
+        for rank, name in enumerate((ADD, OTHER)):
+            place = {C.ROW_ID: rank, C.RANK: rank, C.PID: 1, C.TID: 1, C.DEPTH: 0}
+            row = host(name, 0, 5, **{**place, C.KERNEL_HASH: name})
+            write_table(draft.path, "host_intervals", [row], part=f"part-{rank}.parquet")
+        write_table(draft.path, "compiled_kernels", [source(ADD, ADD, "same")])
+        run = draft.commit(make_meta())
+    assert pieces.shared_names(run, run) == {}

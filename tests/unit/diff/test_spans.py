@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
+from tracekit.diff import diff
 from tracekit.diff.spans import capture_ns, shared
 from tracekit.schema import C
 
@@ -58,6 +59,12 @@ def test_ranks_are_compared_with_those_of_their_number(tmp_path: Path) -> None:
     assert (a.unused, b.unused, a.unused_ranks, b.unused_ranks) == (0, 0, 2, 0)
     a, b = shared(marked(tmp_path / "c", [5], ranks=2), marked(tmp_path / "d", [7], first=4))
     assert (reported(a), reported(b), a.unused_ranks) == ([(0, 0, 5)], [(4, 0, 7)], 1)
+
+
+def test_a_comparison_counts_its_ranks(tmp_path: Path) -> None:
+    found = diff([marked(tmp_path / "a", [5, 6], ranks=3)], [marked(tmp_path / "b", [7, 8], ranks=2)])
+    assert found.compared is not None
+    assert (found.compared.ranks, found.compared.each, found.compared.steps) == (2, 2, 4)
 
 
 def test_of_ranks_the_lowest_that_both_have_are_kept(tmp_path: Path) -> None:

@@ -49,6 +49,21 @@ def test_where_nothing_is_decided_the_next_step_is_named(found: Diff, expected: 
     assert (expected in words.next_step(found)) if expected else words.next_step(found) == ""
 
 
+@pytest.mark.parametrize(
+    ("steps", "ranks", "marked", "expected"),
+    [
+        (8, 8, True, "Compared the last step of each of 8 ranks; work"),
+        (6, 2, True, "Compared the last 3 steps of each of 2 ranks; work"),
+        (2, 2, False, "Compared the full captures of 2 ranks; work"),
+    ],
+)
+def test_steps_are_those_of_each_rank(steps: int, ranks: int, *, marked: bool, expected: str) -> None:
+    found = compared()
+    assert found.compared is not None
+    of_ranks = replace(found.compared, steps=steps, ranks=ranks, marked=marked)
+    assert words.compared(replace(found, compared=of_ranks)).startswith(expected)
+
+
 @pytest.mark.parametrize("name", ["run with spaces", "a'b", "$(reboot)", "`x`", "-", "a;b"])
 def test_the_command_is_one_a_shell_reads_as_it_was_meant(name: str) -> None:
     found = compared(base=side(name))
