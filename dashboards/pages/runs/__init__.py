@@ -114,7 +114,7 @@ def _bar(view: View) -> Component:
 
 def _fold(name: str, title: str, content: Component | list[Component]) -> Component:
     """Create a button that opens a panel, which `assets/runs_views.js` fills."""
-    panel = html.Div(content, className="tk-panel")
+    panel = html.Div(content, className="tk-fold-panel")
     summary = html.Summary(title, className="tk-button")
     return html.Details([summary, panel], id=f"{name}-fold", className="tk-fold")
 
