@@ -112,10 +112,11 @@ def longest_h2d(user: User) -> str:
     """The longest copy from host to device: by the link of its row, else by a search."""
     user.opens("overview")
     user.menu("Copies")
-    link = user.page.locator(".tk-grid a[aria-label^='Show the longest H2D']")
-    expect(user.page.locator(".tk-grid .ag-row").first).to_be_visible()
-    if link.count():
-        user.clicks(link)
+    tab = user.page.get_by_role("tab", name="Copies by host memory: By direction and memory")
+    expect(user.page.get_by_role("tab").first).to_be_visible()
+    if tab.count():
+        user.clicks(tab)
+        user.clicks(user.page.locator(".tk-grid a[aria-label^='Show the longest H2D']"))
     else:
         user.menu("Timeline")
         expect(user.page.locator("#timeline-canvas[data-settled=true]")).to_be_visible()
@@ -123,16 +124,20 @@ def longest_h2d(user: User) -> str:
         user.types("HtoD")
         user.presses("Enter")
     expect(user.selection).to_contain_text(re.compile("HtoD|H2D"))
-    return user.page.locator(".tkl-count").inner_text()
+    return user.selection.inner_text().replace("\n", " ")[:80]
 
 
 def worst_op(user: User) -> str:
-    """Two runs compared, with the op that lost most named."""
-    user.opens("compare")
-    user.page.goto(f"{user.address}compare?run={user.runs['gpu']}&base={user.runs['base']}")
-    user.actions += ["choose the run", "choose the baseline"]
-    expect(user.page.locator("#page")).to_contain_text(re.compile("aten::|kernel"))
-    return user.page.locator("#page").inner_text()[:80].replace("\n", " ")
+    """Two runs chosen from the list and compared, with the largest cause of the difference named."""
+    user.opens("runs")
+    for label in ("gpu", "base"):
+        row = user.page.locator(f".ag-row[row-id='{user.runs[label]}']")
+        user.clicks(row.locator(".ag-selection-checkbox"))
+    user.clicks(user.page.locator("a.tk-go", has_text="Compare"))
+    expect(user.page.locator("#page h1")).to_have_text("Compare")
+    rows = user.page.locator("#page .tk-grid .ag-row, #page table tbody tr")
+    expect(rows.first).to_be_visible()
+    return rows.first.inner_text().replace("\n", " ")[:80]
 
 
 def share_view(user: User) -> str:

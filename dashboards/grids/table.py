@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError, clean
 from ..parts.charts import aria
 from ..site import with_peaks
 from . import tree
-from .columns import cells, column, column_values, timeline_link
+from .columns import cells, column, column_values, timeline_link, worded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +75,7 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
+    frame = frame if exact else worded(frame)
     paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
     missing = [one.heading for one in columns if one.empty]
@@ -316,7 +317,7 @@ def connect(site: Site) -> None:
         if spec is None:
             abort(404)
         run = with_peaks(run, of["peaks"])
-        frame = site.results.of(run, of["page"]).tables[spec.name]
+        frame = worded(site.results.of(run, of["page"]).tables[spec.name])
         order = _order(spec, request.get("sortModel") or [])
         text_filter = _text_filter(request.get("filterModel") or {})
         if order or text_filter:

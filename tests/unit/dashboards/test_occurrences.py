@@ -10,13 +10,14 @@ import pytest
 pytest.importorskip("dash")
 
 from tracekit.dashboards.grids import occurrences
-from tracekit.dashboards.grids.columns import ROWS
+from tracekit.dashboards.grids.columns import ROWS, worded
 from tracekit.dashboards.timeline import matches
 
 from samples.simulator.planted import memory_ranks
 from tests.unit.dashboards.timeline_runs import index_of
 from tracekit import analysis
 from tracekit.analysis import analyze
+from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -77,3 +78,11 @@ def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None
     assert link is not None
     for row in names.to_dict("records"):
         assert found(index, link, row)[C.DUR_NS] == row["max_ns"]
+
+
+def test_causes_are_shown_and_found_by_their_labels() -> None:
+    shown = worded(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
+    link = occurrences.link(["cause"])
+    assert link is not None
+    assert [link["texts"][one] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
+    assert worded(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == ["sync", "aten::add"]
