@@ -54,7 +54,7 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
             link = occurrences.link([column for column in frame if not frame[column].isna().all()])
             if link is None or ROWS.keys() & set(frame.columns):
                 continue
-            for row in frame.head(50).to_dict("records"):
+            for row in worded(frame.head(50)).to_dict("records"):
                 value = row[link["column"]]
                 if pd.isna(value) or str(value).startswith("("):
                     continue
