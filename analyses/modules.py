@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
+    from .shared.hosts import Ops
+
 NO_MODULES = Remark(
     "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "
     "--stacks`); graph replays and compiled code call no modules"
@@ -75,7 +77,8 @@ def compute(run: Run) -> Result:
     modules = read_modules(run)
     if modules is None:
         return Result(notes=(NO_MODULES,))
-    sums, notes = _sums(run, modules)
+    ops = read_ops(run)
+    sums, notes = _sums(run, modules, ops)
     tree = _tree(modules, sums)
     if modules.unlinked:
         notes.append(
@@ -84,14 +87,13 @@ def compute(run: Run) -> Result:
     tables = {
         "types": _types(tree),
         "tree": tree,
-        "ops": _by_op(run, modules, on_device=sums.device is not None),
+        "ops": _by_op(run, modules, ops, on_device=sums.device is not None),
     }
     return Result(tables, notes=tuple(notes))
 
 
-def _sums(run: Run, modules: Modules) -> tuple[_Sums, list[str]]:
+def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[_Sums, list[str]]:
     size = len(modules.names) + 1
-    ops = read_ops(run)
     at = modules.places(ops.frame[C.ROW_ID])
     node, backward = _nodes(modules, at), modules.backward[at]
     calls = modules.node[modules.call]
@@ -172,28 +174,36 @@ def _tree(modules: Modules, sums: _Sums) -> pd.DataFrame:
     return table[[column.name for column in _TREE]].iloc[order].reset_index(drop=True)
 
 
-def _by_op(run: Run, modules: Modules, *, on_device: bool) -> pd.DataFrame:
+def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataFrame:
     """Self times of each node by op; their sums are the self times of the nodes."""
-    ops = read_ops(run)
     node = _nodes(modules, modules.places(ops.frame[C.ROW_ID]))
-    own: dict[str, Any] = {NODE: node, C.NAME: ops.labels[ops.names]}
-    parts = [pd.DataFrame({**own, "calls": 1, "host_self_ns": ops.self_ns})]
+    host = {"calls": np.ones_like(node), "host_self_ns": ops.self_ns}
+    parts = [_summed(node, ops.names, ops.labels, host)]
     if on_device:
         frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])
         op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
         at = np.where(op >= 0, op, launch)
         names = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
-        own = {NODE: _nodes(modules, at), C.NAME: np.asarray(names, object)}
-        parts.append(pd.DataFrame({**own, "device_self_ns": ints(frame, C.DUR_NS)})[at >= 0])
+        codes, known = names.codes.astype(np.int64), at >= 0
+        device = {"device_self_ns": ints(frame, C.DUR_NS)[known]}
+        parts.append(_summed(_nodes(modules, at)[known], codes[known], names.categories, device))
     measures = ["calls", "host_self_ns", "device_self_ns"]
-    whole = [part.reindex(columns=[NODE, C.NAME, *measures]) for part in parts]
-    rows = pd.concat([part.astype(dict.fromkeys(measures, "Int64")) for part in whole])
+    rows = pd.concat([part.reindex(columns=[NODE, C.NAME, *measures]) for part in parts])
+    rows = rows.astype(dict.fromkeys(measures, "Int64"))
     table = rows.groupby([NODE, C.NAME], sort=True)[measures].sum(min_count=1).reset_index()
     instances = np.array([*modules.names, OUTSIDE_NAME], object)
     table[C.MODULE] = instances[table[NODE].to_numpy(np.int64)]
     by = "device_self_ns" if on_device else "host_self_ns"
     order = table.sort_values([by, NODE, C.NAME], ascending=[False, True, True], ignore_index=True)
     return order[[column.name for column in _OPS]]
+
+
+def _summed(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
+    """Sums of values by node and name."""
+    keys, groups = np.unique(node * max(len(labels), 1) + names, return_inverse=True)
+    sums = {name: total_by(groups, len(keys), each) for name, each in values.items()}
+    at, code = np.divmod(keys, max(len(labels), 1))
+    return pd.DataFrame({NODE: at, C.NAME: np.asarray(labels, object)[code], **sums})
 
 
 def _measures(parent: Ints, side: str, own: Ints | None) -> dict[str, Any]:

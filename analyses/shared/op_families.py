@@ -14,9 +14,10 @@ from tracekit.runs.run import busy
 from tracekit.schema import C
 
 from .common import ints, share
-from .hosts import NO_OP, launching_texts
+from .hosts import NO_OP, launching_texts, total_by
 
 if TYPE_CHECKING:
+    from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
     from .hosts import Ops
@@ -56,7 +57,7 @@ OTHER, NO_FAMILY = "other", "outside of ops"
 FAMILY, OP, KERNEL = "family", "op", "kernel"
 """Levels of the tree."""
 _SELF = ("host_self_ns", "device_self_ns")
-_PATH = "path"
+_PATH, _LONGEST = "path", "longest_ns"
 _Row: TypeAlias = "dict[str, Any]"
 
 
@@ -85,12 +86,11 @@ def tree(run: Run, ops: Ops) -> pd.DataFrame:
     by_op = _by_op(ops).astype(dict.fromkeys(("host_self_ns", "calls", "host_row"), "Int64"))
     kernels = _kernels(run)
     if kernels is not None:
-        by_op = by_op.merge(_summed(kernels, [OP]), on=OP, how="outer")
+        by_op = by_op.merge(_per_op(kernels), on=OP, how="outer")
     by_op = by_op.assign(**{FAMILY: by_op[OP].map(op_family)})
     levels = [(FAMILY, [FAMILY], _families(by_op)), (OP, [FAMILY, OP], by_op)]
     if kernels is not None:
-        below = _summed(kernels, [OP, KERNEL])
-        below[FAMILY] = below[OP].map(op_family)
+        below = kernels.assign(**{FAMILY: kernels[OP].map(op_family)})
         levels.append((KERNEL, [FAMILY, OP, KERNEL], below))
     by = "host_self_ns" if kernels is None else "device_self_ns"
     return _joined(levels, by)
@@ -98,47 +98,53 @@ def tree(run: Run, ops: Ops) -> pd.DataFrame:
 
 def _by_op(ops: Ops) -> pd.DataFrame:
     """Calls, host self time and longest call by op."""
-    frame = pd.DataFrame(
-        {
-            OP: ops.labels[ops.names],
-            "host_self_ns": ops.self_ns,
-            C.DUR_NS: ints(ops.frame, C.DUR_NS),
-            "host_row": ints(ops.frame, C.ROW_ID),
-        }
-    )
-    longest = frame.sort_values([C.DUR_NS, "host_row"], ascending=[False, True]).drop_duplicates(OP)
-    grouped = frame.groupby(OP, sort=True)["host_self_ns"].agg(["sum", "count"])
-    grouped = grouped.rename(columns={"sum": "host_self_ns", "count": "calls"}).reset_index()
-    return grouped.merge(longest[[OP, "host_row"]], on=OP)
+    size = len(ops.labels)
+    _, host_row = _longest(ops.names, size, ints(ops.frame, C.DUR_NS), ints(ops.frame, C.ROW_ID))
+    own = total_by(ops.names, size, ops.self_ns)
+    calls = np.bincount(ops.names, minlength=size)
+    return pd.DataFrame({OP: ops.labels, "host_self_ns": own, "calls": calls, "host_row": host_row})
+
+
+def _longest(groups: Ints, size: int, duration: Ints, row_id: Ints) -> tuple[Ints, Ints]:
+    """Duration and id of the longest row of each group; of equal ones the lowest id."""
+    most, rows = np.full(size, -1, np.int64), np.full(size, np.iinfo(np.int64).max)
+    np.maximum.at(most, groups, duration)
+    at = np.flatnonzero(duration == most[groups])
+    np.minimum.at(rows, groups[at], row_id[at])
+    return most, rows
 
 
 def _kernels(run: Run) -> pd.DataFrame | None:
-    """Device intervals with their op and kernel family; None if none is linked to its launch."""
+    """Sums of device intervals by op and kernel family; None if none is linked to its launch."""
     links = [C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP]
     frame = busy(run, [C.ROW_ID, C.NAME, C.DUR_NS, *links, C.CAPTURED_SHAPES])
     if frame[links].isna().all(axis=None):
         return None
     op = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
     names = frame[C.NAME].astype("category").cat
-    short = np.array([family(str(name)) for name in names.categories], object)[names.codes]
+    short, families = pd.factorize(np.array([family(str(name)) for name in names.categories], object))
+    pairs = op.codes.astype(np.int64) * len(families) + short[names.codes]
+    keys, groups = np.unique(pairs, return_inverse=True)
+    duration = ints(frame, C.DUR_NS)
+    longest, rows = _longest(groups, len(keys), duration, ints(frame, C.ROW_ID))
     return pd.DataFrame(
         {
-            OP: np.asarray(op, object),
-            KERNEL: short,
-            "device_self_ns": ints(frame, C.DUR_NS),
-            "longest_row": ints(frame, C.ROW_ID),
+            OP: np.asarray(op.categories, object)[keys // len(families)],
+            KERNEL: families[keys % len(families)],
+            "device_self_ns": total_by(groups, len(keys), duration),
+            "launches": np.bincount(groups, minlength=len(keys)),
+            _LONGEST: longest,
+            "longest_row": rows,
         }
-    )
+    ).astype(dict.fromkeys(("device_self_ns", "launches", "longest_row"), "Int64"))
 
 
-def _summed(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Sums of device intervals by keys, with the longest of each."""
-    order = ["device_self_ns", "longest_row"]
-    longest = rows.sort_values(order, ascending=[False, True]).drop_duplicates(keys)[[*keys, "longest_row"]]
-    grouped = rows.groupby(keys, sort=True)["device_self_ns"].agg(["sum", "count"])
-    grouped = grouped.rename(columns={"sum": "device_self_ns", "count": "launches"}).reset_index()
-    merged = grouped.merge(longest, on=keys)
-    return merged.astype(dict.fromkeys(("device_self_ns", "launches", "longest_row"), "Int64"))
+def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Sums of device intervals by op, with the longest of each."""
+    order = [_LONGEST, "longest_row"]
+    longest = kernels.sort_values(order, ascending=[False, True]).drop_duplicates(OP)
+    sums = kernels.groupby(OP, sort=True)[["device_self_ns", "launches"]].sum().reset_index()
+    return sums.merge(longest[[OP, "longest_row"]], on=OP)
 
 
 def _families(by_op: pd.DataFrame) -> pd.DataFrame:
@@ -150,7 +156,8 @@ def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.Da
     """One table of all levels in depth-first order, siblings by a column, the largest first."""
     below: dict[tuple[str, ...], list[_Row]] = {}
     for depth, (level, keys, frame) in enumerate(levels):
-        ordered = frame.sort_values([by, keys[-1]], ascending=[False, True])
+        measures = [name for name in (by, "host_self_ns") if name in frame]
+        ordered = frame.sort_values([*measures, keys[-1]], ascending=[*[False] * len(measures), True])
         for row in ordered.to_dict("records"):
             path = tuple(str(row[key]) for key in keys)
             named = {C.NAME: path[-1], C.DEPTH: depth, "level": level, _PATH: path}

@@ -134,7 +134,8 @@ def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, ve
 def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> Iterator[str]:
     """Yield the rows of the table of loads, in milliseconds."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in pages}
-    for _ in range(rounds):
+    yield f"{'page':20}{'first ms':>10}{'second ms':>10}"
+    for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             store, run = stored(trace, Path(folder))
             with serving(store) as (_, address):
@@ -143,10 +144,9 @@ def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> I
                     first = completed(page, f"{address}{name}?run={run}")["done"]
                     took[name].append((first, completed(page, None)["done"]))
                     page.context.close()
-    yield f"{'page':20}{'first ms':>10}{'second ms':>10}"
-    for name, pairs in took.items():
-        first, second = (median(values) for values in zip(*pairs, strict=True))
-        yield f"{name:20}{first:10.0f}{second:10.0f}"
+                    if number == rounds - 1:
+                        firsts, seconds = zip(*took[name], strict=True)
+                        yield f"{name:20}{median(firsts):10.0f}{median(seconds):10.0f}"
 
 
 def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:

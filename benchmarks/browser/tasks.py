@@ -112,10 +112,11 @@ def longest_h2d(user: User) -> str:
     """The longest copy from host to device: by the link of its row, else by a search."""
     user.opens("overview")
     user.menu("Copies")
-    link = user.page.locator(".tk-grid a[aria-label^='Show the longest H2D']")
-    expect(user.page.locator(".tk-grid .ag-row").first).to_be_visible()
-    if link.count():
-        user.clicks(link)
+    tab = user.page.get_by_role("tab", name="Copies by host memory: By direction and memory")
+    expect(user.page.get_by_role("tab").first).to_be_visible()
+    if tab.count():
+        user.clicks(tab)
+        user.clicks(user.page.locator(".tk-grid a[aria-label^='Show the longest H2D']"))
     else:
         user.menu("Timeline")
         expect(user.page.locator("#timeline-canvas[data-settled=true]")).to_be_visible()
@@ -123,16 +124,24 @@ def longest_h2d(user: User) -> str:
         user.types("HtoD")
         user.presses("Enter")
     expect(user.selection).to_contain_text(re.compile("HtoD|H2D"))
-    return user.page.locator(".tkl-count").inner_text()
+    return user.selection.inner_text().replace("\n", " ")[:80]
 
 
 def worst_op(user: User) -> str:
-    """Two runs compared, with the op that lost most named."""
-    user.opens("compare")
-    user.page.goto(f"{user.address}compare?run={user.runs['gpu']}&base={user.runs['base']}")
-    user.actions += ["choose the run", "choose the baseline"]
-    expect(user.page.locator("#page")).to_contain_text(re.compile("aten::|kernel"))
-    return user.page.locator("#page").inner_text()[:80].replace("\n", " ")
+    """Two runs chosen from the list and compared, with the largest cause of the difference named."""
+    user.opens("runs")
+    for label in ("gpu", "base"):
+        row = user.page.locator(f".ag-row[row-id='{user.runs[label]}']")
+        user.clicks(row.locator(".ag-selection-checkbox"))
+    user.clicks(user.page.locator("a.tk-go[href*='base=']", has_text="Compare"))
+    expect(user.page.locator("#page h1")).to_have_text("Compare")
+    anyway = user.page.get_by_role("link", name="Compare anyway")
+    causes = user.page.locator("#page").get_by_text(re.compile("^Largest (?:in|de)crease: "))
+    expect(anyway.or_(causes).first).to_be_visible()
+    if anyway.count():
+        user.clicks(anyway)
+    expect(causes.first).to_be_visible()
+    return causes.first.inner_text().replace("\n", " ")[:80]
 
 
 def share_view(user: User) -> str:
@@ -246,13 +255,13 @@ def main() -> None:
             runs[label] = run.path.name
         _, address = stack.enter_context(serving(folder, options.serve))
         browser = chromium(stack.enter_context(sync_playwright()))
-        found = {name: done(browser, address, runs, task) for name, task in TASKS.items()}
+        found = {}
+        for name, task in TASKS.items():
+            found[name] = one = done(browser, address, runs, task)
+            if not options.json:
+                print(f"{name:32}{one['actions']:3} actions{one['s']:8} s  {one['answer']}", flush=True)
     if options.json:
         print(json.dumps(found, indent=1))
-        return
-    print(f"{'task':32}{'actions':>8}{'s':>8}  answer")
-    for name, one in found.items():
-        print(f"{name:32}{one['actions']:8}{one['s']:8}  {one['answer']}")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,10 @@
     } else if (table === params.context.table) {
       address.searchParams.delete("sort");
     }
+    rewrite(address);
+  }
+
+  function rewrite(address) {
     const search = address.search.replace(/%3A/g, ":");
     window.history.replaceState(window.history.state, "", address.pathname + search + address.hash);
   }
@@ -111,7 +115,7 @@
     }
   });
 
-  /* Show or hide the columns for which a table is too wide. */
+  /* Show or hide the columns for which a table is too wide; the address names the table that shows them. */
   document.addEventListener("click", (event) => {
     const button = event.target.closest && event.target.closest(".tk-columns");
     const api = button && apiOf(button.closest(".tk-table"));
@@ -122,6 +126,14 @@
     const wide = api.getColumns().filter((one) => one.getColDef().context === "too wide");
     api.setColumnsVisible(wide.map((one) => one.getColId()), shown);
     button.setAttribute("aria-pressed", String(shown));
+    const { table } = api.getGridOption("context");
+    const address = new URL(window.location.href);
+    if (shown) {
+      address.searchParams.set("wide", table);
+    } else if (address.searchParams.get("wide") === table) {
+      address.searchParams.delete("wide");
+    }
+    rewrite(address);
   });
 
   /* Rows of a tree below a closed row are hidden. */

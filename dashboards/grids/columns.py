@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.render.cells import header, plain
@@ -85,6 +86,21 @@ def cells(values: list[Any], unit: str) -> list[Any]:
         known = {value: cell(value, unit) for value in set(values)}
         return [known[value] for value in values]
     return [cell(value, unit) for value in values]
+
+
+_CAUSE = "cause"
+
+
+def worded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose causes of idle time are their labels, as charts and the timeline show them.
+
+    Example:
+        >>> worded(pd.DataFrame({"cause": ["host_work", "sync"]}))["cause"].tolist()
+        ['CPU busy outside launches', 'synchronization']
+    """
+    if _CAUSE not in frame or not set(frame[_CAUSE].dropna().unique()) <= {*CAUSES}:
+        return frame
+    return frame.assign(**{_CAUSE: frame[_CAUSE].astype(object).map(label, na_action="ignore")})
 
 
 ROWS = {

@@ -43,7 +43,7 @@ _NAMED = (
     _Named("op", FAMILY),
     _Named("family", FAMILY),
     _Named("collective", COLLECTIVE),
-    _Named("cause", CATEGORY, {cause: f"idle: {label(cause)}" for cause in CAUSES}),
+    _Named("cause", CATEGORY, {label(cause): f"idle: {label(cause)}" for cause in CAUSES}),
     _Named("what", CATEGORY, _COPIES),
     _Named("direction", CATEGORY, _COPIES),
 )

@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError, clean
 from ..parts.charts import aria
 from ..site import with_peaks
 from . import tree
-from .columns import cells, column, column_values, timeline_link
+from .columns import cells, column, column_values, timeline_link, worded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,14 +75,16 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
+    frame = frame if exact else worded(frame)
     paged = _long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
     missing = [one.heading for one in columns if one.empty]
     address = csv or csv_address(context, page, spec)
     grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
+    wide = _shows_all(context, spec)
     return html.Section(
         [
-            _bar(address, spec, len(frame), title=title, paged=paged, more=_left_out(grid)),
+            _bar(address, spec, len(frame), title=title, paged=paged, more=_left_out(grid), wide=wide),
             grid,
             dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
@@ -114,7 +116,9 @@ def _left_out(grid: dag.AgGrid) -> int:
     return sum(one.get("context") == _TOO_WIDE for one in grid.columnDefs)
 
 
-def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int) -> Component:
+def _bar(
+    address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int, wide: bool
+) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
     if rows > MOST and not paged:
         count = f"first {MOST:,} of {count}"
@@ -138,7 +142,7 @@ def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, m
             *_title(title),
             html.Span(count, className="tk-count"),
             html.Span(className="tk-grow"),
-            *([_more(spec, more)] if more else []),
+            *([_more(spec, more, shown=wide)] if more else []),
             *([quick] if rows > SMALL // 2 else []),
             *([link] if address else []),
         ],
@@ -146,9 +150,9 @@ def _bar(address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, m
     )
 
 
-def _more(spec: TableSpec, hidden: int) -> Component:
+def _more(spec: TableSpec, hidden: int, *, shown: bool) -> Component:
     words = f"{hidden} more column{'s' * (hidden > 1)}"
-    state = aria(label=f"{words} of {clean(spec.title)}", pressed="false")
+    state = aria(label=f"{words} of {clean(spec.title)}", pressed="true" if shown else "false")
     return html.Button(words, type="button", className="tk-tool tk-columns", **state)
 
 
@@ -180,7 +184,7 @@ def _grid(
         definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
     trunk = None if paged else tree.indented(columns)
     if not trunk:
-        _fit(definitions)
+        _fit(definitions, hide=not _shows_all(context, spec))
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
     if paged:
@@ -218,13 +222,18 @@ def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], t
             definition |= tree.renderer(trunk)
 
 
-def _fit(definitions: list[dict[str, Any]]) -> None:
-    """Hide the last columns of a table that is too wide; a button shows them."""
+def _shows_all(context: Context, spec: TableSpec) -> bool:
+    """Return whether the address asks for the columns for which the table is too wide."""
+    return context.view.options.get("wide") == spec.name
+
+
+def _fit(definitions: list[dict[str, Any]], *, hide: bool) -> None:
+    """Mark the last columns of a table that is too wide, and hide them; a button shows them."""
     used = 0
     for definition in definitions:
         used += _least(definition)
         if used > ROOM:
-            definition |= {"hide": True, "context": _TOO_WIDE}
+            definition |= {"hide": hide, "context": _TOO_WIDE}
 
 
 def _least(definition: dict[str, Any]) -> int:
@@ -316,7 +325,7 @@ def connect(site: Site) -> None:
         if spec is None:
             abort(404)
         run = with_peaks(run, of["peaks"])
-        frame = site.results.of(run, of["page"]).tables[spec.name]
+        frame = worded(site.results.of(run, of["page"]).tables[spec.name])
         order = _order(spec, request.get("sortModel") or [])
         text_filter = _text_filter(request.get("filterModel") or {})
         if order or text_filter:

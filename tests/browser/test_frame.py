@@ -173,3 +173,20 @@ def test_back_and_forward_follow_the_pages(site: Served, warm_tab: Opening) -> N
 def test_an_address_of_nothing_is_answered_with_a_way_back(site: Served, tab: Opening, path: str) -> None:
     page = tab(site).open(f"{site.address}/{path}")
     expect(page.locator("#page").get_by_role("link").first).to_be_visible()
+
+
+def test_what_follows_a_block_that_cannot_be_loaded_is_shown(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.page
+
+    def fail(route: Route) -> None:
+        if '"figures"' in (route.request.post_data or ""):
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/_dash-update-component*", fail)
+    page.goto(site.url("kernels", "gpu"))
+    expect(page.locator(".tk-block[data-failed]")).to_have_count(1, timeout=10_000)
+    expect(page.locator(".tk-grid").first).to_be_visible()
+    watch.forget()

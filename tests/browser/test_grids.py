@@ -131,7 +131,7 @@ def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
     table.get_by_role("button", name="Open Net_0").click()
     block = table.get_by_role("button", name="Open Block_0", exact=True)
     expect(block).to_have_attribute("aria-expanded", "false")
-    table.locator('[col-id="module"].ag-cell', has_text=re.compile(r"Block_0$")).focus()
+    table.locator(".ag-cell[col-id=module]", has_text=re.compile(r"Block_0$")).focus()
     page.keyboard.press("Enter")
     expect(names.nth(2)).to_have_text("Linear_0")
     table.get_by_role("button", name="Close Net_0").click()

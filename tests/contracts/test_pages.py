@@ -100,6 +100,17 @@ def test_what_is_not_python_is_installed_with_the_package() -> None:
     assert sorted(others - installed) == []
 
 
+def test_a_class_that_takes_an_element_out_of_the_flow_is_of_one_stylesheet() -> None:
+    sheets = {path.name: path.read_text() for path in DASHBOARDS.rglob("*.css")}
+    rules = [
+        (name, *rule) for name, text in sheets.items() for rule in re.findall(r"(?m)^\.([\w-]+) {(.*)", text)
+    ]
+    floating = {one for _, one, style in rules if re.search(r"position: (?:absolute|fixed)", style)}
+    places = {one: {name for name, each, _ in rules if each == one} for one in floating}
+    assert "tk-fold-panel" in places
+    assert {one: names for one, names in places.items() if len(names) > 1} == {}
+
+
 @each_page
 def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
     page = PAGES[name]

@@ -89,7 +89,15 @@ def recorded(run: Run) -> bool:
     """Whether the run has calls of modules."""
     python = pc.field(C.KIND) == str(HostKind.PYTHON)
     names = run.table("host_intervals", columns=[C.NAME], where=python)[C.NAME]
-    return bool(names.astype(str).str.startswith(MARKER).any()) if len(names) else False
+    return bool(_marked(names).any())
+
+
+def _marked(names: pd.Series) -> Bools:
+    """Whether each name is that of a call of a module."""
+    coded = names.astype("category").cat
+    marked = np.array([*(str(name).startswith(MARKER) for name in coded.categories), False])
+    found: Bools = marked[coded.codes.to_numpy()]
+    return found
 
 
 def read_modules(run: Run) -> Modules | None:
@@ -105,9 +113,7 @@ def read_modules(run: Run) -> Modules | None:
     rows = run.table("host_intervals", columns=list(_READ))
     rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
     ids, kinds = rows[C.ROW_ID].to_numpy(np.int64), rows[C.KIND]
-    call = (kinds == HostKind.PYTHON).to_numpy(bool) & rows[C.NAME].astype(str).str.startswith(
-        MARKER
-    ).to_numpy(bool)
+    call = (kinds == HostKind.PYTHON).to_numpy(bool) & _marked(rows[C.NAME])
     parent = _positions(ids, rows[C.PARENT_ROW])
     forward, unlinked = _forward_ops(rows, (kinds == HostKind.OP).to_numpy(bool))
     linked = forward >= 0

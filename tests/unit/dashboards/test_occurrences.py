@@ -10,13 +10,14 @@ import pytest
 pytest.importorskip("dash")
 
 from tracekit.dashboards.grids import occurrences
-from tracekit.dashboards.grids.columns import ROWS
+from tracekit.dashboards.grids.columns import ROWS, worded
 from tracekit.dashboards.timeline import matches
 
 from samples.simulator.planted import memory_ranks
 from tests.unit.dashboards.timeline_runs import index_of
 from tracekit import analysis
 from tracekit.analysis import analyze
+from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
             link = occurrences.link([column for column in frame if not frame[column].isna().all()])
             if link is None or ROWS.keys() & set(frame.columns):
                 continue
-            for row in frame.head(50).to_dict("records"):
+            for row in worded(frame.head(50)).to_dict("records"):
                 value = row[link["column"]]
                 if pd.isna(value) or str(value).startswith("("):
                     continue
@@ -77,3 +78,11 @@ def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None
     assert link is not None
     for row in names.to_dict("records"):
         assert found(index, link, row)[C.DUR_NS] == row["max_ns"]
+
+
+def test_causes_are_shown_and_found_by_their_labels() -> None:
+    shown = worded(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
+    link = occurrences.link(["cause"])
+    assert link is not None
+    assert [link["texts"][one] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
+    assert worded(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == ["sync", "aten::add"]

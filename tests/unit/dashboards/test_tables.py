@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.grids import table
 from tracekit.dashboards.grids.table import filtered, ordered, page_rows
 from tracekit.dashboards.site import Context, Results, View
@@ -102,6 +104,17 @@ def test_the_address_sorts(tmp_path: Path, context: Context) -> None:
     }
     other = look(tmp_path, context.run, options={"sort": "others:sum_ns:desc"})
     assert not any("sort" in one for one in definitions(other).values())
+
+
+def test_the_address_shows_the_columns_that_did_not_fit(tmp_path: Path, context: Context) -> None:
+    spec = TableSpec("broad", "Broad", tuple(Column(f"column_{at}", "ns", "a number") for at in range(30)))
+    values = pd.DataFrame({one.name: [1] for one in spec.columns})
+    shown = look(tmp_path, context.chosen, options={"wide": "broad"})
+    for one, pressed in ((context, "false"), (shown, "true")):
+        drawn = table.table(one, "things", spec, values)
+        (grid,) = grids(drawn)
+        assert any(column.get("hide") for column in grid.columnDefs) == (one is context)
+        assert f'"aria-pressed": "{pressed}"' in json.dumps(drawn, cls=PlotlyJSONEncoder)
 
 
 def test_an_empty_table_says_why(context: Context) -> None:
