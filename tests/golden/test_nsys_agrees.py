@@ -49,7 +49,9 @@ CANNOT: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Columns that differ, by analysis and table."""
 WITH_NOTES_OF_THEIR_OWN = ("ops",)
-ANALYSES = [name for name in registry.names(registry.ANALYSES) if name not in ("lifetimes", "memory", "capture")]
+ANALYSES = [
+    name for name in registry.names(registry.ANALYSES) if name not in ("lifetimes", "memory", "capture")
+]
 
 
 @pytest.fixture(scope="module", params=tiers.thinned(PROGRAMS, default=REPRESENTATIVE))
