@@ -25,11 +25,14 @@
     }
   }
 
+  /* Columns that the page shows without a view: those that fit. */
+  const usual = (api) => api.getColumns().filter((one) => !one.getColDef().hide).map((one) => one.getColId());
+
   /* Columns and their order as in the address; without them, those of the page. */
   function columnState(api, words) {
     const every = api.getColumns().map((one) => one.getColId());
     const listed = (words.get("columns") || "").split(",").filter((id) => every.includes(id));
-    const shown = listed.length ? listed : every;
+    const shown = listed.length ? listed : usual(api);
     const order = new Map((words.get("sort") || "").split(",").map((one, at) => [one.split(":")[0], [one.split(":")[1], at]]));
     const sorted = (colId) => {
       const [sort, sortIndex] = order.get(colId) || [];
@@ -58,7 +61,7 @@
       ...fields,
       sort: sorted.map((one) => `${one.colId}:${one.sort}`).join(","),
       filter: Object.keys(filter).length ? JSON.stringify(filter) : "",
-      columns: shown.join() === api.getColumnDefs().map((one) => one.field).join() && shown.length === every.length ? "" : shown.join(),
+      columns: shown.join() === usual(api).join() ? "" : shown.join(),
     };
   }
 

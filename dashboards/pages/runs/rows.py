@@ -15,6 +15,7 @@ from tracekit.runs.meta import Level, together
 from tracekit.runs.step_times import profiled, unprofiled
 from tracekit.runs.text import MISSING
 
+from ...grids.table import ROOM
 from ...parts.links import commit_name, gpu_names, run_color, source_files
 
 if TYPE_CHECKING:
@@ -265,8 +266,15 @@ def _counted(meta: RunMeta) -> str | None:
 
 
 def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the columns that have data."""
-    return [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
+    """Return the columns that have data; those for which there is no room are hidden at first."""
+    used = [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
+    left = ROOM - _CHECKBOX
+    hidden: set[str] = set()
+    for one in sorted(used, key=lambda one: one["field"] not in _FIRST):
+        left -= one["minWidth"]
+        if left < 0:
+            hidden.add(one["field"])
+    return [one | {"hide": True} if one["field"] in hidden else one for one in used]
 
 
 def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dict[str, Any]:
@@ -303,17 +311,20 @@ SEARCHED = (
 )
 """Fields in which the text filter looks."""
 _ALWAYS = {"run", "created", "steps", "step", "size"}
+_FIRST = {"run", "label", "workload", "step", "steps", "gpu", "ranks", "source_bytes"}
+"""Columns that are shown before all others where not all fit."""
+_CHECKBOX = 50
 _COLUMNS = [
-    _column("run", "run", "run id; opens the overview", 375, cellRenderer="RunLink", flex=3),
+    _column("run", "run", "run id; opens the overview", 240, cellRenderer="RunLink", flex=3),
     _column("label", "label", "user-defined label or name", 150),
     _column("tags", "tags", "tags given on this page", 120),
-    _column("workload", "model or file", "workload, or first imported file", 150, flex=1),
+    _column("workload", "model or file", "workload, or first imported file", 140, flex=1),
     _column("mode", "mode", "train or infer", 80),
     _column("device", "device", "device type of the workload", 85),
     _number("step", "profiled step", "median time of the profiled steps without warm-up outliers", 120),
     _number("unprofiled", "unprofiled step", "median time of the steps timed without the profiler", 135),
     _number("steps", "steps", "number of profiled steps without warm-up outliers", 95),
-    _column("gpu", "GPU", "GPUs in the recording", 200, flex=2),
+    _column("gpu", "GPU", "GPUs in the recording", 140, flex=2),
     _column("ranks", "ranks", "recorded ranks, of the ranks of the job", 90),
     _column("created", "created (UTC)", "time of recording or import", 165),
     _column("commit", "commit", "recorded commit; + marks uncommitted changes", 115),

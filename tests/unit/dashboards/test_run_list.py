@@ -19,7 +19,8 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import content
 from tracekit.dashboards.callback_bodies import UPDATE
 from tracekit.dashboards.figures.axis import COLORWAY
-from tracekit.dashboards.pages.runs.rows import StepTimes, grouped, matching, ordered, rows
+from tracekit.dashboards.grids.table import ROOM
+from tracekit.dashboards.pages.runs.rows import FIELDS, StepTimes, columns, grouped, matching, ordered, rows
 from tracekit.dashboards.parts.links import run_color
 from tracekit.dashboards.site import Site, View
 
@@ -97,6 +98,17 @@ def test_conditions_that_the_grid_does_not_send_are_no_server_error(
     request = {"startRow": 0, "endRow": 50, "filterModel": {"label": condition}}
     answer = called(create_app(store), "runs-grid.getRowsResponse", {"runs-grid.getRowsRequest": request})
     assert answer.status_code == status
+
+
+def test_columns_that_do_not_fit_are_hidden_and_the_usual_ones_are_not() -> None:
+    every = columns([dict.fromkeys(FIELDS, "x")])
+    shown = [one for one in every if not one.get("hide")]
+    assert {one["field"] for one in every} == FIELDS
+    assert sum(one["minWidth"] for one in shown) <= ROOM
+    assert {"run", "label", "workload", "gpu", "ranks", "steps", "step", "source_bytes"} <= {
+        one["field"] for one in shown
+    }
+    assert not any(one.get("hide") for one in columns([]))
 
 
 def test_rows_pass_words_and_conditions_of_columns_and_are_sorted(store: Store) -> None:
