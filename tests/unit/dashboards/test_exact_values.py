@@ -14,6 +14,7 @@ from tracekit.dashboards.site import Context, Results, View
 
 from tests.traces import imported
 from tracekit import analysis
+from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.errors import clean
 from tracekit.render.results import as_json
 from tracekit.runs.store import Store
@@ -54,8 +55,10 @@ def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
     return tables
 
 
-def in_cell(value: Any) -> Any:
-    return clean(value) if isinstance(value, str) else value
+def in_cell(field: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return label(value) if field == "cause" and value in CAUSES else clean(value)
 
 
 @pytest.mark.parametrize("name", [one.name for one in analysis.available()])
@@ -70,7 +73,9 @@ def test_the_tables_of_a_page_hold_what_is_printed(context: Context, name: str) 
             {key: value for key, value in row.items() if not key.startswith("tk_")}  # open branches of trees
             for row in grid.rowData
         ]
-        assert values == [{field: in_cell(row[field]) for field in fields if field in row} for row in rows]
+        assert values == [
+            {field: in_cell(field, row[field]) for field in fields if field in row} for row in rows
+        ]
         left_out = set(rows[0]) - set(fields)
         assert all(row[field] is None for row in rows for field in left_out)
         for field in fields:  # how a column is written is decided by whether it holds floats
