@@ -207,9 +207,11 @@ def _columns(skew: pd.DataFrame) -> tuple[list[str], str]:
         pairs = zip(one["collective"], one["number"], strict=True)
         return [f"{kind} {number}" for kind, number in pairs], "by collective"
     if one[C.STEP].notna().any() and one[C.STEP].nunique() > 1:
-        return [
-            "no step" if step != step else f"step {step}" for step in one[C.STEP].astype(object)
-        ], "by step"
+        missing = one[C.STEP].isna()
+        names = [
+            "no step" if none else f"step {step}" for step, none in zip(one[C.STEP], missing, strict=True)
+        ]
+        return names, "by step"
     return [str(kind) for kind in one["collective"]], "by collective type"
 
 

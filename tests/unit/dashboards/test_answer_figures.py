@@ -242,11 +242,12 @@ def test_waits_are_summed_by_step_where_collectives_are_many() -> None:
             "last_rank": pd.array([1] * count, dtype="Int64"),
             "collective": "all_reduce",
             "number": range(count),
-            C.STEP: pd.array([0] * (count - 1) + [1], dtype="Int64"),
+            C.STEP: pd.array([0] * (count - 2) + [1, None], dtype="Int64"),
             "wait_ns": 1_000_000,
         }
     )
     figure, by = matrix(skew)
     assert by == "by step"
-    assert figure["data"][0]["z"] == [[COLUMNS, 1.0]]
+    assert list(figure["layout"]["xaxis"]["ticktext"]) == ["step 0", "step 1", "no step"]
+    assert figure["data"][0]["z"] == [[COLUMNS - 1, 1.0, 1.0]]
     assert matrix(skew.head(2))[1] == "by collective"
