@@ -85,7 +85,7 @@ def table(
     return html.Section(
         [
             _bar(address, spec, len(frame), title=title, paged=paged, more=_left_out(grid), wide=wide),
-            grid,
+            html.Div(grid, style={"minHeight": _high(grid)}),  # also while the grid's script loads
             dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
             if missing
             else None,
@@ -109,6 +109,11 @@ def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFra
 
 def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
+
+
+def _high(grid: dag.AgGrid) -> int:
+    """Return the height of a grid, in pixels; where it grows with its rows, the least height."""
+    return int(grid.style.get("minHeight") or grid.style["height"])
 
 
 def _left_out(grid: dag.AgGrid) -> int:
