@@ -13,8 +13,8 @@ from tracekit.dashboards.answers.pages import of_analysis
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.traces import imported
+from tests.unit.dashboards.cells import in_cell
 from tracekit import analysis
-from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.errors import clean
 from tracekit.render.results import as_json
 from tracekit.runs.store import Store
@@ -53,12 +53,6 @@ def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
     text = as_json(context.run.id, {name: (analysis.get(name), result)})
     tables: dict[str, list[dict[str, Any]]] = json.loads(text)["results"][name]["tables"]
     return tables
-
-
-def in_cell(field: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return label(value) if field == "cause" and value in CAUSES else clean(value)
 
 
 @pytest.mark.parametrize("name", [one.name for one in analysis.available()])

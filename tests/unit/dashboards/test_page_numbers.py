@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.traces import imported
+from tests.unit.dashboards.cells import in_cell
 from tracekit import analysis, registry
-from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.cli import main
-from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.runs.store import Store
 
@@ -83,12 +82,6 @@ def words(component: Any) -> str:
     children = component.children
     parts = children if isinstance(children, list) else [children]
     return "".join(one if isinstance(one, str) else words(one) for one in parts if one is not None)
-
-
-def in_cell(field: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return label(value) if field == "cause" and value in CAUSES else clean(value)
 
 
 def written(names: list[str], tables: dict[str, Tables]) -> set[str]:
