@@ -22,6 +22,10 @@ LATEST_NS: Final = 1 << 61
 """Limit of times (the year 2043), durations and the base time of a file, in ns: all sums and differences of
 them, over all ranks of a job, fit 64 bits."""
 
+EARLIEST_INSTANT_NS: Final = 0
+"""Limit of times of memory events and counter samples, in ns: the run's t0 is the start of its earliest
+interval, and an instant must not precede it by more than `LATEST_NS`."""
+
 MAX_RANKS: Final = 1 << 20
 """Limit of ranks of a job."""
 

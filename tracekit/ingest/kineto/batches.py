@@ -24,6 +24,7 @@ from tracekit.ingest.kineto.columns import (
 )
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
 from tracekit.ingest.rows import Column
+from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
 from tracekit.schema import (
     ALLOCATIONS,
     COUNTERS,
@@ -159,11 +160,14 @@ def _word(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else "?"
 
 
-def _timed(groups: Mapping[Any, list[Event]], tally: Tally) -> tuple[list[Event], list[Any], Column]:
-    """Return the events with a time, their kinds and their times."""
+def _timed(
+    groups: Mapping[Any, list[Event]], tally: Tally, *, earliest: int = -LATEST_NS
+) -> tuple[list[Event], list[Any], Column]:
+    """Return the events with a time that is not before `earliest`, their kinds and their times."""
     decoded = [event for members in groups.values() for event in members]
     kinds = [kind for kind, members in groups.items() for _ in members]
     start, usable = nanoseconds([event.ts for event in decoded])
+    usable = usable & (start >= earliest)
     if not usable.all():
         tally.bad_time += int((~usable).sum())
         decoded, kinds = [*compress(decoded, usable)], [*compress(kinds, usable)]
@@ -299,7 +303,7 @@ def _add_ends(built: Building, named: list[str], kinds: list[Any], both: list[tu
 
 
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    decoded, _, time = _timed(groups, tally)
+    decoded, _, time = _timed(groups, tally, earliest=EARLIEST_INSTANT_NS)
     args = _arguments(decoded)
     built = Building(len(decoded))
     built.numbers(C.T_NS, time)
@@ -329,6 +333,7 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
         if isinstance(value, int | float)
     ]
     time, usable = nanoseconds([time for time, _, _ in samples])
+    usable = usable & (time >= EARLIEST_INSTANT_NS)
     tally.bad_time += int((~usable).sum())
     built = Building(int(usable.sum()))
     built.numbers(C.T_NS, Column(time[usable]))

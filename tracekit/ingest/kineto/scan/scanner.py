@@ -28,6 +28,7 @@ from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
 from tracekit.ingest.rows import NONE, Batch, Column, concatenated
+from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tal
     """Build a batch for each table that has rows, and add the scan's counts to the tally.
 
     Raises:
-        UnsupportedError: A name has a meaning that the compiled code did not recognize.
+        UnsupportedError: A name has a meaning that the compiled code did not recognize, or the time of a memory
+            event is unusable.
     """
     tally.events += buffers.count(layout.N_EVENTS)
     tally.bad_duration += buffers.count(layout.N_BAD_DURATION)
@@ -355,6 +357,8 @@ def _add_copy_ends(built: Building, copy: Ints, ends: Sequence[tuple[object, ...
 
 def _memory_batch(buffers: RowBuffers) -> Batch:
     rows = buffers.rows(layout.MEMORY, layout.N_MEMORY)
+    if (rows[[*layout.MEMORY_COLUMNS].index(C.T_NS)] < EARLIEST_INSTANT_NS).any():
+        raise UnsupportedError
     built = Building(rows.shape[1])
     _add_columns(built, layout.MEMORY_COLUMNS, rows)
     return built.batch()
