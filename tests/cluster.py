@@ -60,7 +60,7 @@ stuck = pathlib.Path(__file__).with_name("stuck")
 def hook(event, args):
     if event in ("open", "shutil.move") and args[0] != str(stuck) and within():
         if not stuck.with_name("free").exists():
-            stuck.touch()
+            stuck.write_text(str(os.getpid()))
         while not stuck.with_name("free").exists():
             time.sleep(0.05)
 
@@ -147,7 +147,7 @@ class SeparateCluster:
         folder: Where the workers keep their files.
         scheduler: The process of the scheduler.
         address: Its address.
-        stuck: Exists once a worker waits; see `release`.
+        stuck: Exists once a worker waits, and names its process; see `release`.
     """
 
     def __init__(self, folder: Path, *, stuck: str) -> None:

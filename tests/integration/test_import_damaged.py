@@ -93,6 +93,17 @@ SAVED = {
     "a missing brace": (GOOD.replace('}}, {"ph"', '}, {"ph"', 1).encode(), {"dropped_events"}),
 }
 
+BEFORE_1970 = {
+    "a counter sample before 1970": '{"ph": "C", "name": "n", "pid": 0, "ts": -5, "args": {"v": 1}}, ',
+    "a memory event before 1970": '{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", '
+    '"pid": 1, "tid": 1, "ts": -5, "args": {"Bytes": 512, "Addr": 1, "Device Type": 1, "Device Id": 0}}, ',
+}
+
+SAVED |= {
+    name: (GOOD.replace("[{", "[" + event + "{", 1).encode(), {"bad_timestamp"})
+    for name, event in BEFORE_1970.items()
+}
+
 SAVED |= {
     "a gzip checksum that is wrong": (_flipped(gzip.compress(GOOD.encode()), -6), {"truncated"}),
     "gzip damaged near its end": (

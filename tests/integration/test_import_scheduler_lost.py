@@ -1,7 +1,8 @@
-"""Loss of the scheduler or the client in each phase of an import on a Dask cluster, with real processes."""
+"""Loss of the scheduler, client or worker in each phase of an import on a Dask cluster, in real processes."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import psutil
 import pytest
 
 from tests.cluster import SeparateCluster
-from tests.integration.test_import_scheduler import IMPORT, _once, job
+from tests.integration.test_import_scheduler import IMPORT, _once, job, same
 from tracekit.executors.model import scratch_at
 from tracekit.ingest import cluster
+from tracekit.ingest.importer import import_traces
 from tracekit.storage import owners
 
 if TYPE_CHECKING:
@@ -51,12 +53,15 @@ def is_abandoned(spool: Path) -> bool:
 
 def importing(found: SeparateCluster, folder: Path, store: Store) -> subprocess.Popen[str]:
     """The command, once a worker waits."""
-    words = [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path]
-    process = subprocess.Popen(
-        [*words, "--scheduler", found.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = command(folder, store, found.address)
     _once(found.stuck.exists)
     return process
+
+
+def command(folder: Path, store: Store, scheduler: str) -> subprocess.Popen[str]:
+    """The command, just started."""
+    words = [sys.executable, "-c", IMPORT, "import", folder, "--store", store.path, "--scheduler", scheduler]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("stuck", ["read", *SLOW], indirect=True)
@@ -95,3 +100,39 @@ def test_a_lost_client_leaves_nothing_on_the_workers(
     with store.draft():
         pass  # deletes what a killed process left
     assert [path.name for path in store.path.iterdir()] == [".gitignore"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stuck", PHASES, indirect=True)
+def test_a_lost_worker_loses_no_rows(stuck: SeparateCluster, tmp_path: Path, store: Store) -> None:
+    folder = job(tmp_path / "job", 3)
+    (here,) = import_traces(store, [folder])
+    process = importing(stuck, folder, store)
+    _once(lambda: bool(stuck.stuck.read_text()))
+    os.kill(int(stuck.stuck.read_text()), signal.SIGKILL)
+    stuck.release()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    (there,) = (run for run in store.runs() if run.path != here.path)
+    assert same(here, there)
+    _once(lambda: all(map(is_abandoned, spools(stuck))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:8786", "is not the address of a Dask scheduler"),
+        ("tcp://127.0.0.1:1", "no response from a Dask scheduler at tcp://127.0.0.1:1 within 10 s"),
+    ],
+)
+def test_a_wrong_address_ends_the_import_before_any_work(
+    address: str, said: str, tmp_path: Path, store: Store
+) -> None:
+    pytest.importorskip("distributed")
+    process = command(job(tmp_path / "job", 1), store, address)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.count("\n") == 1
+    assert said in err
+    assert not any(path.name != ".gitignore" for path in store.path.glob("*"))

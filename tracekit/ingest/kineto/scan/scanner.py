@@ -214,8 +214,8 @@ def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tal
     """Build a batch for each table that has rows, and add the scan's counts to the tally.
 
     Raises:
-        UnsupportedError: A name has a meaning that the compiled code did not recognize, or the time of a memory
-            event is unusable.
+        UnsupportedError: A name has a meaning that the compiled code did not recognize, or the time of a
+            memory event is unusable.
     """
     tally.events += buffers.count(layout.N_EVENTS)
     tally.bad_duration += buffers.count(layout.N_BAD_DURATION)
