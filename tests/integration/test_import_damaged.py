@@ -93,15 +93,15 @@ SAVED = {
     "a missing brace": (GOOD.replace('}}, {"ph"', '}, {"ph"', 1).encode(), {"dropped_events"}),
 }
 
-BEFORE_1970 = {
-    "a counter sample before 1970": '{"ph": "C", "name": "n", "pid": 0, "ts": -5, "args": {"v": 1}}, ',
-    "a memory event before 1970": '{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", '
-    '"pid": 1, "tid": 1, "ts": -5, "args": {"Bytes": 512, "Addr": 1, "Device Type": 1, "Device Id": 0}}, ',
+NEGATIVE = {
+    "a counter sample at a negative time": '{"ph": "C", "name": "n", "pid": 0, "ts": -5, "args": {"v": 1}}, ',
+    "a memory event at a negative time": '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", '
+    '"s": "t", "pid": 1, "tid": 1, "ts": -5, "args": {"Bytes": 512, "Addr": 1, "Device Type": 1, "Device Id": 0}}, ',
 }
 
 SAVED |= {
     name: (GOOD.replace("[{", "[" + event + "{", 1).encode(), {"bad_timestamp"})
-    for name, event in BEFORE_1970.items()
+    for name, event in NEGATIVE.items()
 }
 
 SAVED |= {

@@ -161,7 +161,7 @@ def _word(value: Any) -> Any:
 
 
 def _timed(
-    groups: Mapping[Any, list[Event]], tally: Tally, *, earliest: int = -LATEST_NS
+    groups: Mapping[Any, list[Event]], tally: Tally, *, earliest: int = 1 - LATEST_NS
 ) -> tuple[list[Event], list[Any], Column]:
     """Return the events with a time that is not before `earliest`, their kinds and their times."""
     decoded = [event for members in groups.values() for event in members]

@@ -26,7 +26,7 @@ from tracekit.ingest.nsys import events, report, rows
 from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, as_integer, as_text, within_limits
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.rows import of_arrow
-from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS
+from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
@@ -319,7 +319,7 @@ class _Reading:
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                usable = within_limits(chunk, _TIMES.get(table, "start"))
+                usable = _usable(table, chunk)
                 self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
                 if usable.rows:
                     self._spool(*self._rows(table, usable))
@@ -396,6 +396,13 @@ _WANTED = {
     rows.MEMORY: events.ALLOCATED,
     rows.VENDOR_METRICS: events.METRICS,
 }
-_TIMES = {rows.VENDOR_METRICS: "timestamp"}
-"""Time columns that are not named start."""
+_INSTANTS = {rows.MEMORY: "start", rows.VENDOR_METRICS: "timestamp"}
+"""Time columns of tables of instants."""
 _ORDER = tuple(_WANTED)
+
+
+def _usable(table: str, chunk: Chunk) -> Chunk:
+    """Select the rows of a table with a time within its limits."""
+    if table in _INSTANTS:
+        return within_limits(chunk, _INSTANTS[table], earliest=EARLIEST_INSTANT_NS)
+    return within_limits(chunk, "start")

@@ -195,10 +195,10 @@ class Spans(msgspec.Struct, frozen=True):
         return {C.START_NS: pa.array(self.start), C.DUR_NS: pa.array(self.duration)}
 
 
-def within_limits(chunk: Chunk, time: str) -> Chunk:
+def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing."""
     found = chunk.integers(time)
-    mask = (found > -LATEST_NS) & (found < LATEST_NS)
+    mask = (found >= earliest) & (found < LATEST_NS)
     if not mask.all():
         chunk = chunk.where(mask)
     end = chunk.integers("end")

@@ -115,6 +115,18 @@ def test_rows_without_a_usable_time_are_dropped_and_counted(store: Store, tmp_pa
     assert found == {C.START_NS: [0, 10, 20], C.DUR_NS: [10, 10, 0]}
 
 
+def test_instants_before_the_capture_are_dropped_and_counted(store: Store, tmp_path: Path) -> None:
+    far = (1 << 61) - 1
+    allocations = [{"start": start, "bytes": 512, "deviceId": 0} for start in (-far, -1, 0, far)]
+    samples = [{"timestamp": time, "typeId": 1, "metricId": 1, "value": 5.0} for time in (-far, far)]
+    found = tables(KERNEL=[kernel(far - 20, far - 10)])
+    found |= {"CUDA_GPU_MEMORY_USAGE_EVENTS": allocations, "GPU_METRICS": samples}
+    run = imported(store, sqlite(tmp_path / "run.sqlite", found))
+    assert levels(run)["bad_timestamp"] == "warn"
+    assert run.arrow("allocations")[C.T_NS].to_pylist() == [20 - far, 20]
+    assert run.arrow("counters")[C.T_NS].to_pylist() == [20]
+
+
 def test_a_pipe_among_parquet_tables_does_not_block(store: Store, tmp_path: Path) -> None:
     path = parquet(tmp_path / "tables", tables(KERNEL=[kernel(10, 20)]))
     os.mkfifo(path / "NVTX_EVENTS.parquet")
