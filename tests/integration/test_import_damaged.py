@@ -95,8 +95,9 @@ SAVED = {
 
 NEGATIVE = {
     "a counter sample at a negative time": '{"ph": "C", "name": "n", "pid": 0, "ts": -5, "args": {"v": 1}}, ',
-    "a memory event at a negative time": '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", '
-    '"s": "t", "pid": 1, "tid": 1, "ts": -5, "args": {"Bytes": 512, "Addr": 1, "Device Type": 1, "Device Id": 0}}, ',
+    "a memory event at a negative time": '{"ph": "i", "cat": "cpu_instant_event", '
+    '"name": "[memory]", "s": "t", "pid": 1, "tid": 1, "ts": -5, '
+    '"args": {"Bytes": 512, "Addr": 1, "Device Type": 1, "Device Id": 0}}, ',
 }
 
 SAVED |= {
