@@ -136,7 +136,6 @@ def copies(
         with program.step():
             for direction in ("H2D", "D2H"):
                 program.copy(direction, COPIED, host_memory=recorded_as or memory, gb_per_s=gb_per_s)
-            program.kernel("fill", 1_000, grid=FULL, occupancy_pct=100)
     if without == "memory":
         unnamed = [
             replace(one, name=re.sub("Pinned|Pageable", "Host", one.name)) for one in program.on_device

@@ -14,12 +14,14 @@ from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, budget
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.step_times import unprofiled
 from tracekit.schema import C
 
 from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
 from ..shared.hosts import NO_OP, blocking_calls
 from ..shared.lanes import AFTER
+from ..steps import profiled_steps
 from .causes import (
     ALLOCATING,
     ANCHOR_ROW,
@@ -178,6 +180,11 @@ _START = (
     "ahead than it was late in all: the gaps recur only if the program waits for the device after each round"
 )
 _PROFILED = "; the profiler slows the host, so gaps are shorter without it"
+_UNPROFILED = (
+    "; of the {gaps} per step in this profile, at most the idle time of an un-profiled step: {step}, of "
+    "which the device is busy for {busy}"
+)
+_NEVER = "saving not estimated: un-profiled steps take {step}, and the device is busy for {busy} of them"
 
 
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
@@ -210,7 +217,34 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             starting = recurs and allowed.steps <= len(run.ranks) and _mostly(worst, worst[STARTING])
             one = rule(worst, allowed)
             found.append(_without_saving(one, _START) if starting else one)
-    return tuple(found)
+    return _bounded(run, found, allowed)
+
+
+def _bounded(run: Run, found: list[Finding], allowed: Budget) -> tuple[Finding, ...]:
+    """Lower savings to the idle time of a step without the profiler, which lengthens gaps, if it is known."""
+    timed = unprofiled(run.meta.timings)
+    if timed is None or not allowed.marked or not found:
+        return tuple(found)
+    on_device = profiled_steps(run)["device_busy_ns"]
+    busy_ns = int(on_device.sum()) // len(on_device)
+    most = timed.median_ns - busy_ns
+    text = {"step": duration(timed.median_ns), "busy": duration(busy_ns)}
+    return tuple(_at_most(one, most, allowed, text) for one in found)
+
+
+def _at_most(found: Finding, most: int, allowed: Budget, text: dict[str, str]) -> Finding:
+    saving = found.saving_ns_per_step
+    if saving is None or saving <= most:
+        return found
+    if not allowed.matters(most * allowed.steps):
+        return _without_saving(found, _NEVER.format(**text))
+    return replace(
+        found,
+        severity=allowed.severity(most * allowed.steps),
+        saving_ns_per_step=most,
+        basis=Basis.ESTIMATED,
+        how=found.how.removesuffix(_PROFILED) + _UNPROFILED.format(gaps=duration(saving), **text),
+    )
 
 
 def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:

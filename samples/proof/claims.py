@@ -97,7 +97,7 @@ def _each(*names: str) -> tuple[tuple[str, ...], ...]:
 _MATMULS = _each("matmul-fp32", "matmul-tf32", "matmul-bf16")
 _COPIES = _each("copy-pinned", "copy-pageable")
 CLAIMS = (
-    Claim(name="on_device", states="kernels were recorded on the GPU", judge=judges.on_device),
+    Claim(name="on_device", states="work of the GPU was recorded", judge=judges.on_device),
     Claim(name="linked", states="under 1% of the device rows have no launching call", judge=judges.linked),
     Claim(name="steady", states="all steps have the same number of kernels", judge=judges.steady),
     Claim(

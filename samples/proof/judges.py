@@ -73,10 +73,10 @@ def _missing(what: str, **numbers: Any) -> Judgement:
 
 
 def on_device(one: Recorded) -> Judgement:
-    """Kernels were recorded: nothing ran on the CPU instead."""
+    """Work of the device was recorded: nothing ran on the CPU instead."""
     run = _run(one)
-    count, device = len(evidence.kernels(run)), (run.meta.workload or {}).get("device")
-    return _outcome(count > 0 and device == "cuda"), {"kernels": count, "device": device}, ""
+    rows, device = len(evidence.device_rows(run)), (run.meta.workload or {}).get("device")
+    return _outcome(rows > 0 and device == "cuda"), {"rows": rows, "device": device}, ""
 
 
 def linked(one: Recorded) -> Judgement:
@@ -94,6 +94,8 @@ def steady(one: Recorded) -> Judgement:
     if not ranks or min(map(len, ranks.values())) < 2:
         return _missing("fewer than two steps")
     numbers = {f"rank_{rank}_kernels": counts for rank, counts in ranks.items()}
+    if not any(map(any, ranks.values())):
+        return Outcome.NOT_APPLICABLE, numbers, "the steps launch no kernels"
     return _outcome(all(len(set(counts)) == 1 for counts in ranks.values())), numbers, ""
 
 

@@ -15,6 +15,7 @@ from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.runs import intervals
+from tracekit.runs.meta import Timings
 from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -350,6 +351,39 @@ def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> 
 
     assert codes(tmp_path / "a", 100_000) == ["idle_launch_bound"]
     assert codes(tmp_path / "b", 100_001) == []
+
+
+@pytest.mark.parametrize(
+    ("unprofiled_ns", "saving_ns", "severity", "text"),
+    [
+        (None, 20_000, "high", "the profiler slows the host"),
+        (100_000, 20_000, "high", "the profiler slows the host"),
+        (85_000, 5_000, "warn", "of the 20 µs per step in this profile, at most the idle time"),
+        (80_500, None, "info", "un-profiled steps take 80.5 µs, and the device is busy for 80 µs of them"),
+        (70_000, None, "info", "un-profiled steps take 70 µs, and the device is busy for 80 µs of them"),
+    ],
+)
+def test_a_saving_is_at_most_the_idle_time_of_an_unprofiled_step(
+    tmp_path: Path, unprofiled_ns: int | None, saving_ns: int | None, severity: str, text: str
+) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 50_000, 90_000, 150_000)]
+    rows = [
+        kernel(at, at + 40_000, launch_row=number, step=number // 2)
+        for number, at in enumerate((0, 60_000, 100_000, 160_000))
+    ]
+    timed = {} if unprofiled_ns is None else {"timings": Timings([unprofiled_ns] * 9, [], "cuda_event")}
+    run = make_run(
+        tmp_path,
+        host_intervals=calls,
+        device_intervals=with_idle(rows),
+        steps=[step(0, 0, 100_000), step(1, 100_000, 200_000)],
+        meta=timed,
+    )
+    (finding,) = analyze(run, "idle_gaps").findings
+    assert (finding.code, finding.severity) == ("idle_launch_bound", severity)
+    assert "20.0% of the time: 20 µs per step" in finding.title
+    assert finding.saving_ns_per_step == saving_ns
+    assert text in finding.how
 
 
 def test_idle_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:

@@ -84,7 +84,10 @@ def everything(recordings: Recordings) -> dict[str, Recorded]:
 def test_every_claim_passes_where_it_is_kept(recordings: Recordings) -> None:
     found = judge_all(everything(recordings))
     assert {one.claim for one in found} == {claim.name for claim in CLAIMS}
-    assert [one for one in found if one.outcome is not Outcome.PASS] == []
+    other = [one for one in found if one.outcome is not Outcome.PASS]
+    assert [(one.claim, one.recipes, one.outcome) for one in other] == [
+        ("steady", (f"copy-{memory}",), Outcome.NOT_APPLICABLE) for memory in ("pinned", "pageable")
+    ]  # as on a GPU, copies launch no kernels
 
 
 BROKEN: list[tuple[str, str, Callable[[], Simulated]]] = [
