@@ -110,12 +110,12 @@ def record(name: str, *, device: str = "auto") -> Path:
 
 
 def without_folders(trace: bytes) -> bytes:
-    """Make the paths in names of Python functions relative to where the code is installed."""
+    """Make the paths in names of Python functions and of compiled kernels relative."""
     folders = {Path(__file__).resolve().parents[1], *(Path(path) for path in sysconfig.get_paths().values())}
     roots = {Path(sys.prefix), Path(sys.base_prefix), *(Path(path) for path in sys.path if path)}
     for folder in sorted({*folders, *roots}, key=lambda path: -len(str(path))):
         trace = trace.replace(f"{folder}/".encode(), b"") if len(folder.parts) > 1 else trace
-    return trace
+    return _PLACES.sub("", trace.decode()).encode()
 
 
 def _torch_trace(folder: str) -> str:
@@ -134,8 +134,9 @@ def _torch_trace(folder: str) -> str:
 
 
 def provenance(run: Run, packed: bytes) -> dict[str, Any]:
-    """Return what is needed to record a sample again, without names of persons or hosts."""
+    """Return what is needed to record a sample again, without names of persons, hosts or single devices."""
     meta = run.meta
+    gpus = [{name: gpu[name] for name in gpu if name != "uuid"} for gpu in meta.environment["gpus"]]
     return {
         "recorded_by": "samples/record.py",
         "recorded_at": meta.created_at,
@@ -144,7 +145,7 @@ def provenance(run: Run, packed: bytes) -> dict[str, Any]:
         "dirty": meta.git.dirty if meta.git else None,
         "collector": asdict(meta.collector),
         "workload": meta.workload,
-        "environment": meta.environment,
+        "environment": {**meta.environment, "gpus": gpus},
         "step_ns_without_profiler": meta.timings.step_ns if meta.timings else None,
         "sha256": hashlib.sha256(packed).hexdigest(),
         "bytes": len(packed),

@@ -36,6 +36,7 @@ REPRESENTATIVE = [
     if folder.name
     in (
         "gpt-train-cpu",
+        "gpt-train-compile-cuda",
         "mnist_cnn-infer-cpu",
         "mnist_cnn-train-libtorch-cpu",
         "speech_transformer-infer-cpu",
@@ -86,9 +87,11 @@ def test_a_recorded_sample_has_its_provenance(folder: Path) -> None:
     environment = reported["environment"]
     assert environment["os"]
     assert environment["cpu"]
-    assert environment["torch"] == reported["collector"]["version"] == environment["packages"]["torch"]
+    assert environment["torch"] == reported["collector"]["version"]
+    assert environment["torch"].startswith(environment["packages"]["torch"])
     assert bool(environment["gpus"]) == (reported["workload"]["device"] == "cuda")
-    assert len(reported["step_ns_without_profiler"]) == reported["workload"]["steps"]
+    assert all("uuid" not in gpu for gpu in environment["gpus"])
+    assert len(reported["step_ns_without_profiler"]) >= reported["workload"]["steps"]
 
 
 @every_sample
