@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..answers.results import PageResults
 
-SHOWN = 2_000
+SHOWN = 500
 _GRID = Column("grid", "", "blocks in x, y and z")
 _BLOCK = Column("block", "", "threads per block in x, y and z")
 
