@@ -111,7 +111,7 @@ def _segments(results: PageResults) -> list[Component]:
         shown.append(
             first_rows(results.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE)
         )
-    return [html.Div(shown, className="tk-pair")] if shown else []
+    return shown
 
 
 PAGE = answer_page(
