@@ -323,7 +323,7 @@ def _chooser(context: Context) -> list[Component]:
     more = f" {len(found) - OFFERED} more in the Baseline picker." if len(found) > OFFERED else ""
     return [
         dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
-        rows(_shown(offers), offers, caption="Runs to compare with"),
+        html.Div(rows(_shown(offers), offers, caption="Runs to compare with"), className="tk-offers"),
         dmc.Text(f"{HINT}{more}", size="xs", c="dimmed"),
     ]
 

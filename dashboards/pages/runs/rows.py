@@ -139,7 +139,7 @@ def _ranks(recorded: int | None, world: Any) -> str | None:
     """Return the recorded ranks and the size of their job; None for a single process."""
     if not isinstance(world, int) or world < 2:
         return None
-    return f"{recorded} of {world}" if recorded else f"of {world}"
+    return f"{recorded or '…'} of {world}"
 
 
 def grouped(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
