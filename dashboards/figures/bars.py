@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
 
-from .axis import COLORWAY, TOTAL, label, row_axis, scaled, texts, titled, whole
+from .axis import COLORWAY, LEGEND, TOTAL, label, row_axis, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,8 +161,7 @@ def _bounds(low: float | None, high: float | None, unit: str) -> str:
     return f"{human(low or 0, unit)} to {human(high, unit)}"
 
 
-FEW_PARTS = 5
-"""Maximum parts with a horizontal legend above the bars; with more it is a column at the right."""
+_LEGEND_ROW = 19
 
 
 def composed(
@@ -178,7 +177,7 @@ def composed(
 
     Example:
         >>> composed(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
-        150
+        157
     """
     figure = stacked(names, parts, unit, title=title)
     for at, trace in enumerate(figure["data"]):
@@ -186,12 +185,7 @@ def composed(
         trace["marker"] = {"color": TOTAL if idle else COLORWAY[at % len(COLORWAY)]}
         if at >= len(COLORWAY):
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
-    column_legend = len(parts) > FEW_PARTS
-    legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
-    height = max(100 + 19 * len(parts) if column_legend else 150, 110 + 26 * len(names))
-    figure["layout"] |= {
-        "height": height,
-        "bargap": max(0.25, 1 - 30 * len(names) / (height - 90)),
-        "legend": (legend if column_legend else {}) | {"traceorder": "normal"},
-    }
+    height = 112 + 26 * len(names) + _LEGEND_ROW * -(-len(parts) // 2)  # a phone has two parts per row
+    bargap = max(0.25, 1 - 30 * len(names) / (height - 90))
+    figure["layout"] |= {"height": height, "bargap": bargap, "legend": LEGEND}
     return figure
