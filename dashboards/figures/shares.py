@@ -74,7 +74,8 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
             }
         )
     layout = {
-        "height": 78 + 30 * len(names),
+        "height": max(150, 78 + 30 * len(names)),  # on a phone each part has a row of the legend
+        "bargap": 0.5 if len(names) == 1 else 0.2,
         "barmode": "stack",
         "showlegend": True,
         "legend": LEGEND,
