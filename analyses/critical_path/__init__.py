@@ -7,9 +7,10 @@ the last interval launched in it.
 Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
 time in a call that launches device work; *launch delay* runs from its return to the start on the device;
 *kernel-to-kernel delay* is a gap of at most 30 µs before queued work, a longer one is a *device gap* of
-unknown cause; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the device work
-it waits for) and *profiler overhead* are time of a host thread by its innermost interval; *thread handover*
-runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
+unknown cause, as is a launch delay of over 30 µs of the first work on a stream, which may be busy with work
+from before the capture; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the
+device work it waits for) and *profiler overhead* are time of a host thread by its innermost interval; *thread
+handover* runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
 dependence.
 
 `what_if` recomputes the longest path from the first step's start to the last step's end (`whatif` states the

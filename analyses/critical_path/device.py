@@ -79,6 +79,8 @@ class Device:
         waited: Interval its stream waited for, -1 without a wait.
         binding: Binding dependency: `QUEUE`, `LAUNCH` or `WAIT`; `NONE` if unknown.
         latency: Assumed time from the start of its call until the launch arrives at the device.
+        behind_backlog: Whether it is the first launched on its stream and started late: it may have waited
+            for work from before the capture.
         syncs: Recorded rows of the streams that calls waited for.
     """
 
@@ -95,6 +97,7 @@ class Device:
     waited: Ints
     binding: Ints
     latency: Ints
+    behind_backlog: Bools
     syncs: pd.DataFrame
 
     def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
@@ -142,6 +145,7 @@ def read(run: Run, rank: int, host: Host) -> Device:
         waited=np.full(len(start), NO_PARENT),
         binding=np.zeros(len(start), np.int64),
         latency=np.zeros(len(start), np.int64),
+        behind_backlog=np.zeros(len(start), np.bool_),
         syncs=syncs,
     )
     return _bound(unbound, host)
@@ -198,7 +202,16 @@ def _bound(device: Device, host: Host) -> Device:
     binding = np.where(reached > queued, LAUNCH, binding)
     binding = np.where(released > np.maximum(queued, reached), WAIT, binding)
     latency = np.where(binding == LAUNCH, elapsed, latency)
-    return Device(**{**vars(device), "waited": waited, "binding": binding, "latency": latency})
+    found = {"waited": waited, "binding": binding, "latency": latency}
+    return Device(**{**vars(device), **found, "behind_backlog": _behind_backlog(device, host, binding)})
+
+
+def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
+    found: Bools = binding == LAUNCH
+    if found.any():
+        found &= (device.previous < 0) | (device.call[device.previous] < 0)
+        found &= device.start - host.end[device.call] > GAP_NS
+    return found
 
 
 def _waited(device: Device, host: Host) -> Ints:

@@ -259,11 +259,13 @@ def _of_device(
     queued = np.where(long, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(QUEUE_DELAY))
     is_handover = what == _HANDOVER
     interval = np.where(is_handover, 0, which)
+    backlog = graph.device.behind_backlog[interval]
+    launched = np.where(backlog, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(LAUNCH_DELAY))
     kind = np.select(
         [what == _BUSY, what == _LAUNCHED, what == _QUEUED, is_handover],
         [
             graph.kind[interval],
-            np.full(len(what), ALL_KINDS.index(LAUNCH_DELAY)),
+            launched,
             queued,
             np.full(len(what), ALL_KINDS.index(HANDOVER)),
         ],

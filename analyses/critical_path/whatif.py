@@ -281,7 +281,8 @@ class WhatIf:
         device, joins, start = self._graph.device, self._graph.joins, self._span.start
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
-        latency = np.where(launching & self._span.contains(device.start), 0, device.latency)
+        late = self._span.contains(device.start) & ~device.behind_backlog
+        latency = np.where(launching & late, 0, device.latency)
         launched = device.called - origin - cut(self._ranges.launches) + latency
         unlinked = (device.call < 0) & (device.previous < 0)
         launched = np.where(unlinked, device.start - start, launched)

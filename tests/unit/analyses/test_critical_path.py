@@ -94,6 +94,29 @@ def test_what_nothing_leads_back_from_is_unknown(tmp_path: Path) -> None:
     assert result.notes == (UNLINKED_NOTE,)
 
 
+@pytest.mark.parametrize(
+    ("earlier", "kind", "saving_ns"),
+    [([], "device gap, cause unknown", 10), ([(20, 100)], "launch delay", 399_020)],
+)
+def test_what_delays_the_first_work_on_a_stream_is_unknown(
+    tmp_path: Path, earlier: list[tuple[int, int]], kind: str, saving_ns: int
+) -> None:
+    """Work from before the capture may occupy it; after a kernel of the capture it is known to be empty."""
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 1_020)],
+        host_intervals=[call(0, 10), call(1_000, 1_010)],
+        device_intervals=[
+            *(launched(0, *one, **{C.STEP: 0}) for one in earlier),
+            launched(1, 400_010, 400_110, **{C.STEP: 0}),
+        ],
+    )
+    result = analyze(run, "critical_path")
+    assert path(result)[-2:] == [(kind, "kernel", 1_010, 399_000), ("compute", "kernel", 400_010, 100)]
+    saving = result.tables["what_if"].set_index("removed")["saving_ns"]
+    assert saving["launch overhead"] == saving_ns
+
+
 def test_a_kernel_that_starts_before_the_last_ended_is_bound_by_it(tmp_path: Path) -> None:
     rows = [kernel(start, end, **{C.STREAM: 7}) for start, end in ((0, 10), (8, 20), (20, 20), (20, 26))]
     result = analyze(make_run(tmp_path, device_intervals=rows), "critical_path")
