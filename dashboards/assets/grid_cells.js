@@ -77,40 +77,56 @@
   }
 
   components.tracekitRow = (props) => {
-    if (props.value === null || props.value === undefined) {
+    const rows = [[props.value, props.table], ...(props.others || []).map(([name, table]) => [props.data && props.data[name], table])];
+    const [row, table] = rows.find(([value]) => value !== null && value !== undefined) || [];
+    if (table === undefined) {
       return make("span", { className: "tk-missing" }, props.icon ? "" : "–");
     }
-    const label = `Show row ${props.value} on the timeline`;
-    return jump(props, `row=${props.table}:${props.value}`, label, props.icon ? "" : String(props.value));
+    return jump(props, `row=${table}:${row}`, `Show row ${row} on the timeline`, props.icon ? "" : String(row));
   };
 
   const LONGEST_NAME = 2000;
-  const COUNTS = { longest: "the longest", next: "this" };
 
-  /* Rank and device of a row, as the timeline reads them. */
+  /* Rank and device of a row, as the timeline reads them, and in words. */
   function placeOf({ data, rank, device }) {
-    const known = (name) => name && Number.isInteger(data[name]) && data[name] >= 0;
-    return known(rank) ? `@${data[rank]}${known(device) ? `.${data[device]}` : ""}` : "";
+    const [ranks, devices] = [rank, device].map((name) => (name && Number.isInteger(data[name]) && data[name] >= 0 ? [data[name]] : []));
+    const address = [...(ranks.length || devices.length ? ["@"] : []), ...ranks, ...devices.map((one) => `.${one}`)].join("");
+    return { address, words: [...ranks.map((one) => `rank ${one}`), ...devices.map((one) => `device ${one}`)].join(", ") };
   }
 
-  /* A link to the longest interval that a row names, to the one that it is, or to its step. */
-  components.tracekitOccurrence = (props) => {
-    const { value, go, mode, texts } = props;
+  /* What a row is searched for, and how; empty if there is no interval of its value. */
+  function searchOf({ value, data, device, mode, texts, prefix, text, host }) {
     const given = value === null || value === undefined ? "" : String(value);
-    const name = Object.hasOwn(texts, given) ? texts[given] : given;
-    if (!name || (mode && /^\((?!anonymous namespace)/.test(name))) {
-      return make("span", { className: "tk-missing" }, "");
+    if (text) {
+      return [given && (device && data[device] < 0 ? host : text), mode];
     }
-    if (go === "step") {
-      return jump(props, `go=step:${name}${placeOf(props)}`, `Show step ${name} on the timeline`);
+    if (Object.hasOwn(texts, given)) {
+      return texts[given];
+    }
+    return mode && given && !/^\((?!anonymous namespace)/.test(given) ? [prefix + given, mode] : ["", mode];
+  }
+
+  /* A link to the longest interval that a row stands for, to the one that it is, or to a step. */
+  components.tracekitOccurrence = (props) => {
+    const { go, at, text, value } = props;
+    const place = placeOf(props);
+    const of = text && place.words ? ` of ${place.words}` : "";
+    if (go === "step" && (text || value !== null)) {
+      const [which, step] = text ? ["", `the longest step${of}`] : [`:${value}`, `step ${value}`];
+      return jump(props, `go=step${which}${place.address}`, `Show ${step} on the timeline`);
+    }
+    const [name, mode] = searchOf(props);
+    if (!name) {
+      return make("span", { className: "tk-missing" }, "");
     }
     const fits = name.length <= LONGEST_NAME;
     const words = new URLSearchParams({ q: name.slice(0, fits ? LONGEST_NAME : 400), mode: fits ? mode : "text" });
     if (go === "longest") {
       words.set("order", "longest");
     }
-    const start = go === "next" ? `:${props.data.start_ns}` : "";
-    const label = `Show ${COUNTS[go]} ${name.slice(0, 120)} on the timeline`;
-    return jump(props, `${words}&go=${go}${start}${placeOf(props)}`, label);
+    const start = go === "next" ? `:${props.data[at]}` : "";
+    const which = go === "longest" ? "the longest" : text ? "the next" : "this";
+    const label = `Show ${which} ${name.slice(0, 120)}${of} on the timeline`;
+    return jump(props, `${words}&go=${go}${start}${place.address}`, label);
   };
 })();

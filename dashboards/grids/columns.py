@@ -257,17 +257,18 @@ def column_values(
 
 
 def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str, Any]]:
-    """Return a leading column of timeline links, if the rows have row ids or name intervals.
+    """Return a leading column of timeline links, if the rows have row ids or stand for intervals.
 
     Args:
         columns: The table's columns.
-        named: Whether names in the table are those of intervals of one run.
+        named: Whether names, ranks and devices in the table are those of one run.
     """
     shown = [one for one in columns if not one.empty]
-    first = next((one for one in shown if one.row_of), None)
-    if first is not None:
-        field, renderer = first.column.name, "tracekitRow"
-        parameters: dict[str, Any] = {"table": first.row_of, "icon": True}
+    rows = [(one.column.name, one.row_of) for one in shown if one.row_of]
+    if rows:
+        (field, table), *others = rows
+        renderer = "tracekitRow"
+        parameters: dict[str, Any] = {"table": table, "others": others, "icon": True}
     else:
         found = occurrences.link([one.column.name for one in shown]) if named else None
         if found is None:

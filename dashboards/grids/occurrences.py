@@ -1,8 +1,10 @@
-"""Lead from a row that names a kernel, op, copy, collective, cause or step to its place on the timeline.
+"""Lead from a row of a table to its place on the timeline.
 
-A row with a row id leads to that row (see `columns.ROWS`). Any other leads to a search on the timeline whose
-longest match is selected; from there, N leads to the next longest and `.` to the next of the same name. The
-timeline finds it when the link is followed, so that tables cost nothing.
+A row with a row id leads to that row (see `columns.ROWS`). One that names a kernel, op, copy, collective,
+cause, module or kind of segment leads to a search on the timeline whose longest match is selected; one that
+only names a rank or device, to the longest of what the table is about there, or the first from the row's time
+on. From there, N leads to the next match and `.` to the next of the same name. The timeline finds it when the
+link is followed, so that tables cost nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.idle_causes import CAUSES, label
-from tracekit.schema import C
+from tracekit.analysis.modules import MARKER
+from tracekit.schema import C, DeviceKind
 
-from ..timeline.matches import CATEGORY, COLLECTIVE, FAMILY, NAME
+from ..timeline.matches import CATEGORY, COLLECTIVE, COMPUTE, FAMILY, KERNEL, NAME, REGEX, TEXT
+from ..timeline.reading import COMMUNICATION, IDLE_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,57 +31,109 @@ class _Named:
 
     Attributes:
         column: The column.
-        mode: How the timeline searches for its values.
-        texts: What to search for instead, by value.
+        mode: How the timeline searches for its values; empty if only `texts` are searched for.
+        texts: What to search for instead, and how, by value.
+        prefix: What precedes its values in the names of intervals.
     """
 
     column: str
     mode: str
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    prefix: str = ""
 
 
-_COPIES = {"all copies": "copy", "D2D": "copy D2D/other"}
+_LAUNCHES = ("launch|memcpy|memset", REGEX)
+_COPIES = {"all copies": ("copy", CATEGORY), "D2D": ("copy D2D/other", CATEGORY)}
+_KINDS = {
+    DeviceKind.KERNEL: (KERNEL, CATEGORY),
+    "compute": (COMPUTE, CATEGORY),
+    COMMUNICATION: (COMMUNICATION, CATEGORY),
+    DeviceKind.MEMCPY: ("copy", CATEGORY),
+    DeviceKind.MEMSET: ("memset", CATEGORY),
+    DeviceKind.GRAPH: ("graph", CATEGORY),
+    "CPU op": ("op", CATEGORY),
+    "launch call": _LAUNCHES,
+    "runtime call": ("runtime call", CATEGORY),
+    "sync call": ("sync", CATEGORY),
+    "profiler overhead": ("overhead", CATEGORY),
+}
+_CLASSES = {
+    "launch overhead": _LAUNCHES,
+    "copies": ("copy", CATEGORY),
+    "sync waits": ("sync", CATEGORY),
+    COMMUNICATION: (COMMUNICATION, CATEGORY),
+}
 _NAMED = (
     _Named(C.NAME, NAME),
     _Named("call", NAME),
     _Named("op", FAMILY),
+    _Named("removed", FAMILY, _CLASSES),
     _Named("family", FAMILY),
+    _Named("activity", NAME),
     _Named("collective", COLLECTIVE),
-    _Named("cause", CATEGORY, {label(cause): f"idle: {label(cause)}" for cause in CAUSES}),
+    _Named("cause", CATEGORY, {label(cause): (f"idle: {label(cause)}", CATEGORY) for cause in CAUSES}),
     _Named("what", CATEGORY, _COPIES),
     _Named("direction", CATEGORY, _COPIES),
+    _Named(C.MODULE, NAME, prefix=MARKER),
+    _Named("type", TEXT, prefix=MARKER),
+    _Named(C.KIND, "", _KINDS),
 )
 """In order of precedence."""
+_TIMES = (C.T_NS, "peak_at_ns")
+_OF_STEPS = ("measure", "overhead_share")
+"""Columns of tables about the steps of a rank."""
+_SUBJECTS = {"gaps": IDLE_CATEGORIES, "wait_ns": COMMUNICATION, "dispatch_ns": COMMUNICATION}
+"""What rows of ranks and devices are about, by a column; otherwise about kernels."""
+_PARTS = ("phase", "part", "origin", "from_ns", "graph", "source", "reason", "metric", "link_rate")
+"""Columns of tables whose rows are parts of what a rank did, or settings, that no interval stands for."""
 
 
 def link(columns: Collection[str]) -> dict[str, Any] | None:
-    """Return the parameters of the links of a table's rows; None if its rows name no intervals.
+    """Return the parameters of the links of a table's rows; None if its rows stand for no intervals.
 
     Args:
         columns: Names of the columns with values.
 
     Returns:
-        `go` (to the longest, to the next from a start on, or to a step), the columns to read, and how to
-        search.
+        `go` (to the longest, to the next from a time on, or to a step), the columns to read (`at` has the
+        time), and how to search: for the values of `column`, or for `text`, and for `host` if the device is
+        the host.
 
     Example:
-        >>> link(["name", "count"])
-        {'go': 'longest', 'column': 'name', 'mode': 'name', 'texts': {}, 'rank': '', 'device': ''}
-        >>> link(["rank", "step", "window_ns"])["go"], link(["rank", "device", "idle_ns"])
-        ('step', None)
+        >>> found = link(["name", "count"])
+        >>> found["go"], found["column"], found["mode"]
+        ('longest', 'name', 'name')
+        >>> link(["rank", "step", "window_ns"])["go"], link(["rank", "device", "gaps"])["text"]
+        ('step', 'idle')
+        >>> link(["checks"]) is None
+        True
     """
-    place = {
-        C.RANK: C.RANK if C.RANK in columns else "",
-        C.DEVICE: C.DEVICE if C.DEVICE in columns else "",
-    }
+    rank = C.RANK if C.RANK in columns else ""
+    place = {C.RANK: rank, C.DEVICE: C.DEVICE if C.DEVICE in columns else ""}
     named = next((one for one in _NAMED if one.column in columns), None)
-    if named and C.START_NS in columns:
-        go = NEXT
-    elif C.STEP in columns:
+    if C.STEP in columns and not (named and C.START_NS in columns):
         rank = next((one for one in (C.RANK, "slowest_rank", "last_rank") if one in columns), "")
-        return {"go": STEP, "column": C.STEP, "mode": "", "texts": {}, **place, C.RANK: rank}
-    elif named:
-        go = LONGEST
-    else:
+        return _parameters(STEP, C.STEP) | place | {C.RANK: rank}
+    if named:
+        searched = {"mode": named.mode, "texts": dict(named.texts), "prefix": named.prefix}
+        at = C.START_NS if C.START_NS in columns else ""
+        return _parameters(NEXT if at else LONGEST, named.column) | searched | {"at": at} | place
+    return _place(columns, place)
+
+
+def _parameters(go: str, column: str) -> dict[str, Any]:
+    words = dict.fromkeys(("mode", "prefix", "at", "text", "host"), "")
+    return {"go": go, "column": column, "texts": {}, **words}
+
+
+def _place(columns: Collection[str], place: dict[str, str]) -> dict[str, Any] | None:
+    """Return the parameters of rows that name only a rank, a device or a time."""
+    at = next((one for one in _TIMES if one in columns), "")
+    column = place[C.RANK] or place[C.DEVICE] or at
+    if not column or any(one in columns for one in _PARTS):
         return None
-    return {"go": go, "column": named.column, "mode": named.mode, "texts": dict(named.texts), **place}
+    if place[C.RANK] and any(one in columns for one in _OF_STEPS):
+        return _parameters(STEP, C.RANK) | place | {"text": "step"}
+    found = _parameters(NEXT if at else LONGEST, column) | place | {"at": at, "mode": CATEGORY, "host": "op"}
+    about = next((text for one, text in _SUBJECTS.items() if one in columns), KERNEL)
+    return found | {"text": about if place[C.RANK] or place[C.DEVICE] else "op"}

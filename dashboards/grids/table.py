@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ from . import tree
 from .columns import cells, column, column_values, timeline_link, worded
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     import pandas as pd
     from dash.development.base_component import Component
 
@@ -181,15 +184,18 @@ def peaks_query(device: str) -> str:
 def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> Component:
-    visible = [one for one in columns if not one.empty] or columns
+    trunk = None if paged else tree.indented(columns)
+    left_out = tree.hidden(columns) if trunk else set()
+    visible = [one for one in columns if not one.empty and one.column.name not in left_out] or columns
     links = timeline_link(columns, named=page in registry.names(registry.ANALYSES))
     definitions = [*links, *(one.definition(filters=not paged) for one in visible)]
     wrapped = sum(map(_least, definitions)) > ROOM
     if wrapped:
         definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
-    trunk = None if paged else tree.indented(columns)
-    if not trunk:
-        _fit(definitions, hide=not _shows_all(context, spec))
+    if trunk:
+        _show_tree(definitions, trunk)
+    for definition in too_wide(definitions):
+        definition |= {"hide": not _shows_all(context, spec), "context": _TOO_WIDE}
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
     if paged:
@@ -199,7 +205,6 @@ def _grid(
     elif trunk:
         kind = {"rowData": tree.with_state(_all_rows(columns), trunk)}
         options |= tree.OPTIONS
-        _show_tree(definitions, columns, trunk)
     else:
         kind = {"rowData": _all_rows(columns)}
     return dag.AgGrid(
@@ -219,11 +224,10 @@ def _grid(
     )
 
 
-def _show_tree(definitions: list[dict[str, Any]], columns: list[ColumnValues], trunk: Column) -> None:
-    """Show names as a tree, without the columns that say what the tree shows."""
+def _show_tree(definitions: list[dict[str, Any]], trunk: Column) -> None:
+    """Show names as a tree."""
     for definition in definitions:
-        definition["hide"] = definition["field"] in tree.hidden(columns)
-        if definition["field"] == trunk.name:
+        if definition["field"] == trunk.name and "colId" not in definition:
             definition |= tree.renderer(trunk)
 
 
@@ -232,18 +236,29 @@ def _shows_all(context: Context, spec: TableSpec) -> bool:
     return context.view.options.get("wide") == spec.name
 
 
-def _fit(definitions: list[dict[str, Any]], *, hide: bool) -> None:
-    """Mark the last columns of a table that is too wide, and hide them; a button shows them."""
-    used = 0
-    for definition in definitions:
-        used += _least(definition)
-        if used > ROOM:
-            definition |= {"hide": hide, "context": _TOO_WIDE}
+def too_wide(
+    definitions: Sequence[dict[str, Any]], *, first: Collection[str] = (), room: int = ROOM
+) -> list[dict[str, Any]]:
+    """Return the columns for which a table has no room: the last ones, of those that are not first.
+
+    Args:
+        definitions: The columns, from the left.
+        first: Fields of columns that have room before all others.
+        room: Width of the table, in pixels.
+
+    Example:
+        >>> columns = [{"field": name, "width": 60} for name in "abc"]
+        >>> [one["field"] for one in too_wide(columns, first={"c"}, room=120)]
+        ['b']
+    """
+    by_priority = sorted(definitions, key=lambda one: one["field"] not in first)
+    used = accumulate(map(_least, by_priority))
+    return [one for one, width in zip(by_priority, used, strict=True) if width > room]
 
 
 def _least(definition: dict[str, Any]) -> int:
     """Return the least width of a column, in pixels."""
-    return int(definition.get("width") or definition["minWidth"])
+    return max(definition.get("width", 0), definition.get("minWidth", 0))
 
 
 def _options(context: Context, spec: TableSpec, rows: int, *, head: int) -> dict[str, Any]:

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 TEXT, REGEX, CATEGORY, NAME, FAMILY, COLLECTIVE = MODES = (
     *("text", "regex", "category", "name", "family", "collective"),
 )
+KERNEL, COMPUTE = "kernel", "compute"
+"""What stands for all categories of kernels in a search by category, and for those without communication."""
+_COMPUTE = frozenset(
+    {"gemm", "conv", "attention", "normalization", "elementwise", "reduction", "other kernel"}
+)
+_GROUPS = {KERNEL: _COMPUTE | {COMMUNICATION}, COMPUTE: _COMPUTE}
 LONGEST = 500
 """Maximum characters of a text or an expression."""
 MOST_NAMES = 5_000
@@ -118,6 +124,8 @@ class Query:
     def _categories(self) -> Bools:
         """Return the categories that contain the text; one alone if it is its whole name, except `idle`."""
         wanted = self.text.casefold().replace("_", " ")
+        if wanted in _GROUPS:
+            return np.array([name in _GROUPS[wanted] for name in CATEGORIES], np.bool_)
         names = [name.casefold().replace("_", " ") for name in CATEGORIES]
         whole = wanted in names and wanted != IDLE_CATEGORIES
         return np.array([name == wanted if whole else wanted in name for name in names], np.bool_)

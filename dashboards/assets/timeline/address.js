@@ -10,7 +10,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const MARK = /^(-?\d{1,18}):(-?\d{1,18})(?::([\d,-]{1,2000}))?$/;
   const SORT = /^(-?)([a-z_]{1,20})$/;
   const MODES = ["regex", "category", "name", "family", "collective"];
-  const GO = /^(longest|next|step)(?::(-?\d{1,18}))?(?:@(\d{1,9})(?:\.(\d{1,9}))?)?$/;
+  const GO = /^(longest|next|step)(?::(-?\d{1,18}))?(?:@(\d{1,9})?(?:\.(\d{1,9}))?)?$/;
   const LONGEST = 2000;
 
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);

@@ -54,13 +54,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       window.requestAnimationFrame(frame);
     }
 
+    /** The step that a link leads to; without a number the longest of the rank. */
+    #stepOf({ at, rank }) {
+      const found = this.app.info.steps.filter((one) => (at === null || one.step === at) && (rank === null || one.rank === rank));
+      const lasts = (one) => one.end_ns - one.start_ns;
+      return at === null ? found.reduce((a, b) => (a && lasts(a) >= lasts(b) ? a : b), undefined) : found[0];
+    }
+
     /** Follow a link from a row of a table: to a step, or to a match of the search; again once the causes of idle time are known. */
     async arrive(goal) {
       const { app } = this;
-      const step = goal.to === "step" && app.info.steps.find((one) => one.step === goal.at && (goal.rank === null || one.rank === goal.rank));
+      const step = goal.to === "step" && this.#stepOf(goal);
       try {
         if (step) await this.select({ table: "steps", row: step.row }, { zoom: "exactly" });
-        else if (goal.to === "step") app.say(`Step ${goal.at} is not on the timeline`);
+        else if (goal.to === "step") app.say(goal.at === null ? "No step is on the timeline" : `Step ${goal.at} is not on the timeline`);
         else this.unmet = !(await app.search.arrive(goal)) && !app.info.causes ? goal : null;
       } catch (error) {
         app.stage.trouble(error.message);

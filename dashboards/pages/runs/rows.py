@@ -15,7 +15,7 @@ from tracekit.runs.meta import Level, together
 from tracekit.runs.step_times import profiled, unprofiled
 from tracekit.runs.text import MISSING
 
-from ...grids.table import ROOM
+from ...grids.table import ROOM, too_wide
 from ...parts.links import commit_name, gpu_names, run_color, source_files
 
 if TYPE_CHECKING:
@@ -268,12 +268,7 @@ def _counted(meta: RunMeta) -> str | None:
 def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the columns that have data; those for which there is no room are hidden at first."""
     used = [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
-    left = ROOM - _CHECKBOX
-    hidden: set[str] = set()
-    for one in sorted(used, key=lambda one: one["field"] not in _FIRST):
-        left -= one["minWidth"]
-        if left < 0:
-            hidden.add(one["field"])
+    hidden = {one["field"] for one in too_wide(used, first=_FIRST, room=ROOM - _CHECKBOX)}
     return [one | {"hide": True} if one["field"] in hidden else one for one in used]
 
 

@@ -1,4 +1,4 @@
-"""Every row of a table that names a kernel, op, call, copy, collective, cause or step leads to it."""
+"""Every row of a table leads to an interval, but for those of a few tables, listed with the reason."""
 
 from __future__ import annotations
 
@@ -29,14 +29,28 @@ NUMBERED = "ProfilerStep"
 """The call tree and the critical path leave the numbers of steps out; the timeline finds them as a part."""
 
 
+def searched(link: dict[str, Any], row: dict[str, Any]) -> tuple[str, str]:
+    """What `grid_cells.js` searches for, and how; empty for rows without a link."""
+    value = row[link["column"]]
+    if link["text"]:
+        on_host = link[C.DEVICE] and row[link[C.DEVICE]] < 0
+        return (link["host"] if on_host else link["text"]), link["mode"]
+    if value in link["texts"]:
+        text, mode = link["texts"][value]
+        return text, mode
+    if not link["mode"] or pd.isna(value) or str(value).startswith("("):
+        return "", ""
+    text = f"{link['prefix']}{value}"
+    return text, matches.TEXT if text == NUMBERED else link["mode"]
+
+
 def found(index: Index, link: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """The interval that the timeline selects, as `search.js` asks for it."""
     rank, device = (row[link[name]] if link[name] else None for name in (C.RANK, C.DEVICE))
-    text = link["texts"].get(row[link["column"]], str(row[link["column"]]))
-    mode = matches.TEXT if text == NUMBERED else link["mode"]
+    text, mode = searched(link, row)
     query = matches.Query(text=text, mode=mode, rank=rank, device=None if device == -1 else device)
     longest = link["go"] == occurrences.LONGEST
-    key = (-(1 << 62) if longest else row[C.START_NS], -1)
+    key = (-(1 << 62) if longest else row[link["at"]], -1)
     lanes = query.lanes(index)
     step = matches.step(index, lanes, query.labels(index), key=key, by=1, longest=longest)
     interval: dict[str, Any] = step["interval"] or {}
@@ -55,19 +69,72 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
             if link is None or ROWS.keys() & set(frame.columns):
                 continue
             for row in worded(frame.head(50)).to_dict("records"):
-                value = row[link["column"]]
-                if pd.isna(value) or str(value).startswith("("):
-                    continue
-                followed.add(f"{link['go']} {link['mode']}".strip())
                 if link["go"] == occurrences.STEP:
-                    lost += [] if value in steps else [(one.name, name, value)]
+                    value = row[link["column"]]
+                    followed.add(occurrences.STEP)
+                    lost += (
+                        [] if link["text"] or pd.isna(value) or value in steps else [(one.name, name, value)]
+                    )
                     continue
+                text, mode = searched(link, row)
+                if not text:
+                    continue
+                followed.add(f"{link['go']} {mode}")
                 interval = found(index, link, row)
-                exact = link["go"] != occurrences.NEXT or interval.get(C.START_NS) == row[C.START_NS]
-                lost += [] if interval and exact else [(one.name, name, value)]
+                named = link["go"] == occurrences.NEXT and not link["text"]
+                exact = not named or interval.get(C.START_NS) == row[C.START_NS]
+                lost += [] if interval and exact else [(one.name, name, text)]
     assert lost == []
     wanted = {"step", "longest name", "longest family", "longest category", "longest collective"}
     assert followed >= wanted | {"next collective"}
+
+
+_SETTING = "settings and counters of a device or process, by the whole recording"
+_SUM = "sums over many intervals of several names"
+_TOLD = "sentences about the trace"
+_BINS = "bins of lengths or sizes"
+_BEFORE = "compilations, which are not intervals of the capture"
+_GROUPS = "groups of ranks and graphs, known by a number"
+WITHOUT = {
+    ("integrity", "verdict"): _TOLD,
+    ("integrity", "checks"): _TOLD,
+    ("capture", "missing"): _TOLD,
+    ("capture", "lines"): _TOLD,
+    ("serving", "summary"): _SUM,
+    ("serving", "by_batch"): _SUM,
+    ("serving", "between_parts"): _SUM,
+    ("kernels", "tensor_cores"): _SUM,
+    ("compile", "kernels"): _SUM,
+    ("compile", "producers"): _SUM,
+    ("parallelism", "prefetch"): _SUM,
+    ("launch_latency", "histogram"): _BINS,
+    ("h2d_copies", "sizes"): _BINS,
+    ("d2h_copies", "sizes"): _BINS,
+    ("memory", "peaks"): _SETTING,
+    ("utilization", "throttling"): _SETTING,
+    ("utilization", "pcie"): _SETTING,
+    ("utilization", "host"): _SETTING,
+    ("utilization", "metrics"): _SETTING,
+    ("graphs", "graphs"): _GROUPS,
+    ("graphs", "structure"): _GROUPS,
+    ("parallelism", "groups"): _GROUPS,
+    ("parallelism", "pipelines"): _GROUPS,
+    ("compile", "compilation"): _BEFORE,
+    ("compile", "graph_breaks"): _BEFORE,
+    ("compile", "compilations"): _BEFORE,
+}
+"""Tables whose rows lead nowhere, and why."""
+
+
+def test_tables_without_links_are_known() -> None:
+    without = {
+        (one.name, spec.name)
+        for one in analysis.available()
+        for spec in one.tables
+        if not ROWS.keys() & {column.name for column in spec.columns}
+        and occurrences.link([column.name for column in spec.columns]) is None
+    }
+    assert without == WITHOUT.keys()
 
 
 def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None:
@@ -84,5 +151,5 @@ def test_causes_are_shown_and_found_by_their_labels() -> None:
     shown = worded(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
     link = occurrences.link(["cause"])
     assert link is not None
-    assert [link["texts"][one] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
+    assert [link["texts"][one][0] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
     assert worded(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == ["sync", "aten::add"]
