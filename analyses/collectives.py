@@ -15,11 +15,14 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from .shared import collectives as calls_of
@@ -34,14 +37,6 @@ from .shared.lanes import (
     SEND_RECV,
     stacked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    import pandas as pd
-
-    from tracekit.runs.run import Run
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"

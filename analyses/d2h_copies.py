@@ -13,11 +13,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracekit.analysis import Analysis, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
 from .copies import groups as copy_tables
@@ -25,9 +23,6 @@ from .copies.groups import Hiding
 from .copies.reading import BLOCKED_NS, counted, described, read
 from .copies.repeated import scalars, scalars_rule
 from .shared.common import absent_device_note
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
 SCALARS = "d2h_scalars"

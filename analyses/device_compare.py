@@ -21,9 +21,9 @@ Example:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow.compute as pc
@@ -31,9 +31,13 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import budget
+from tracekit.diff import Diff
+from tracekit.diff.ledgers import Cause, Group
 from tracekit.diff.matching import path_of
+from tracekit.diff.model import Compared
 from tracekit.diff.naming import Role
-from tracekit.runs.run import busy
+from tracekit.runs.devices import Device
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C
 
@@ -41,16 +45,6 @@ from .roofline import devices
 from .roofline.work import precision_of
 from .shared import common
 from .shared.common import DEVICE, RANK, Line, absent_device_note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tracekit.diff import Diff
-    from tracekit.diff.ledgers import Cause, Group
-    from tracekit.diff.model import Compared
-    from tracekit.runs.devices import Device
-    from tracekit.runs.run import Run
-
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
 LINK = "copy over the link"

@@ -15,8 +15,8 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,20 +24,14 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.rank_view import step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
 from .shared import hosts
 from .shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
 from .shared.lanes import stacked, stacked_by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "

@@ -15,12 +15,11 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
 from .copies import causes, compare, rules
@@ -28,15 +27,8 @@ from .copies import groups as copy_tables
 from .copies.groups import NEEDED, Hiding
 from .copies.reading import BLOCKED_NS, described, read
 from .copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
-from .shared.common import absent_device_note, share
+from .shared.common import Floats, absent_device_note, share
 from .shared.hosts import NO_SHAPES
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.run import Run
-
-    from .shared.common import Floats
 
 NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (

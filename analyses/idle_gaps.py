@@ -40,6 +40,7 @@ from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .idle import advice
@@ -57,6 +58,7 @@ from .idle.causes import (
     SOURCE,
     WAIT_NS,
     WAIT_ROW,
+    Idle,
 )
 from .shared import lanes
 from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
@@ -65,9 +67,6 @@ from .shared.lanes import AFTER, BEFORE
 if TYPE_CHECKING:
     from pandas.api.extensions import ExtensionArray
 
-    from tracekit.runs.run import Run
-
-    from .idle.causes import Idle
 
 LISTED_NS = 1_000
 """Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""

@@ -25,7 +25,6 @@ Example:
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -35,18 +34,14 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec, evidence
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.environment import GPU_PROBLEM
+from tracekit.runs.intervals import Ints
 from tracekit.runs.meta import together
 from tracekit.runs.rank_view import backlog
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind, Memory
 
 from .shared.common import NO_PARENT, NOT_RECORDED, ints, launches, positions, spans
 from .steps import overhead, profiled_steps
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
 

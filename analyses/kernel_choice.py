@@ -10,17 +10,19 @@ shorter with these kernels. Names and launching ops are the evidence:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief, family, matches, uses_tensor_cores
-from tracekit.analysis.savings import WARN_SHARE
+from tracekit.analysis.savings import WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import covered
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import duration, ints, percent, spans, worst_devices
@@ -28,13 +30,6 @@ from .shared.hosts import CAPTURED, NO_OP, launching_texts
 from .shared.lanes import largest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     Flags = npt.NDArray[np.bool_]
 
 FP32, DOUBLE, EAGER = "fp32_without_tensor_cores", "double_precision", "eager_attention"

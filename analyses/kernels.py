@@ -14,10 +14,12 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import (
@@ -33,26 +35,17 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.kernel_names import COMMUNICATION, family, uses_tensor_cores
-from tracekit.analysis.savings import LEAST_SHARE, Spent, budget_of, spent
-from tracekit.runs.run import busy
+from tracekit.analysis.savings import LEAST_SHARE, Budget, Spent, budget_of, spent
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import kernel_choice
 from .shared import groups
 from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
+from .shared.groups import Grouped
 from .shared.hosts import CAPTURED, NO_OP, NO_SHAPES, launching_texts
 from .shared.lanes import stacked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
-    from .shared.groups import Grouped
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000

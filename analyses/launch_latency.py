@@ -24,29 +24,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
-from tracekit.analysis.savings import LEAST_SHARE, budget
+from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .idle.causes import NOT_PROFILER
 from .shared import host_lines, lanes
 from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, share, spans
+from .shared.host_lines import HostLines
 from .shared.hosts import NO_OP, source_lines
 from .shared.lanes import waits
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from .shared.host_lines import HostLines
-
 
 PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"

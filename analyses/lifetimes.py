@@ -15,25 +15,22 @@ Example:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.modules import read_modules
+from tracekit.analysis.modules import Modules, read_modules
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.allocations import NEVER, OP, Events, read, thinned
 from .shared.common import RANK, ints
 from .shared.hosts import host_rows, texts
-
-if TYPE_CHECKING:
-    from tracekit.analysis.modules import Modules
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
 
 MOST, DRAWN = 1_000, 100
 """Maximum allocations per device with rows of their own, and that `active` counts as the largest."""

@@ -14,30 +14,23 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import NODE, PARENT, Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.modules import OUTSIDE, module_type, read_modules
+from tracekit.analysis.modules import OUTSIDE, Modules, module_type, read_modules
 from tracekit.analysis.savings import budget
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import UNLINKED, absent_device_note, ints, share
-from .shared.hosts import CAPTURED, NO_OP, launching_texts, read_ops, total_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis.modules import Modules
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from .shared.hosts import Ops
+from .shared.hosts import CAPTURED, NO_OP, Ops, launching_texts, read_ops, total_by
 
 NO_MODULES = Remark(
     "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "

@@ -16,22 +16,18 @@ Example:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
 from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
 from .shared.hosts import MODULE, PATH_SEPARATOR, Ops, read_ops, texts, total_by
 from .shared.op_families import TREE, tree
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"

@@ -24,14 +24,16 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis import Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Union
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
@@ -58,15 +60,6 @@ from .copies.reading import (
 )
 from .shared.common import DEVICE, RANK, absent_device_note, ints, spans, worst_devices
 from .shared.hosts import host_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Union
-    from tracekit.runs.run import Run
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so their rates are unknown"

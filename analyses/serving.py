@@ -34,24 +34,20 @@ from __future__ import annotations
 import re
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.runs.intervals import complement, covered, union
+from tracekit.runs.intervals import Ints, Union, complement, covered, union
 from tracekit.runs.rank_view import HOST_NS
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
 from .shared.common import RANK, STEP, absent_device_note, ints, percentile, share, spans
 from .steps import ELSEWHERE, OWN_NS, profiled_steps
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
 
 STEP_NS, SPAN_NS, BUSY_NS, IDLE_NS = "step_ns", "device_span_ns", "device_busy_ns", "device_idle_ns"
 BETWEEN_NS, BETWEEN_IDLE_NS, SUM_NS = "between_ns", "between_idle_ns", "sum_ns"

@@ -18,8 +18,6 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -34,9 +32,10 @@ from tracekit.analysis import (
     Severity,
     TableSpec,
 )
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, Budget, budget
+from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import (
     FEWEST_STEPS,
     OUTLIER_DEVIATIONS,
@@ -49,12 +48,6 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
-
-if TYPE_CHECKING:
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 FEWEST_SETTLED = 8
 UNSTEADY_SHARE = 0.25

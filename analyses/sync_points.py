@@ -23,8 +23,6 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -40,24 +38,18 @@ from tracekit.analysis import (
     TableSpec,
 )
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.rank_view import step_windows
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .idle import causes
-from .idle.causes import CALL, OP, OUTSIDE, SOURCE
+from .idle.causes import CALL, OP, OUTSIDE, SOURCE, Idle
 from .shared import host_lines, lanes
 from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
 from .shared.hosts import host_rows, of_wait, source_lines
-
-if TYPE_CHECKING:
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from .idle.causes import Idle
 
 LONGEST = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"

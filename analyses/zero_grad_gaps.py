@@ -22,18 +22,17 @@ Example:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -52,12 +51,6 @@ from .shared.common import (
 )
 from .shared.hosts import host_rows, source_lines, texts
 from .shared.lanes import largest
-
-if TYPE_CHECKING:
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
 
 NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
 """Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""

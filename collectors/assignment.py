@@ -6,6 +6,7 @@ expects the program to see, and afterwards compares their UUIDs with those that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from tracekit.runs.environment import bare_uuid, seen_devices
 from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from tracekit.ingest.write import Sample
 
 

@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,9 +17,6 @@ from tracekit.experiments.checkouts import undisturbed
 from . import guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     Stream = int | IO[bytes] | None
 
 _NOISE = re.compile(r"USDT:|\[?[WI]\d{4} |STAGE:|\s|$")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tracekit.ingest.artifacts import SETTINGS
 from tracekit.runs.compilation import BACKWARD, WARM_UP
 from tracekit.schema import C
 from tracekit.workloads.base import COMPILE, EAGER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tracekit.workloads.options import RecordingOptions
+from tracekit.workloads.options import RecordingOptions
 
 TORCH_TRACE: Final = "TORCH_TRACE"
 MIN_WARMUP: Final = 3

@@ -15,8 +15,9 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
@@ -31,9 +32,6 @@ from tracekit.runs.environment import (
 )
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M, Question, processes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _UNSEEN = (
     "whether other processes use device {device} is unknown: in a container or WSL, NVML does not list the "

@@ -13,14 +13,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import psutil
 
 from tracekit.ingest.write import Sample
-
-if TYPE_CHECKING:
-    from tracekit.runs.meta import Diagnostic
+from tracekit.runs.meta import Diagnostic
 
 SOURCE: Final = "process"
 RSS, CPU, THREADS, PROCESSES = "rss_bytes", "cpu_percent", "threads", "processes"

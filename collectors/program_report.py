@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError
@@ -15,9 +17,6 @@ from tracekit.runs.meta import Diagnostic, Level, Timings
 from .assignment import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from tracekit.recording.collector import Program
 
 _FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")

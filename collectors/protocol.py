@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import traceback
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,10 +28,6 @@ from .children import child, last_line
 from .compilation import artifact_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from tracekit.recording.collector import Progress, Request
 
 MEASURE, PROFILE = "measure", "profile"

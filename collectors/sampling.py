@@ -17,11 +17,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import psutil
 
+from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
 
 from .nvml import NvmlSampler
@@ -29,10 +32,6 @@ from .process import ProcessSampler
 from .protocol import MEASURE, PROFILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tracekit.ingest.write import Sample
     from tracekit.recording.collector import Progress
 
 

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
 from tracekit.recording.agent.recorder import profiler_options
 from tracekit.recording.collector import Request
 from tracekit.runs.compilation import PROFILED
+from tracekit.workloads.base import Program
 
 from .compilation import Compilations
-from .protocol import PROFILE, receive_request, serve
+from .protocol import PROFILE, Reporter, receive_request, serve
 from .workload_process import built_workload, describe_process, fitted, resolve_device, time_steps
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Program
-
-    from .protocol import Reporter
 
 TRACE = "trace.json"
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
+from tracekit.ingest.write import Sample
 from tracekit.recording import cupti
-from tracekit.recording.collector import Recording, Request
+from tracekit.recording.collector import Program, Progress, Recording, Request
 from tracekit.recording.failed_logs import LOG
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
@@ -16,13 +19,6 @@ from .assignment import View, assigned
 from .compilation import artifact_folder
 from .protocol import MEASURE, PROFILE, notes, run_process, samples, timings
 from .sampling import SampledProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from tracekit.ingest.write import Sample
-    from tracekit.recording.collector import Program, Progress
 
 _COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.torch_child")
 OUTPUT, TRACE = "output.pt", "trace.json"

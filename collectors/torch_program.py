@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tracekit.errors import UnusableInputError
 from tracekit.recording import agent
-from tracekit.recording.collector import Recording
+from tracekit.recording.collector import Program, Recording
 from tracekit.workloads.options import values
 
 from . import foreground_guard
@@ -22,19 +25,10 @@ from .assignment import assigned, not_sampled
 from .children import guarded
 from .compilation import artifact_environment, artifact_folder
 from .program_report import diagnostics, failure, recorded_ranks, samples, timings, views
-from .sampling import sampling, window_samplers
+from .sampling import SampleBuffer, sampling, window_samplers
 
 ONE_REQUEST_S = 0.5
 """Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tracekit.recording.collector import Program
-
-    from .sampling import SampleBuffer
 
 
 def record_program(program: Program, directory: Path) -> Recording:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
@@ -15,21 +16,13 @@ from tracekit.ingest.write import Sample
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
 from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import resident_peak
-from tracekit.recording.collector import is_out_of_memory
+from tracekit.recording.collector import Request, is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import TIMED, WARM_UP
-from tracekit.workloads.base import COMPILE, GPU
+from tracekit.workloads.base import COMPILE, GPU, Program, Workload
 
-from .protocol import MEASURE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tracekit.recording.collector import Request
-    from tracekit.workloads.base import Program, Workload
-
-    from .compilation import Compilations
-    from .protocol import Reporter
+from .compilation import Compilations
+from .protocol import MEASURE, Reporter
 
 GIB = 1 << 30
 MIN_DEVICE_NS = 1_000_000_000

@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 import webbrowser
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import waitress
@@ -26,8 +27,6 @@ from .security import LARGEST_BODY, LOOPBACK
 from .site import Results, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tracekit.runs.store import Store
 
 

@@ -16,12 +16,10 @@ from flask import abort
 from tracekit.errors import TracekitError
 
 from .parts.charts import aria
-from .site import View
+from .site import Site, View
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
-
-    from .site import Site
 
 
 _LOG = logging.getLogger(__name__)

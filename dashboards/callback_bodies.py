@@ -7,18 +7,14 @@ that the callback declares, and values must have the types of their properties.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from collections.abc import Sequence
+from typing import Any, TypedDict, cast
 
 import msgspec
-from flask import abort, request
+from dash import Dash
+from flask import Flask, abort, request
 
 from .frame import NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dash import Dash
-    from flask import Flask
 
 UPDATE = "/_dash-update-component"
 _MANY = ("ALL", "ALLSMALLER")

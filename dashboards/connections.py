@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
@@ -18,9 +19,6 @@ from waitress.task import ErrorTask
 from waitress.utilities import Error
 
 from .security import BARE_POLICY, HEADERS, LARGEST_BODY, is_loopback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 MOST_CONNECTIONS = 256
 """Maximum connections; below the usual limit of 1,024 open files."""

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 import pyarrow.compute as pc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.runs.devices import named
 from tracekit.runs.devices import names as device_names
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from . import run_options, shortcuts
 from .exports import offers
 from .parts.charts import aria, data
-from .site import Needs, Section, View
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.runs.run import Run
-
-    from .site import Context, Page, Site
+from .site import Context, Needs, Page, Section, Site, View
 
 
 def present(run: Run) -> tuple[list[int], list[int]]:

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
 
-from flask import request
+from flask import Flask, request
 
 from tracekit.errors import TracekitError
 
-from .site import View
-
-if TYPE_CHECKING:
-    from flask import Flask
-
-    from .site import Site
+from .site import Site, View
 
 _LOG = logging.getLogger(__name__)
 NAME = "tracekit-prefetch"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dash import Input, Output, State, no_update
 
 from .parts.links import display_name
-from .site import View
+from .site import Site, View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.runs.run import Run
 
-    from .site import Site
 
 MOST = 100
 """Options at once, besides the chosen run."""

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
+from dash import Dash
 from dash.exceptions import DependencyException
-from flask import abort, redirect, request
+from flask import Flask, Response, abort, redirect, request
 from werkzeug.exceptions import NotFound, UnprocessableEntity
 from werkzeug.http import parse_cookie
 
 from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dash import Dash
-    from flask import Flask, Response
 
 LOOPBACK = ("127.0.0.1", "localhost")
 COOKIE = "tracekit_token"

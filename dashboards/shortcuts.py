@@ -9,18 +9,16 @@ What handles them is in `assets/keys.js`, `assets/timeline/keys.js`, `assets/fla
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
 from dash import html
+from dash.development.base_component import Component
+
+from .site import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dash.development.base_component import Component
-
-    from .site import Page
-
     Rows = tuple[tuple[tuple[str, ...], str], ...]
 
 GO = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
 from tracekit import analysis
+from tracekit.analysis import Analyze, Finding, Result
 from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import named
 from tracekit.schema import TABLES
@@ -25,12 +27,9 @@ from tracekit.schema import TABLES
 from .catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
     from dash import Dash
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analyze, Finding, Result
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.errors import check_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeAlias
-
     from tracekit.analysis import Finding, Result
     from tracekit.diff import Diff
     from tracekit.recording.api import Record

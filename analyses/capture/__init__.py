@@ -14,9 +14,9 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, evidence
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs.rank_view import RankView
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
 from ..integrity import GRAPH_PATTERN
@@ -33,11 +33,6 @@ from ..memory.allocations import FEWEST_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, positions
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.runs.run import Run
 
 FEWEST_STEPS = FEWEST_FLOORS + WARMUP_STEPS
 """Steps below which growth from step to step is unknown."""

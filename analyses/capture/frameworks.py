@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from tracekit.runs.run import Run
-
     Lines = Callable[["Settings"], list[str]]
 
 CPU, DEVICE, STACKS, SHAPES, MEMORY = "cpu", "device", "stacks", "shapes", "memory"

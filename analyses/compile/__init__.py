@@ -44,8 +44,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
-from tracekit.analysis.savings import LEAST_SHARE, budget
+from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs import compilation
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
@@ -55,9 +56,6 @@ from . import compare, counters, kernels, producers
 from .counters import FRAME, ORIGIN, ORIGINS, VARIANT
 
 if TYPE_CHECKING:
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     from .counters import CompiledRun
 
 

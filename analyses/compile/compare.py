@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +10,13 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import budget
+from tracekit.diff import Diff
 from tracekit.diff.judge import THRESHOLD
+from tracekit.diff.ledgers import Group
 from tracekit.diff.wall import LAUNCH_BOUND
 from tracekit.errors import UnusableInputError
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared import common
@@ -21,12 +25,6 @@ from . import counters
 from .counters import GENERATED, ORIGIN, VARIANT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tracekit.diff import Diff
-    from tracekit.diff.ledgers import Group
-    from tracekit.runs.run import Run
-
     from .counters import CompiledRun
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -13,24 +15,14 @@ from tracekit.analysis import Basis, Column, Finding, Rule, Severity, TableSpec
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE
 from tracekit.runs import intervals
-from tracekit.runs.compilation import TIMED
-from tracekit.runs.run import busy
+from tracekit.runs.compilation import TIMED, Compilation, Compiled
+from tracekit.runs.intervals import Ints, Union
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..launch_latency import GRAPH_CALL
 from ..shared.common import NO_PARENT, ints, positions, segments_by, spans
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeAlias
-
-    import numpy.typing as npt
-
-    from tracekit.runs.compilation import Compilation, Compiled
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
 
 LATE = Rule(
     "compile_late",

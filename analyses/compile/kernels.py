@@ -8,15 +8,20 @@ in `compiled_kernels`. Calls without a key, as without a cache, belong to the on
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import kernel_sources
+from tracekit.runs.intervals import Ints
 from tracekit.runs.kernel_sources import is_unkeyed
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, ints, share
@@ -24,14 +29,6 @@ from ..shared.lanes import covering, launching, outermost
 from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    import numpy.typing as npt
-    import pandas as pd
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .counters import CompiledRun
 
     Flags = npt.NDArray[np.bool_]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, op_parents, positions, share
@@ -16,8 +17,6 @@ from .counters import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, with
 from .kernels import CPP
 
 if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
     from .counters import CompiledRun
 
 PART = "part"

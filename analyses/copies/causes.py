@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, budget
+from tracekit.analysis.savings import CONFIDENT, Budget, budget
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 
 from .reading import LARGE_BYTES
 
 if TYPE_CHECKING:
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     from .groups import Group
 
 

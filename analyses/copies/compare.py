@@ -16,6 +16,7 @@ bytes, then the nearest; if bytes are unknown, the order. The rest is copied in 
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,21 +24,16 @@ import pandas as pd
 
 from tracekit.analysis import Column, Result, TableSpec
 from tracekit.analysis.savings import budget
+from tracekit.runs.run import Run
 from tracekit.schema import Memory
 
 from ..shared.common import NO_STEPS
 from . import causes, rules
 from .causes import DIFFERS, DTYPES, DUPLICATE, LINK, MEMORY_KIND, ONE_SIDE, SHAPES
-from .groups import groups
+from .groups import Group, groups
 from .reading import LARGE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from tracekit.runs.run import Run
-
-    from .groups import Group
-
     Explained: TypeAlias = dict[Fraction, list[tuple[str, str]]]
     Key: TypeAlias = Callable[[Group], Any]
     Pairs: TypeAlias = list[tuple[Group, Group]]

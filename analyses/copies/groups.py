@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,8 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Column, Remark, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..shared import groups as shared_groups
@@ -44,12 +45,6 @@ from .reading import (
     read,
 )
 from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
 
 
 class Hiding:

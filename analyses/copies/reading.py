@@ -17,7 +17,7 @@ The rate a copy can reach is the best rate seen, else 80% of the link's, because
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,18 +26,13 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.analysis.kernel_names import brief, matches
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ..shared.common import NO_PARENT, ints, positions
 from ..shared.groups import link_rates
 from ..shared.hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule, Severity
-from tracekit.analysis.savings import LEAST_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
 
@@ -29,12 +31,6 @@ from .reading import (
 from .tensors import SHAPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pandas as pd
-
-    from tracekit.analysis.savings import Budget
-
     from .groups import Hiding
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from tracekit.analysis import Basis, Finding, Rule
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
@@ -39,11 +41,6 @@ from .repeated import scalars
 from .tensors import DTYPE, ITEM, LEAST_BYTES, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     from .groups import Hiding
 
 

@@ -11,24 +11,19 @@ which a kernel of the same device converts the copy later, if nothing else reads
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import ints
-from ..shared.groups import item_bytes, tensors
+from ..shared.groups import Tensor, item_bytes, tensors
 from ..shared.hosts import host_rows
 from .reading import KEYS, OP
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
-    from ..shared.groups import Tensor
-
 
 ELEMENTS, ITEM, DTYPE, SHAPE = "elements", "item_bytes", "copied_dtype", "copied_shape"
 NEEDED_ITEM, NARROW, WHERE = "needed_item_bytes", "narrower_dtype", "converted"

@@ -27,6 +27,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +36,9 @@ from pandas.api.types import union_categoricals
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Union, covered
 from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints, share
@@ -48,11 +50,6 @@ from .walk import ALL_KINDS, COMMUNICATE, DEVICE_KINDS, LAUNCH_DELAY, MEMCPY, WI
 from .whatif import CLASS, COMMUNICATION, Span, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Union
-    from tracekit.runs.run import Run
-
     from .host import Bools, Small
     from .walk import Graph
 

@@ -35,16 +35,14 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
 from ..shared.common import NO_PARENT, ints, known
 from .host import FAR, KINDS, SYNC, present
 
 if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .host import Bools, Host, Small
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import WARN_SHARE, budget
+from tracekit.analysis.savings import WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, Memory
 
 from ..idle.causes import CLOCKS_NS, due_to_launches
@@ -22,11 +24,6 @@ from .walk import ALL_KINDS, COMMUNICATE
 from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     from .walk import Graph
     from .whatif import Span
 

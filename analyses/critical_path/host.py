@@ -8,10 +8,11 @@ exactly.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +20,13 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.ingest import nesting
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase
 
 from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
-from ..shared.host_lines import LazyColumns, by_thread, moved, per_run, picked
+from ..shared.host_lines import Coded, LazyColumns, by_thread, moved, per_run, picked
 from ..shared.hosts import NO_OP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from ..shared.host_lines import Coded
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Small: TypeAlias = npt.NDArray[np.integer[Any]]

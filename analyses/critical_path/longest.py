@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tracekit.runs.intervals import Ints
+
 from .host import FAR
 
 if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-
     from .host import Bools, Small
 
 Three = tuple["Ints", "Ints", "Ints"]

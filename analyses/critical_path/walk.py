@@ -8,6 +8,7 @@ cut into slices afterwards, vectorized.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis.kernel_names import COMMUNICATION, family, matches
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import NO_PARENT, known
@@ -24,11 +27,6 @@ from . import host as path_host
 from .host import FAR, KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .device import Device, Joins
     from .host import Bools, Host, Small
 

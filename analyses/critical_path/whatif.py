@@ -13,6 +13,7 @@ ranks are unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered, covered_before
+from tracekit.runs.intervals import Ints, Union, covered, covered_before
 
 from ..shared.hosts import NO_OP
 from . import device as path_device
@@ -29,10 +30,6 @@ from .longest import Longest
 from .walk import ALL_KINDS, COMMUNICATE, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tracekit.runs.intervals import Ints, Union
-
     from .host import Bools, Slices, Small
     from .walk import Graph, Window
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,16 +27,13 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import DEVICE, RANK, STEP, absent_device_note, known, share, spans, union_by
 from ..shared.hosts import MODULE
 from . import layers
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
 
 GRAPH_CALL = r"(?i)graphlaunch"
 NO_GRAPHS = Remark("no CUDA or HIP graph was launched in this capture")

@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column
+from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
 from ..shared.common import ints, share
 from .repeats import largest_repeat
 
 if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-
     from .repeats import Repeat
 
 BEFORE, LAYERS, AFTER, WHOLE = "before", "layers", "after", "whole graph (nothing repeats)"

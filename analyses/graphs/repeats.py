@@ -8,14 +8,12 @@ next one p later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.runs.intervals import Ints
+from tracekit.runs.intervals import Ints
 
 CANDIDATES = 16
 """Distances that are tried for each length of a subsequence, the most frequent ones."""

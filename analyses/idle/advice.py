@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled
 from tracekit.schema import C
 
@@ -41,16 +45,6 @@ from .causes import (
     total,
     worst_devices,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-    import pandas as pd
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
 
 LEAST_IDLE = 0.05
 """Minimum idle share of the steps (of the capture without any) for findings on a device."""

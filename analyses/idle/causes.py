@@ -29,13 +29,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.rank_view import step_windows
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared import host_lines, lanes
@@ -47,11 +49,6 @@ from . import context
 from .context import CLOCKS_NS, DISPATCH_NS, LONG_NS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from ..shared.host_lines import HostLines, Small
 
 __all__ = ["CAUSES", "CLOCKS_NS", "NEAR_NS", "Cause", "Explained", "explain"]

@@ -18,21 +18,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, covered
 from tracekit.schema import C, HostKind
 
 from ..shared.common import spans, values_at
 from ..shared.lanes import BEFORE, medians
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.intervals import Ints
-
     from ..shared.host_lines import Bools, HostLines
 
 WARM_UP = r"(?i)warm[-_ ]?up"

@@ -20,11 +20,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, RANK, absent_device_note
@@ -32,10 +30,6 @@ from ..shared.hosts import NO_OP
 from . import configs, findings, rules
 from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, configurations, kernels
 from .findings import Launches
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
 
 NO_KERNELS = "no kernels in this capture"
 NO_LIMITS = (

@@ -26,6 +26,7 @@ A kernel of another name that a ReLU op launched is a `relu` too.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,23 +36,16 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family, matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import ints, share, spans
-from ..shared.groups import numel, parse_shapes
+from ..shared.common import Floats, ints, share, spans
+from ..shared.groups import Shape, numel, parse_shapes
 from ..shared.hosts import NO_OP, host_rows, texts
 from ..shared.lanes import medians
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from ..shared.common import Floats
-    from ..shared.groups import Shape
     from ..shared.host_lines import Bools
     from ..shared.hosts import Objects
 

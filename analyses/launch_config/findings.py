@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import LEAST_SHARE, budget
+from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
@@ -22,13 +24,6 @@ from ..shared.groups import numel, parse_shapes
 from ..shared.hosts import source_lines
 from ..shared.lanes import largest
 from .configs import BLOCK, FAMILY, FUSED, GRID, OP, UNKNOWN, grouped, kernels, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
 
 MOST = 5
 """Maximum number of findings per rule, for the kernels with most time."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import zip_longest
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -29,10 +29,6 @@ from .findings import (
     significant,
     time_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 LONG_NS = 20_000
 FEW_SHARE = 0.5

@@ -28,6 +28,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import RANK, STEP, ints
@@ -35,8 +36,6 @@ from . import advice, allocations
 from .allocations import FEWEST_FLOORS, OP, RECORDED, RELATIVE, WARMUP_STEPS, Events, extremes, read
 
 if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
     from .allocations import Flags
 
 

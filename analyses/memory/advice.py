@@ -8,6 +8,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT
+from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
 from ..shared.common import percent, size
@@ -15,8 +16,6 @@ from ..shared.hosts import NO_OP, source_lines
 from .allocations import FEWEST_FLOORS, OP, WARMUP_STEPS
 
 if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
     from .allocations import Events
 
 LEAST_GROWTH = 64 << 10

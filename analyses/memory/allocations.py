@@ -17,12 +17,15 @@ from math import floor, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import RANK, duration, ints, percent, spans, union_by
@@ -30,11 +33,6 @@ from ..shared.hosts import NO_OP, host_rows, source_lines, texts
 from ..shared.lanes import idle_by_rank, largest
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     Flags = npt.NDArray[np.bool_]
 
 OP = "op"

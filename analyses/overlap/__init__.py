@@ -24,8 +24,8 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -33,9 +33,9 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, Rule, TableSpec
 from tracekit.analysis.savings import WARN_SHARE, Spent, budget_of, spent
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..gpu_breakdown import OPAQUE_GRAPHS
@@ -62,13 +62,6 @@ from .exposed import (
     joined,
     measured,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
 
 KEYS = [C.RANK, C.DEVICE]
 

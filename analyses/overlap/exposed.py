@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Severity
 from tracekit.analysis.kernel_names import matches
-from tracekit.analysis.savings import WARN_SHARE
+from tracekit.analysis.savings import WARN_SHARE, Budget
 from tracekit.runs import intervals, rank_view
 from tracekit.runs.intervals import covered
+from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ..critical_path import saved_without_communication
@@ -23,11 +25,6 @@ from ..shared.hosts import NO_OP, host_rows, source_lines, texts
 from ..shared.lanes import collective_kinds, lanes, measured_in, stacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.run import Run
-
     from ..shared.lanes import Flags
 
 

@@ -20,11 +20,15 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from tracekit.analysis import Analysis, ByRank, Result
 from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..collectives import NO_COLLECTIVES
@@ -37,12 +41,6 @@ from .groups import KEY
 from .specs import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from tracekit.runs.run import Run
-
     from .roles import Role
 
 NO_GROUPS = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
-from tracekit.analysis.savings import LEAST_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.schema import C
 
 from ..shared.common import duration, ints, percent
@@ -17,10 +18,6 @@ from .experts import excess
 from .groups import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tracekit.analysis.savings import Budget
-
     from .pipeline import Pipeline
 
 BUBBLE_SHARE = 0.10

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs.intervals import covered, covered_before
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints, Union, covered, covered_before
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from ..shared.collectives import described
 from ..shared.common import NO_PARENT, spans
 from ..shared.hosts import host_rows, texts
 from ..shared.lanes import ALL_TO_ALL, SEND_RECV, communicates, lanes, launching
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
 
 PLACE = [C.RANK, C.DEVICE]
 EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.collectives import matched_waits
 from ..shared.common import share
 from .calls import EXPOSED, LIBRARY, members
 from .roles import UNKNOWN, Role, by_name, role_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.run import Run
 
 KEY = "key"
 """Process group of a kernel or message: its name and ranks, or the library of kernels without one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tracekit.schema import C, Phase
 
@@ -15,8 +16,6 @@ from .groups import KEY
 from .roles import DATA, UNKNOWN
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .roles import Role
 
 HIDDEN, LATE, QUEUED, UNCOVERED = "hidden", "issued late", "behind other communication", "not covered"

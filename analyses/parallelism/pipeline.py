@@ -12,6 +12,7 @@ Clusters Using Megatron-LM, 2021.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.runs import intervals
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, Phase
 
 from ..shared.common import ints, share, spans
@@ -29,10 +31,6 @@ from .groups import KEY
 from .roles import PIPELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.run import Run
-
     from .roles import Role
 
 NO_STEP = -1

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tracekit.schema import C, Phase
 
 from ..shared.lanes import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
 from .calls import LIBRARY, RANGE, members
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pandas as pd
 
 DATA, TENSOR, PIPELINE = "data", "tensor", "pipeline"
 EXPERT, CONTEXT, UNKNOWN = "expert", "context", "cannot tell"

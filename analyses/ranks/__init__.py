@@ -33,26 +33,21 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import Spent, budget_of, spent
 from tracekit.runs.rank_view import step_windows
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note
 from .advice import RULES, combine, findings
 from .hosts import SLACK_NS
 from .skew import Part, part
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from tracekit.runs.run import Run
-
 
 SINGLE = (
     "only one rank in this run: import the traces of all ranks together (`tracekit import rank*.json`, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
-from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
@@ -19,11 +21,6 @@ from .hosts import SLACK_NS, slack
 from .skew import EXCESS, skew, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints
-
     from .skew import Part
 
 

@@ -8,7 +8,7 @@ so is every synchronization, on any thread of the process; so the result is an u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,20 +16,13 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered_before
+from tracekit.runs.intervals import Ints, covered_before
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from ..shared.collectives import aligned
+from ..shared.collectives import Matched, aligned
 from ..shared.common import ints, spans
 from ..shared.hosts import host_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from ..shared.collectives import Matched
 
 LONG_NS = 50_000
 LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"

@@ -6,27 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered, covered_before
+from tracekit.runs.intervals import Ints, Union, covered, covered_before
 from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import Run
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
 from ..shared.collectives import Matched, aligned, described, end_spreads, families, last_of
 from ..shared.common import ints, spans
-from ..shared.lanes import communicates, lanes, measured_in
+from ..shared.lanes import Lanes, communicates, lanes, measured_in
 from .hosts import PROFILED_NS, launched
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
-    from ..shared.lanes import Lanes
-
     Flags = npt.NDArray[np.bool_]
 
 

@@ -28,10 +28,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.ingest import flops as formulas
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import (
@@ -49,10 +51,6 @@ from . import devices, ops, work
 from .work import MATRIX, PRECISION, SIMT
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.run import Run
-
     from .devices import Peaks
 
 

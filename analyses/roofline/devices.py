@@ -5,29 +5,22 @@ Peaks are those of `tracekit.runs.devices`, or those that a user gave (`Run.peak
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Column, Remark
+from tracekit.analysis import Column, Finding, Remark
 from tracekit.runs.devices import Device, known
+from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from ..shared.common import ints, spans, union_by
+from ..shared.common import Floats, ints, spans, union_by
 from .work import MATRIX, OWNER, PRECISION, UNKNOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tracekit.analysis import Finding
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from ..shared.common import Floats
 
 
 def device_names(run: Run, devices: Iterable[int]) -> dict[int, str]:

@@ -11,18 +11,16 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import duration, ints, percent, share, spans, union_by
+from ..shared.common import Floats, duration, ints, percent, share, spans, union_by
 from ..shared.groups import parse_shapes
 from ..shared.hosts import source_lines
 from .work import DTYPE, MATRIX, MOVED, NARROW, OP, OWNER, PRECISION, SIMT, UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from ..shared.common import Floats
     from .devices import Peaks
 
     Bools: TypeAlias = npt.NDArray[np.bool_]

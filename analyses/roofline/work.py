@@ -21,6 +21,7 @@ the op that launched it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import uses_tensor_cores
 from tracekit.ingest import flops as formulas
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, positions
@@ -37,11 +40,6 @@ from ..shared.groups import Tensor, item_bytes, tensors
 from ..shared.hosts import NO_OP, NO_SHAPES, host_rows, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     Inputs = Sequence[Tensor | None]
 
 _ARITIES = {

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis.kernel_names import family
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from .common import ints
@@ -34,11 +36,6 @@ from .lanes import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     Flags = npt.NDArray[np.bool_]
 
 END_TOLERANCE_SHARE = 10

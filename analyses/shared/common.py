@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +12,13 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column, Remark
 from tracekit.analysis.kernel_names import matches
-from tracekit.diff import Options, diff, wall
+from tracekit.diff import Diff, Options, diff, wall
 from tracekit.diff import spans as compared_spans
-from tracekit.runs.intervals import BLOCK
+from tracekit.diff.model import Metric
+from tracekit.runs.intervals import BLOCK, Ints
+from tracekit.runs.run import Run
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, HostKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tracekit.diff import Diff
-    from tracekit.diff.model import Metric
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

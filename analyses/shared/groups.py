@@ -16,25 +16,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
+from tracekit.runs.intervals import Ints
 from tracekit.runs.nvml import SOURCE, M
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from .common import ints, share, spans, union_by
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 COLUMNS = (
     Column("count", "count", "number of kernels"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -11,23 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracekit import schema
 from tracekit.ingest import nesting
 from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, Union
+from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from .common import NO_PARENT, Places, coded, known, values_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
     Bools: TypeAlias = npt.NDArray[np.bool_]
     Objects: TypeAlias = npt.NDArray[np.object_]
     Small: TypeAlias = npt.NDArray[np.integer[Any]]

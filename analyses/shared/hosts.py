@@ -8,6 +8,7 @@ that are not inside another call of the same name, so recursion is not counted t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,17 +21,14 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column
 from tracekit.analysis.kernel_names import matches
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Memory
 
 from .common import NO_PARENT, Places, coded, ints, known, op_parents, positions, share
 from .host_lines import LazyColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .host_lines import Bools, Small
 
     Objects: TypeAlias = npt.NDArray[np.object_]

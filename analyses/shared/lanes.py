@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,25 +16,16 @@ import pyarrow.compute as pc
 from tracekit.analysis import kernel_names
 from tracekit.analysis.kernel_names import COLLECTIVES, COMMUNICATION, matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from .common import NO_PARENT, ints, spans
+from .host_lines import HostLines
 from .hosts import host_rows, texts
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
-    from .host_lines import HostLines
-
     Flags = npt.NDArray[np.bool_]
 
 ALL_GATHER = "all_gather"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import NODE, PARENT, Column, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, family
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from .common import ints, share
-from .hosts import NO_OP, launching_texts, total_by
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from .hosts import Ops
+from .hosts import NO_OP, Ops, launching_texts, total_by
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
 _FAMILIES = {

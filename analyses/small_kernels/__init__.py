@@ -24,6 +24,7 @@ Example:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, budget
-from tracekit.runs.run import busy
+from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, Budget, budget
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
@@ -55,12 +57,6 @@ from . import runs
 from .runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis.savings import Budget
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .runs import Work
 
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
 from ..shared import lanes
 from ..shared.common import NO_PARENT, ints, positions, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.runs.run import Run
-
     from ..shared.hosts import Objects
 
     Bools = npt.NDArray[np.bool_]

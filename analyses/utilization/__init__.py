@@ -17,18 +17,21 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Result
+from tracekit.analysis import Analysis, Result, TableSpec
 from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import NO_STEPS
+from ..shared.common import NO_STEPS, Floats
 from . import advice
 from .series import CONSTANT, CPU, PROCESS, PROCESSES, RSS, THREADS, WHOLE, Scene, scene_of
 from .specs import (
@@ -48,13 +51,6 @@ from .specs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis import TableSpec
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
-    from ..shared.common import Floats
     from .series import Series
 
 

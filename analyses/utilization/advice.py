@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +21,6 @@ from .series import CPU, RSS
 from .specs import POWER_CAP, SETTING, busy_clock, link, reasons, throttled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .series import Scene
     from .specs import Link, Reason
 

@@ -9,28 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M
 from tracekit.runs.rank_view import END_NS, step_windows, view
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import ints, spans
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
-
-    from ..shared.common import Floats
-
+from ..shared.common import Floats, ints, spans
 
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"

@@ -10,7 +10,7 @@ import numpy as np
 from tracekit.analysis import Column, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.conditions import REASONS as HELD
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import Union, covered
 from tracekit.runs.nvml import M
 from tracekit.schema import C
 
@@ -18,8 +18,6 @@ from ..shared.common import DEVICE, RANK, STEP
 from ..shared.groups import link_gb_per_s
 
 if TYPE_CHECKING:
-    from tracekit.runs.intervals import Union
-
     from .series import Scene, Series, Stats
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tracekit.errors import UnusableInputError
+from tracekit.workloads.base import Program
 from tracekit.workloads.levels import traced
 from tracekit.workloads.program import Inference, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tracekit.recording.collector import Request
-    from tracekit.workloads.base import Program
 
 JOB, MODULE = "job.pt", "module.pt"
 _OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)

@@ -16,26 +16,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
-from tracekit.runs.toolchain import HOW_TO_INSTALL, find_toolchain
+from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
 
 from ..compilation import MIN_WARMUP
-from ..protocol import receive_request, serve
+from ..protocol import Reporter, receive_request, serve
 from ..workload_process import built_workload, describe_process, fitted, resolve_device
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tracekit.runs.toolchain import Toolchain
-
-    from ..protocol import Reporter
-
 
 SOURCE = Path(__file__).with_name("program")
 NAME = "tracekit_libtorch"

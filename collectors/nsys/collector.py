@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.recording.collector import Recording, Request
+from tracekit.recording.collector import Program, Progress, Recording, Request
 from tracekit.recording.doctor import Check, Status
 from tracekit.runs import environment
 from tracekit.runs.meta import Diagnostic, Level
@@ -34,13 +36,6 @@ from .export import (
     stacks_ignored,
 )
 from .measured import EVENTS, REQUEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tracekit.recording.collector import Program, Progress
-
 
 _SAMPLED = Diagnostic(
     Level.INFO,

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import quote
 
 from tracekit.runs.meta import Diagnostic, Level
 
 from ..children import child
 from . import tool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from .tool import Nsys
-
+from .tool import Nsys
 
 REPORT = "run"
 SUFFIXES = (".nsys-rep", ".qdrep")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.recording.agent.device import CPU
 from tracekit.recording.collector import Request
@@ -21,9 +22,6 @@ from ..compilation import Compilations
 from ..protocol import PROFILE, Reporter, receive_request, serve
 from ..sampling import sampling
 from ..workload_process import built_workload, describe_process, fitted, keep_busy, resolve_device, time_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 STEP_NAME = "ProfilerStep#"
 """Name of a step by torch.profiler, which the importer recognizes."""

@@ -9,19 +9,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
 from tracekit.errors import CollectionError
 from tracekit.runs.toolchain import find_nsys
 
 from ..children import child, last_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
 
 QUERY_SECONDS = 60.0
 _VERSION = re.compile(r"version\s+v?(\d+(?:\.\d+)+)")

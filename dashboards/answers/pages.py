@@ -5,13 +5,16 @@ Every registered analysis without a page of its name gets one, including those o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import dash_mantine_components as dmc
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit import analysis, registry
+from tracekit.analysis import Analysis, Result, TableSpec
 from tracekit.errors import TracekitError
 
 from ..blocks import block
@@ -20,18 +23,10 @@ from ..grids.table import table
 from ..parts import finding
 from ..parts.charts import chart
 from ..parts.finding import capitalized, sentence
-from ..site import Page, Section
+from ..site import Context, Page, Section
 from .results import PageResults, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from dash.development.base_component import Component
-
-    from tracekit.analysis import Analysis, Result, TableSpec
-
-    from ..site import Context
-
     Part: TypeAlias = Callable[[PageResults], list[Component]]
 
 

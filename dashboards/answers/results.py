@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit import analysis
+from tracekit.analysis import Column, Finding, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import cells, human
@@ -22,10 +24,6 @@ from ..parts.finding import coded
 from ..parts.links import copyable, filtered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.analysis import Column, Finding, TableSpec
-
     from ..site import Context
 
 

@@ -5,32 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from dash import Input, Output, html
 from flask import Response, abort, request
 
 from tracekit import analysis, registry
+from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.verdict import judge
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.render.cells import records
+from tracekit.runs.run import Run
 
 from ..grids.table import peaks_query
 from ..parts.charts import aria
-from ..site import Needs, View, with_peaks
+from ..site import Needs, Page, Site, View, with_peaks
 from .report import POLICY, report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pandas as pd
     from dash.development.base_component import Component
-
-    from tracekit.analysis import Column, TableSpec
-    from tracekit.runs.run import Run
-
-    from ..site import Page, Site
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from tracekit.analysis import Analysis, Finding, Result, TableSpec
 from tracekit.analysis.idle_causes import label
 from tracekit.analysis.savings import budget
 from tracekit.errors import clean
 from tracekit.registry import VERSION
 from tracekit.render import human
-from tracekit.render.capture import TITLE
+from tracekit.render.capture import TITLE, Capture
 from tracekit.render.cells import cell, header, is_text
 from tracekit.render.cells import first as first_rows
 from tracekit.render.facts import FACT, sections
 from tracekit.render.results import evidence, verdict_line
+from tracekit.runs.run import Run
 
 from ..figures import bars, shares
 from ..figures.standard import Standard, first
@@ -25,13 +28,8 @@ from ..parts.finding import sentence
 from ..parts.links import places
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
-    from tracekit.analysis import Analysis, Finding, Result, TableSpec
-    from tracekit.render.capture import Capture
-    from tracekit.runs.run import Run
 
 LIMIT = 500
 """Maximum number of rows per table."""

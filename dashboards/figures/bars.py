@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
@@ -9,8 +10,6 @@ from tracekit.render import human
 from .axis import COLORWAY, LEGEND, TOTAL, label, row_axis, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     Numbers = Sequence[float | None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from .axis import LEGEND, TOTAL, label, row_axis, scale_factor, scaled, texts, w
 from .lines import Dots, Limit, heatmap, points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
 

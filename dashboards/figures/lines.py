@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from tracekit.schema import C
 from .axis import COLORWAY, MAX_LIST, SEQUENTIAL, TOTAL, label, pack, scaled, texts, titled, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
 
     Numbers = Sequence[float | None]

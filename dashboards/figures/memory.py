@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render import human
@@ -10,8 +11,6 @@ from tracekit.schema import C
 from .axis import COLORWAY, LEGEND, TOTAL, label, scale_factor, titled, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import pandas as pd
 
 MORE = "other groups"

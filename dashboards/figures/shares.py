@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import axis
@@ -9,8 +10,6 @@ from .axis import LEGEND, TOTAL, hatch, row_axis, scale_factor, scaled, texts, w
 from .bars import stacked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
 
     from tracekit.diff import Diff

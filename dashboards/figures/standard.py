@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit.render.cells import header, records
+from tracekit.analysis import Column, TableSpec
+from tracekit.render.cells import Record, header, records
 from tracekit.runs.text import ID, PROSE
 from tracekit.schema import C
 
@@ -13,12 +15,8 @@ from .bars import bars, histogram
 from .lines import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
-    from tracekit.analysis import Column, TableSpec
-    from tracekit.render.cells import Record
 
 TOP = 15
 """Maximum number of bars."""

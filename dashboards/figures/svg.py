@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape, unescape
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from tracekit.schema import C
 from .axis import COLORWAY, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
     import pandas as pd
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .axis import COLORWAY, SEQUENTIAL, hatch, label, pack, scale_factor, scaled, texts, whole
 from .bars import bars, upright
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")

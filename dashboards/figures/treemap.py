@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import NODE, PARENT
@@ -11,8 +12,6 @@ from tracekit.schema import C
 from .axis import COLORWAY, LABEL, TOTAL, label, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
 
 BOXES = 300

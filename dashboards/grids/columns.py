@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis import Column
 from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.errors import clean
 from tracekit.render import human
@@ -18,10 +19,6 @@ from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C
 
 from . import occurrences
-
-if TYPE_CHECKING:
-    from tracekit.analysis import Column
-
 
 EXACT = 1 << 53
 """Larger integers are sent as text, since JavaScript would round them."""

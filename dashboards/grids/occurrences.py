@@ -9,8 +9,9 @@ link is followed, so that tables cost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.analysis.modules import MARKER
@@ -18,9 +19,6 @@ from tracekit.schema import C, DeviceKind
 
 from ..timeline.matches import CATEGORY, COLLECTIVE, COMPUTE, FAMILY, KERNEL, NAME, REGEX, TEXT
 from ..timeline.reading import COMMUNICATION, IDLE_CATEGORIES
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 LONGEST, NEXT, STEP = "longest", "next", "step"
 

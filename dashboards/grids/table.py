@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -9,29 +10,22 @@ from urllib.parse import quote
 import dash_ag_grid as dag
 import dash_mantine_components as dmc
 import numpy as np
+import pandas as pd
 from dash import MATCH, Input, Output, State, html, no_update
 from flask import abort
 
 from tracekit import analysis, registry
-from tracekit.analysis import get
+from tracekit.analysis import Column, TableSpec, get
 from tracekit.errors import TracekitError, clean
+from tracekit.render.cells import Record
 
 from ..parts.charts import aria
-from ..site import with_peaks
+from ..site import Context, Site, with_peaks
 from . import tree
-from .columns import cells, column, column_values, timeline_link, worded
+from .columns import ColumnValues, cells, column, column_values, timeline_link, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import pandas as pd
     from dash.development.base_component import Component
-
-    from tracekit.analysis import Column, TableSpec
-    from tracekit.render.cells import Record
-
-    from ..site import Context, Site
-    from .columns import ColumnValues
 
 
 KIND = "table"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis import NODE, PARENT
+from tracekit.analysis import NODE, PARENT, Column
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Column
     from tracekit.render.cells import Record
 
     from .columns import ColumnValues

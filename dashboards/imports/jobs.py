@@ -11,11 +11,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.storage import owners
@@ -23,11 +26,6 @@ from tracekit.storage import owners
 from . import worker
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
     from tracekit.runs.store import Store
 
 

@@ -8,28 +8,23 @@ have the `id` from the first response. `GET /import` lists all imports, `DELETE 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from flask import jsonify, request
+from dash import Dash
+from flask import Response, jsonify, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from tracekit.errors import TracekitError, UnusableInputError
 
 from ..security import LARGEST_BODY
-from .jobs import Imports
+from .jobs import Imports, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import BinaryIO
-
-    from dash import Dash
-    from flask import Response
-
     from ..site import Site
-    from .jobs import State
 
 _KEY = "tracekit-imports"
 SAMPLES = Path(__file__).parent / "samples"

@@ -12,14 +12,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tracekit.storage import Place
 
 BOOTSTRAP = """

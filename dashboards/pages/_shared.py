@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from statistics import median_low
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from dash import html
 
 from tracekit import analysis
+from tracekit.analysis import Result
 from tracekit.diff import engine, spans
+from tracekit.diff.model import Comparability
 from tracekit.render import human
 from tracekit.runs.metrics import STEP_TIME, peaks, step_time
+from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
 from ..blocks import block
 from ..figures import bars, shares
 from ..parts import charts, links
-from ..parts.charts import aria, chart
+from ..parts.charts import Tile, aria, chart
 from ..parts.finding import sentence
+from ..site import Context, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
     from dash.development.base_component import Component
-
-    from tracekit.analysis import Result
-    from tracekit.diff.model import Comparability
-    from tracekit.runs.run import Run
-
-    from ..parts.charts import Tile
-    from ..site import Context, View
 
     Read = Callable[[Callable[[str], Result]], list[Tile]]
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.render import human
 from tracekit.runs.intervals import covered, union
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, nothing
+from ..answers.results import PageResults, answer, nothing
 from ..figures.axis import extremes
 from ..figures.bars import bars
 from ..figures.lines import heatmap
 from ..parts import links
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 _BINS = 60
 _PLACE = [C.RANK, C.DEVICE]

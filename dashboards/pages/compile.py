@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import SEPARATOR, C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, named
+from ..answers.results import PageResults, Row, answer, named
 from ..figures.bars import bars, composed, stacked
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults, Row
 
 SHOWN = 12
 _COUNTS = {

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import C, CopyKind
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, first_rows, nothing
+from ..answers.results import PageResults, answer, first_rows, nothing
 from ..figures.copies import rates, sizes
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
 TINY = 8

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, answer, first_rows, named
+from ..answers.results import HOST_TABLE, PageResults, answer, first_rows, named
 from ..figures.bars import bars, composed
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 SHOWN = 12
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
 import pandas as pd
 from dash import ClientsideFunction, Input, Output, dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import NODE, PARENT, Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, first_rows, named, nothing, some, switch
+from ..answers.results import PageResults, answer, chosen_of, first_rows, named, nothing, some, switch
 from ..figures.svg import SIDES, flame
 from ..parts.charts import aria, data
 from ..parts.finding import note
-from ..site import Section
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
-    from ..site import Site
+from ..site import Section, Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
 _OPS, _STACKS, _MODULES = "ops", "stacks", "modules"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.analysis.kernel_names import brief, family
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, first_rows, named
+from ..answers.results import PageResults, Row, answer, first_rows, named
 from ..figures.bars import bars
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults, Row
 
 SHOWN = 15
 KERNELS = 24

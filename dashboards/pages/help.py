@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit import analysis
+from tracekit.analysis import Analysis
 
 from .. import shortcuts
-from ..site import Needs, Page, Section
+from ..site import Context, Needs, Page, Section, Site
 from .runs.actions import command
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.analysis import Analysis
-
-    from ..site import Context, Site
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"

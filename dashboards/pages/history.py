@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Column
 from tracekit.diff.noise import fingerprint_id
@@ -20,35 +23,23 @@ from tracekit.experiments import gate_baseline
 from tracekit.experiments.gate_baseline import code
 from tracekit.experiments.gate_model import MIB
 from tracekit.runs import revisions
+from tracekit.runs.meta import Git
 from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, counted
+from tracekit.runs.run import Run
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import THRESHOLD, Verdict
-from tracekit.stats.noise import estimate_noise
+from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict
+from tracekit.stats.noise import Noise, estimate_noise
 from tracekit.stats.tests import compare_exact, gate
+from tracekit.storage import Place
 
 from ..answers.results import no_runs, rows
 from ..blocks import block
 from ..figures import sweep
 from ..parts.charts import chart, connect_clicks
 from ..parts.links import Choice, choices, copyable, run_color
-from ..site import Needs, Page, Section
+from ..site import Context, Needs, Page, Section
 from ._shared import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from dash.development.base_component import Component
-
-    from tracekit.runs.meta import Git
-    from tracekit.runs.run import Run
-    from tracekit.stats.comparison import Comparison
-    from tracekit.stats.noise import Noise
-    from tracekit.storage import Place
-
-    from ..site import Context
-
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 _NEVER = datetime.min.replace(tzinfo=UTC)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from dash import html
 
 from tracekit import analysis
+from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..blocks import block
 from ..figures import gaps as figures
 from ..grids.table import MOST, table
 from ..parts import finding, links
-from ..parts.charts import chart
-from ..site import Page, Section
+from ..parts.charts import Tile, chart
+from ..site import Context, Page, Section, View
 from ._shared import IDLE_SHARE, analysis_tiles, device_share, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Result
-
-    from ..parts.charts import Tile
-    from ..site import Context, View
 
 NAME, WAITS = "idle_gaps", "sync_points"
 _OPS = 15

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Column
 from tracekit.render import cells
 from tracekit.render.capture import of_result
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, rows
+from ..answers.results import PageResults, answer, rows
 from ..parts import capture
 from ..parts.finding import capitalized, coded
 from ..site import Section
 from .overview import WORDS
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 _LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– info"}
 """Text of each level, most severe first."""

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, first_rows, named, some, switch
+from ..answers.results import PageResults, answer, chosen_of, first_rows, named, some, switch
 from ..figures.sweep import cumulative, grouped
 from ..frame import present
 from ..parts.charts import chart
-from ..site import Section
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
-    from ..site import Context
+from ..site import Context, Section
 
 SHOWN = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Column
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, first_rows, named, nothing, some
+from ..answers.results import PageResults, answer, first_rows, named, nothing, some
 from ..figures.gaps import launch_map, waves
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 SHOWN = 500
 _GRID = Column("grid", "", "blocks in x, y and z")

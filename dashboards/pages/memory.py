@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, answer, chosen_of, first_rows, named, nothing, switch
+from ..answers.results import HOST_TABLE, PageResults, answer, chosen_of, first_rows, named, nothing, switch
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
 from ..figures.memory import EARLIER, active
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 LINES = 4
 """Maximum devices drawn at once."""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, chosen_of, named, switch
+from ..answers.results import PageResults, Row, answer, chosen_of, named, switch
 from ..figures.bars import bars, composed
 from ..grids.table import table
 from ..parts.charts import chart
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults, Row
 
 SHOWN = 15
 _MEASURES = [

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, answer, chosen_of, first_rows, named, nothing, switch
+from ..answers.results import HOST_TABLE, PageResults, answer, chosen_of, first_rows, named, nothing, switch
 from ..figures.axis import whole
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
 from ..figures.treemap import treemap
 from ..parts.charts import chart, connect_clicks
 from ..site import LONGEST, Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 SHOWN = 15
 COMPARED = 300

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer
+from ..answers.results import PageResults, Row, answer
 from ..figures.bars import bars, composed
 from ..parts.charts import chart
 from ..parts.links import places
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults, Row
 
 LONGEST = 24
 """Maximum bars per figure."""

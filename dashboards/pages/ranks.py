@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, first_rows, nothing
+from ..answers.results import PageResults, answer, first_rows, nothing
 from ..figures.axis import extremes
 from ..figures.bars import bars, composed
 from ..figures.gaps import matrix
 from ..parts.charts import chart
 from ..parts.links import places
 from ..site import Section
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults
 
 _PARTS = {
     "computation": "computation_ns",

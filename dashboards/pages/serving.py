@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.render import human
 from tracekit.schema import C
 
 from ..answers.pages import answer_page
-from ..answers.results import answer, nothing
+from ..answers.results import PageResults, Row, answer, nothing
 from ..figures.axis import scaled
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
@@ -19,12 +21,6 @@ from ..parts.charts import chart
 from ..parts.finding import TIMELINE
 from ..site import Section
 from ._shared import title
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from ..answers.results import PageResults, Row
 
 _SLOWEST, _ACTIVITIES, _CELLS = 5, 15, 100
 """Links, bars, and points of a decade that are drawn apart."""

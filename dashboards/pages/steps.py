@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from dash import dcc, html
 
 from tracekit import analysis
+from tracekit.analysis import Result
 from tracekit.render import human
 from tracekit.schema import C
 
@@ -14,20 +16,15 @@ from ..blocks import block
 from ..figures import bars, lines
 from ..grids.table import table
 from ..parts import charts, finding, links
-from ..parts.charts import chart
+from ..parts.charts import Tile, chart
 from ..parts.finding import TIMELINE
-from ..site import Page, Section
+from ..site import Context, Page, Section, View
 from . import _shared
 from ._shared import in_steps, per_step, tile_blocks, tiles_with_baseline, title
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Result
-
-    from ..parts.charts import Tile
-    from ..site import Context, View
 
 NAME = "steps"
 _SLOWEST = 5

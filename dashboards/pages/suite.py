@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
+from dash.development.base_component import Component
 
-from tracekit.experiments.suite import figures, report
+from tracekit.experiments.suite import Figure, figures, report
+from tracekit.experiments.suite_plan import Table
 from tracekit.experiments.sweep import find, listed
 from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
@@ -17,16 +19,11 @@ from ..blocks import block
 from ..parts.charts import chart
 from ..parts.finding import coded
 from ..parts.links import Choice, choices, copyable
-from ..site import Needs, Page, Section
+from ..site import Context, Needs, Page, Section
 
 if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.experiments.suite import Figure
-    from tracekit.experiments.suite_plan import Table
     from tracekit.experiments.sweep import Folder
 
-    from ..site import Context
 
 NAME, OPTION = "suite", "suite"
 OFFERED = 12

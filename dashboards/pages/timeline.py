@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dash import ClientsideFunction, Input, Output, dcc, html
 
 from ..parts.charts import aria
-from ..site import Page, Section, View
+from ..site import Context, Page, Section, Site, View
 from ..timeline import routes
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from ..site import Context, Site
 
 NAME = "timeline"
 SOURCE = "timeline-source"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from dash import html
 
 from tracekit import analysis
+from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..blocks import block
@@ -15,16 +17,12 @@ from ..figures import bars
 from ..grids.table import table
 from ..parts import finding, links
 from ..parts.charts import chart
-from ..site import Page, Section
+from ..site import Context, Page, Section
 from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline
 
 if TYPE_CHECKING:
-    import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Result
-
-    from ..site import Context
 
 NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
 _TABLES = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dash import html
 
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.verdict import Bound, Part
+from tracekit.analysis.verdict import Bound, Part, Verdict
 from tracekit.render import human
 
 from .charts import aria
@@ -15,7 +15,6 @@ from .charts import aria
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.analysis.verdict import Verdict
 
 COLORS = {
     Bound.COMPUTE: "#3b82c4",

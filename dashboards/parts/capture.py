@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dash import dcc, html
 
 from tracekit.errors import clean
-from tracekit.render.capture import TITLE
+from tracekit.render.capture import TITLE, Capture
 
 from .charts import aria
 from .finding import coded, sentence
@@ -15,7 +15,6 @@ from .finding import coded, sentence
 if TYPE_CHECKING:
     from dash.development.base_component import Component
 
-    from tracekit.render.capture import Capture
 
 COPIED = "capture-lines"
 """Id of the lines, which a button copies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from tracekit.render.cells import plain
 from ..figures.axis import COLORWAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from dash.development.base_component import Component
 
     from ..site import Context, Site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,20 +11,16 @@ import dash_mantine_components as dmc
 import pyarrow.compute as pc
 from dash import dcc, html
 
-from tracekit.analysis import Severity
+from tracekit.analysis import Analysis, Finding, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, budget
 from tracekit.errors import clean
 from tracekit.render import human
+from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from dash.development.base_component import Component
-
-    from tracekit.analysis import Analysis, Finding
-    from tracekit.runs.run import Run
 
     from ..site import Context, View
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 
+from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.errors import clean
 from tracekit.runs import notes
+from tracekit.runs.notes import Notes
 from tracekit.runs.text import shorten
 from tracekit.schema import C
 
@@ -18,14 +21,10 @@ from ..figures.axis import COLORWAY
 from .charts import aria
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis, Column, Result, TableSpec
     from tracekit.runs.meta import Git, RunMeta
-    from tracekit.runs.notes import Notes
     from tracekit.runs.run import Run
 
     from ..site import View

@@ -9,6 +9,7 @@ skewed trace. Drawing relies on starts and ends being sorted alike.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import draw, lanes, peaks, reading
@@ -23,13 +26,6 @@ from .causes import Causes
 from .index import Index, Names
 from .lanes import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
 from .reading import NULL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 _TABLE = "host_intervals"
 

@@ -11,27 +11,26 @@ import sys
 import threading
 import zipfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
+from tracekit.runs.run import Run
 from tracekit.storage import owners
 
 from ..site import Results
 from . import causes, reading
 from .build import VERSION, Outline, assemble, build, seal
+from .index import Index
+from .reading import Levels
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
     from .build import Arrays
-    from .index import Index
-    from .reading import Levels
 
 
 FOLDER = ".timeline"

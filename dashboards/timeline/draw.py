@@ -5,6 +5,7 @@ A label is a numbered pair of name and category, so that an interval needs only 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,21 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.analysis.idle_causes import CAUSES
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from . import reading
 from .peaks import longest_intervals
-from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER
+from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER, Levels, Text, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .index import Index
     from .lanes import Lane
-    from .reading import Levels, Text, Window
 
     Labels = npt.NDArray[np.uint32]
     Array: TypeAlias = npt.NDArray[np.generic]

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracekit.errors import RunNotFoundError
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from . import table_rows
 from .causes import NONE
-from .lanes import ABSENT, IDLE
+from .lanes import ABSENT, IDLE, Lane
 from .reading import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
     from .index import Index
-    from .lanes import Lane
 
 
 DEVICES, HOSTS = "device_intervals", "host_intervals"

@@ -7,6 +7,7 @@ arrays are in memory or memory-mapped, and read-only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,14 @@ import numpy.typing as npt
 from tracekit.analysis.kernel_names import family
 from tracekit.schema import C
 
-from .causes import NONE, Explained
+from .causes import NONE, Causes, Explained
 from .lanes import IDLE, LANE_TABLES, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
     from tracekit.runs.intervals import Ints
 
-    from .causes import Causes
     from .peaks import Peaks
 
     Numbers = npt.NDArray[np.uint32]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.schema import C
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 STEPS, ANNOTATION, DEVICE, IDLE, HOST = "steps", "annotation", "device", "idle", "host"
 LANE_TABLES = {

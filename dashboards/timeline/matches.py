@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,14 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import ALL_TO_ALL, COLLECTIVES, SEND_RECV
 from tracekit.errors import UnusableInputError, clean
+from tracekit.runs.intervals import Ints
 
-from .lanes import ABSENT, IDLE, STEPS
+from .lanes import ABSENT, IDLE, STEPS, Lane
 from .reading import CATEGORIES, COMMUNICATION, IDLE_CATEGORIES, NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-
     from .drawer import Totals
     from .index import Index, Names
-    from .lanes import Lane
 
     Bools = npt.NDArray[np.bool_]
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
 from tracekit import storage
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.runs.store import timestamp
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store, timestamp
 
 from ..site import selected
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 FOLDER = "notes"
 MOST = 500

@@ -8,6 +8,7 @@ to the first element. This takes 2.9 bytes per interval, and a query reads at mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tracekit.runs.intervals import Ints
 
 Masks: TypeAlias = npt.NDArray[np.uint16]

@@ -10,6 +10,7 @@ since the start of the capture, which can be negative. A level holds until the n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,14 +23,9 @@ import pyarrow.compute as pc
 from tracekit.analysis.idle_causes import IdleCause, label
 from tracekit.diff.naming import Role, role
 from tracekit.render import human
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, SEPARATOR, C, CopyKind, DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 NULL = -1
 STRIPE = 1 << 18

@@ -7,39 +7,29 @@ import io
 import json
 import re
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from flask import Blueprint, Response, request
 
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
 from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
 from ..exports.offers import safe
-from ..site import Results, selected
+from ..site import Results, Site, selected
 from . import disk, drawer, matches, notes, reading
 from .disk import Opened
-from .draw import drawing
-from .lanes import ABSENT
-from .reading import CATEGORIES, Window
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.runs.run import Run
-
-    from ..site import Site
-    from .draw import Drawn
-    from .drawer import Totals
-    from .index import Index
-    from .lanes import Lane
-    from .reading import Levels
-
+from .draw import Drawn, drawing
+from .drawer import Totals
+from .index import Index
+from .lanes import ABSENT, Lane
+from .reading import CATEGORIES, Levels, Window
 
 MAX_WIDTH = 8_192
 MAX_LANES = 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,13 @@ import pyarrow.compute as pc
 from tracekit.render import human
 from tracekit.schema import TABLES, C
 
-from .lanes import ANNOTATION, HOST, LANE_TABLES
+from .lanes import ANNOTATION, HOST, LANE_TABLES, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
     from .index import Index
-    from .lanes import Lane
 
 HOSTS = LANE_TABLES[HOST]
 UNITS = {

@@ -6,6 +6,7 @@ the documentation page and the dashboard's menu.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,8 +15,6 @@ from tracekit import registry
 from tracekit.errors import PluginError, TracekitError, UnusableInputError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pandas as pd
 
     from tracekit.executors import Workers

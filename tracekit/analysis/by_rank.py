@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tracekit.analysis import Analysis, Result
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
+from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tracekit.analysis import Analysis, Result
     from tracekit.executors import Outcome, Workers
-    from tracekit.runs.run import Run
 
 ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""

@@ -18,6 +18,7 @@ import platform
 import re
 import sys
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -31,22 +32,18 @@ import pandas as pd
 import pyarrow as pa
 
 from tracekit import analysis, storage
-from tracekit.analysis import Finding, Remark, Result
+from tracekit.analysis import Analysis, Finding, Remark, Result
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.errors import UnusableInputError
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
 from tracekit.runs.rank_view import RankView
-from tracekit.runs.run import ENDING
+from tracekit.runs.run import ENDING, Run
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import owners
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.analysis import Analysis
     from tracekit.executors import Workers
-    from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
 __all__ = ["FOLDER", "ResultCache"]

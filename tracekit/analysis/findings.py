@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from tracekit.analysis import Remark, Severity, analyze, analyze_each
-from tracekit.analysis.savings import Ranked, budget
-from tracekit.analysis.verdict import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tracekit.analysis import Analysis, Analyze, Finding, Progress, Result
-    from tracekit.analysis.savings import Budget
-    from tracekit.analysis.verdict import Verdict
-    from tracekit.runs.run import Run
+from tracekit.analysis import (
+    Analysis,
+    Analyze,
+    Finding,
+    Progress,
+    Remark,
+    Result,
+    Severity,
+    analyze,
+    analyze_each,
+)
+from tracekit.analysis.savings import Budget, Ranked, budget
+from tracekit.analysis.verdict import Evidence, Verdict
+from tracekit.runs.run import Run
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
 

@@ -10,24 +10,21 @@ stays silent unless it says otherwise: two runs of one program differ by about t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.analysis import Severity
+from tracekit.analysis import Finding, Severity
 from tracekit.runs import intervals, rank_view
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
-    from tracekit.analysis import Finding
-    from tracekit.runs.run import Run
 
 HIGH_SHARE = 0.10
 WARN_SHARE = 0.03

@@ -26,25 +26,21 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Severity, analyze
+from tracekit.analysis import Analyze, Result, Severity, analyze
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
-from tracekit.analysis.savings import LEAST_SHARE
+from tracekit.analysis.savings import LEAST_SHARE, Ranked
 from tracekit.errors import PluginError, clean
+from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
-
-    from tracekit.analysis import Analyze, Result
-    from tracekit.analysis.savings import Ranked
-    from tracekit.runs.run import Run
 
 
 class Bound(StrEnum):

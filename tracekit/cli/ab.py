@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
@@ -20,8 +21,6 @@ from tracekit.cli.options import (
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.experiments.ab import Moment, Watcher
     from tracekit.experiments.ab_model import Question, Report
     from tracekit.experiments.measure import Reading

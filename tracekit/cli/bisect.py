@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from tracekit.cli.options import (
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tracekit.experiments.bisect_model import Bisection, Moment, Search
     from tracekit.experiments.bisect_question import Question
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tracekit.cli.options import format_of, open_store, store_option, threshold_
 from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tracekit.experiments.gate import Gate
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")

@@ -6,13 +6,12 @@ The shell waits for the answer, so these import neither NumPy nor Arrow. Any err
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     from click import Context, Parameter
     from click.shell_completion import CompletionItem
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 from tracekit.errors import ExitCode
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 @click.command("dashboard")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,6 @@ from tracekit.cli.options import (
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tracekit.diff import Diff
 
 _VIEWS = ("op", "module", "kernel")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.export.tables import Source
     from tracekit.runs.run import Run, Window
 

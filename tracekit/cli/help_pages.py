@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from rich_click import RichCommand, RichHelpFormatter, RichOptionPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import click
 
 _PARTS: tuple[Any, ...] = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
@@ -17,12 +18,9 @@ from tracekit.cli.options import (
     store_option,
 )
 from tracekit.cli.progress import note
+from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from tracekit.errors import TracekitError
     from tracekit.executors import Workers
     from tracekit.ingest.artifacts import Kernel
     from tracekit.runs.run import Run

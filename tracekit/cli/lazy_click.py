@@ -5,6 +5,7 @@ rich_click is imported only to render help, as importing it takes longer than ma
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -28,8 +29,6 @@ from click import version_option as version_option
 from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -9,22 +9,16 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.experiments import checkouts
 from tracekit.experiments.checkouts import SUFFIX, abandoned
-from tracekit.runs.store import TEMPORARY, discard
-from tracekit.storage import RemotePath, owners
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tracekit.runs.store import Store
-    from tracekit.storage import Place
+from tracekit.runs.store import TEMPORARY, Store, discard
+from tracekit.storage import Place, RemotePath, owners
 
 
 class Kind(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tracekit.executors import Workers
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
@@ -11,8 +12,6 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import fresh_option, open_store, peaks_option, store_option, with_peaks
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tracekit.analysis import Analysis, Result
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import Advice

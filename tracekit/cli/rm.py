@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
@@ -10,8 +11,6 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 

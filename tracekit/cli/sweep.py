@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.experiments.sweep import Cell, Folder, Moment, Plan, Record, Watcher
     from tracekit.runs.store import Store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
@@ -10,8 +11,6 @@ from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.analysis import Column
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store

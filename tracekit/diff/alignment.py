@@ -8,24 +8,19 @@ has more of is paired with nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tracekit.diff import matching, pieces, spans
 from tracekit.diff.judge import has_device
 from tracekit.diff.matching import GROUP, RUNG, SIDE
 from tracekit.diff.naming import PATH_ARROW
-from tracekit.diff.pieces import NO_ROW, OP_PLACE, PIECE, WINDOW
+from tracekit.diff.pieces import NO_ROW, OP_PLACE, PIECE, WINDOW, Pieces
+from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import Run
 from tracekit.schema import C
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.diff.pieces import Pieces
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
 
 _AT, _OTHER = "at", "other"
 

@@ -8,13 +8,16 @@ one side has: the fingerprint of an imported trace is incomplete, and unknown is
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from tracekit import analysis
+from tracekit.analysis import Analysis, Result
 from tracekit.diff import judge, matching, pieces, spans, wall
 from tracekit.diff.judge import measure, step_times, typical
 from tracekit.diff.ledgers import OneSided
@@ -23,19 +26,14 @@ from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side,
 from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
+from tracekit.runs.run import Run
 from tracekit.schema import SERVING, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    import pandas as pd
-
-    from tracekit.analysis import Analysis, Result
     from tracekit.diff.ledgers import Group, Wall
     from tracekit.diff.model import Design, Metric
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Shapes, Span
-    from tracekit.runs.run import Run
 
 
 NAMED = 3

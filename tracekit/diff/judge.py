@@ -11,6 +11,7 @@ sides differ, step time is also judged in cycles. All metrics of a comparison ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median, median_low
 from typing import TYPE_CHECKING
@@ -21,20 +22,16 @@ from tracekit.diff import pieces, spans
 from tracekit.diff.model import Design, Metric
 from tracekit.runs import conditions
 from tracekit.runs import step_times as timed
+from tracekit.runs.conditions import Conditions
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME, TOLERANCE_BYTES, of_run
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C, DeviceKind
 from tracekit.stats import samples
-from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.diff.pieces import Pieces
     from tracekit.diff.spans import Span
-    from tracekit.runs.conditions import Conditions
-    from tracekit.runs.run import Run
-    from tracekit.stats.comparison import Comparison
     from tracekit.stats.noise import Noise
 
 __all__ = ["ALPHA", "APART", "ONE_RUN", "THRESHOLD", "Sides", "design", "doubts", "judged", "overall", "read"]

@@ -22,12 +22,14 @@ second is the rest, so that no residual is left. What only one side has is added
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis.modules import MARKER
@@ -52,17 +54,13 @@ from tracekit.diff.pieces import (
     WHAT,
     WINDOW,
 )
+from tracekit.runs.intervals import Ints
 from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    import numpy.typing as npt
-
     from tracekit.diff.ledgers import Range
     from tracekit.diff.naming import Hashes
     from tracekit.diff.pieces import OpTree, Pieces
-    from tracekit.runs.intervals import Ints
 
     Flags = npt.NDArray[np.bool_]
 

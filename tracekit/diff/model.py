@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.analysis import Analysis, Result
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
 from tracekit.runs.meta import RUN_ID
+from tracekit.runs.run import Run
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.analysis import Analysis, Result
     from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Range, Wall, Work
-    from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
 __all__ = ["Comparability", "Compared", "Design", "Diff", "Difference", "Metric", "Side", "Status", "Verdict"]

@@ -8,20 +8,16 @@ change of either: a comparison says which rules it used, and a test holds what e
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tracekit.analysis.kernel_names import COMMUNICATION, family
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
 
 RULES_VERSION = 4
 

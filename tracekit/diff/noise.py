@@ -10,16 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tracekit.runs.metrics import OF_RUNS, of_run, timing_settings
+from tracekit.runs.run import Run
 from tracekit.stats.noise import Noise, estimate_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    from tracekit.runs.run import Run
 
 LOOKS = (5, 10, 20)
 REPEATS = 5

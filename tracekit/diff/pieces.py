@@ -13,6 +13,7 @@ kernels, copies, memsets and opaque graphs; without device work they are ops, wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -28,16 +29,13 @@ from tracekit.diff import naming
 from tracekit.diff.naming import op_name, op_role, role
 from tracekit.diff.spans import window_of
 from tracekit.runs import kernel_sources
-from tracekit.runs.run import busy
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tracekit.diff.naming import Hashes
     from tracekit.diff.spans import Span
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
 
 
 NO_ROW = -1

@@ -12,29 +12,23 @@ no number is on both sides, the lowest are, as many as both have.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import brief, family
 from tracekit.diff.naming import op_name
 from tracekit.runs import step_times
+from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import END_NS, step_windows
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
 
 WHOLE_CAPTURE = -1
 """Number of the one step of a capture without marked steps."""

@@ -9,10 +9,13 @@ rank. Without device work the step is divided into time in ops, on any thread, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import registry
@@ -23,20 +26,14 @@ from tracekit.diff.ledgers import Wall, WallLine
 from tracekit.diff.naming import Role
 from tracekit.errors import TracekitError
 from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.rank_view import END_NS
-from tracekit.runs.run import busy
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    import pandas as pd
-
     from tracekit.diff.ledgers import Group
     from tracekit.diff.spans import Span
-    from tracekit.runs.intervals import Ints, Union
-    from tracekit.runs.run import Run
 
 
 ANALYSIS = "idle_gaps"

@@ -7,6 +7,7 @@ import logging
 import os
 import platform
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,8 +18,6 @@ from tracekit.executors.model import Item, Outcome, Value, Workers
 from tracekit.executors.scheduling import Submission, host_of, visit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from distributed import Client, Future
 
 

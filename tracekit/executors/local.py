@@ -12,17 +12,14 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 BOOTSTRAP = """
 import json, sys

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import weakref
 from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -24,8 +25,6 @@ from tracekit.executors.model import Item, Outcome, Value, attempt, scratch_at, 
 from tracekit.storage import owners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from distributed import Client, Future, Worker
 
 

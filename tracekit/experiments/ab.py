@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
@@ -33,15 +33,9 @@ from tracekit.experiments.checkouts import Worktrees, missing, only_one, reposit
 from tracekit.experiments.measure import Program, measure, prepare, program
 from tracekit.runs import revisions
 from tracekit.runs.metrics import OF_RUNS, metric
-from tracekit.stats.comparison import Direction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tracekit.runs.store import Store
-    from tracekit.stats.comparison import Comparison, Metric
-    from tracekit.stats.tests import Look
-
+from tracekit.runs.store import Store
+from tracekit.stats.comparison import Comparison, Direction, Metric
+from tracekit.stats.tests import Look
 
 WORKING_TREE = "."
 

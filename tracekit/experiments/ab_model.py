@@ -19,9 +19,9 @@ from tracekit.runs import environment
 from tracekit.runs import meta as run_meta
 from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict, exit_code, overall
+from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict, exit_code, overall
 from tracekit.stats.samples import order
-from tracekit.stats.tests import compare_exact, gate, plan
+from tracekit.stats.tests import Look, compare_exact, gate, plan
 from tracekit.storage import put
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tracekit.experiments.measure import Reading
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-    from tracekit.stats.comparison import Comparison, Metric
-    from tracekit.stats.tests import Look
 
 
 Side: TypeAlias = Literal["base", "head"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,24 +27,19 @@ from tracekit.experiments.bisect_model import (
     Measured,
     Moment,
     Search,
+    Subject,
     count_metric,
 )
 from tracekit.experiments.bisect_runner import Cache, Runner, Session
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
-from tracekit.stats.decide import quantile
+from tracekit.stats.comparison import Comparison
+from tracekit.stats.decide import Floats, quantile
 from tracekit.stats.noise import Noise
-from tracekit.stats.search import Found, Jump, Options, level, next_step, pooled, posterior_jump
+from tracekit.stats.search import Found, Jump, Options, Spread, level, next_step, pooled, posterior_jump
 from tracekit.stats.tests import compare_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tracekit.experiments.bisect_model import Subject
-    from tracekit.stats.comparison import Comparison
-    from tracekit.stats.decide import Floats
-    from tracekit.stats.search import Spread
-
     Explain = Callable[[Subject, Subject], tuple[str, ...]]
 
 __all__ = ["Bisection", "Search", "bisect"]

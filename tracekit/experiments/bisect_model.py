@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -16,9 +18,6 @@ from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from tracekit.runs.run import Run
 
 

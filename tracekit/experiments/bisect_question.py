@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import UnusableInputError
 from tracekit.experiments import bisect_model
-from tracekit.experiments.bisect_model import Search
+from tracekit.experiments.bisect_model import Search, Subject
 from tracekit.experiments.bisect_runner import VERSION, Cache, Runner, open_cache, open_runner
 from tracekit.experiments.checkouts import changes, repository_root
 from tracekit.experiments.measure import UNITS, Program, Reading, program
 from tracekit.runs import metrics, revisions
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from tracekit.experiments.bisect_model import Subject
-    from tracekit.runs.store import Store
+from tracekit.runs.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,25 +11,19 @@ import json
 import math
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments.ab_model import keep
-from tracekit.experiments.bisect_model import Moment, counts
-from tracekit.experiments.checkouts import worktrees
+from tracekit.experiments.bisect_model import Moment, Search, Subject, counts
+from tracekit.experiments.checkouts import Worktrees, worktrees
 from tracekit.experiments.measure import Program, measure, prepare
 from tracekit.runs import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tracekit.experiments.bisect_model import Search, Subject
-    from tracekit.experiments.checkouts import Worktrees
-    from tracekit.runs.store import Store
-
+from tracekit.runs.store import Store
 
 VERSION = "{version}"
 

@@ -17,6 +17,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,6 @@ from tracekit.errors import UnusableInputError
 from tracekit.runs import revisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.runs.store import Store
 
 

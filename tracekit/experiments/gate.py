@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from tracekit.diff.model import Status
 from tracekit.diff.noise import clock
 from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.experiments import gate_baseline
+from tracekit.experiments.gate_baseline import Baseline, Candidates
 from tracekit.experiments.gate_model import Configuration, Gate, Options, Outcome, Side
 from tracekit.runs import conditions, revisions
+from tracekit.runs.conditions import Conditions
 from tracekit.runs.metrics import (
     DEVICE_PEAK,
     EXACT,
@@ -28,21 +31,16 @@ from tracekit.runs.metrics import (
     timed_steps,
     timing_settings,
 )
+from tracekit.runs.run import Run
 from tracekit.runs.text import shorten
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import Verdict
+from tracekit.stats.comparison import Comparison, Verdict
 from tracekit.stats.samples import at_their_clocks
 from tracekit.stats.tests import compare_exact, gate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.experiments.gate_baseline import Baseline, Candidates
-    from tracekit.runs.conditions import Conditions
-    from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-    from tracekit.stats.comparison import Comparison
 
 __all__ = ["Gate", "Options", "check"]
 

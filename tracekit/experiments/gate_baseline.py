@@ -8,18 +8,17 @@ not comparable.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments.gate_model import Options
 from tracekit.runs import revisions
+from tracekit.runs.meta import Git
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from tracekit.diff.model import Comparability
-    from tracekit.runs.meta import Git
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place

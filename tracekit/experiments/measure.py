@@ -17,18 +17,14 @@ import statistics
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
 from tracekit.runs.revisions import environment
+from tracekit.runs.run import Run
 from tracekit.runs.store import ENVIRONMENT_VARIABLE, Store
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
 
 MAIN = "from tracekit.cli.main import main; main()"
 UNITS = {

@@ -7,18 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import launcher
 from tracekit.experiments.checkouts import undisturbed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TAIL_LINES = 12
 _GRACE_SECONDS = 2.0

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.experiments import suite_tables
-from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, Kind, plan
+from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, Kind, Table, plan
 from tracekit.experiments.sweep_table import rows
 
 if TYPE_CHECKING:
-    from tracekit.experiments.suite_plan import Table
     from tracekit.experiments.sweep_folder import Folder
 
 __all__ = ["SIZES", "Report", "plan", "report"]

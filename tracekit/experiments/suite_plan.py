@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,11 @@ from tracekit import registry
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments.sweep_model import SUITE, Cell, Plan, Settings
 from tracekit.runs import environment
-from tracekit.workloads.base import COMPILE, DOMAINS, EAGER, INDUCTOR
+from tracekit.workloads.base import COMPILE, DOMAINS, EAGER, INDUCTOR, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from tracekit.analysis import Column
     from tracekit.experiments.sweep_table import Row
-    from tracekit.workloads.base import Workload
 
 
 CHARACTERIZATION, ZERO_GRAD, OFFLOAD = "characterization", "zero_grad", "offload"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.experiments import suite_plan
@@ -22,6 +23,7 @@ from tracekit.experiments.suite_plan import (
     RATIOS,
     THREADS,
     ZERO_GRAD,
+    Kind,
     Table,
     apart,
     filled,
@@ -32,15 +34,8 @@ from tracekit.experiments.suite_plan import (
     way,
     why,
 )
-from tracekit.experiments.sweep_table import NO_GPU
+from tracekit.experiments.sweep_table import NO_GPU, Row
 from tracekit.workloads.base import COMPILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tracekit.experiments.suite_plan import Kind
-    from tracekit.experiments.sweep_table import Row
-
 
 _APART = Column(
     "apart", "", "whether all runs of one side are faster than all of the other; if not, it may be noise"

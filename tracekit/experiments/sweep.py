@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from tracekit import analysis
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.experiments import sweep_model
+from tracekit.experiments.sweep_folder import Folder as Folder
 from tracekit.experiments.sweep_folder import find as find
 from tracekit.experiments.sweep_folder import listed as listed
 from tracekit.experiments.sweep_model import Cell as Cell
@@ -25,20 +27,15 @@ from tracekit.experiments.sweep_model import Record as Record
 from tracekit.experiments.sweep_table import Row as Row
 from tracekit.experiments.sweep_table import rows as rows
 from tracekit.experiments.sweep_table import write
-from tracekit.recording.collector import Request, is_out_of_memory, silent
+from tracekit.recording.collector import Progress, Request, is_out_of_memory, silent
 from tracekit.recording.workload import collect, decide
 from tracekit.runs import compilation
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import pandas as pd
-
-    from tracekit.experiments.sweep_folder import Folder as Folder
-    from tracekit.recording.collector import Progress
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 
 _KILLED = "killed by SIGKILL"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,13 +19,7 @@ from tracekit.experiments.checkouts import only_one
 from tracekit.experiments.sweep_model import SUITE, Plan, Record, digest
 from tracekit.registry import VERSION
 from tracekit.runs import environment, scrubbing
-from tracekit.runs.store import timestamp
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from tracekit.runs.store import Store
+from tracekit.runs.store import Store, timestamp
 
 FOLDER = ".sweeps"
 SWEEP_NAME = "sweep"

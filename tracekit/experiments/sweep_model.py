@@ -7,19 +7,16 @@ device.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from tracekit.workloads.base import DEFAULT_SIZE, OWN_SHAPE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 SWEEP, SUITE = "sweep", "suite"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product
 from statistics import median
@@ -16,15 +17,11 @@ from tracekit import registry
 from tracekit.analysis import Column
 from tracekit.errors import UnusableInputError
 from tracekit.experiments import sweep_model
-from tracekit.experiments.sweep_model import Cell, Outcome, Settings
-from tracekit.workloads.base import COMPILE, INDUCTOR, OWN_SHAPE
+from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
+from tracekit.workloads.base import COMPILE, INDUCTOR, OWN_SHAPE, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from tracekit.experiments.sweep_folder import Folder
-    from tracekit.experiments.sweep_model import Plan, Record, Values
-    from tracekit.workloads.base import Workload
 
     Done = Mapping[tuple[str, int], Record]
 

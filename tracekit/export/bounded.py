@@ -16,17 +16,15 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import psutil
 
 from tracekit.errors import ExitCode, TracekitError, UnusableInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 GRACE_S = 0.5
 """Time that the child has to end by itself after its time is over, in seconds."""

@@ -6,10 +6,12 @@ Rows are converted to text with Arrow's compute functions, without Python object
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
@@ -18,15 +20,10 @@ from tracekit.export import tracks
 from tracekit.export.tables import Source
 from tracekit.export.tracks import Lanes, fragments, fragments_of_text, lanes, micro, quoted, triples
 from tracekit.registry import VERSION
+from tracekit.runs.run import Run, Window
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    import numpy.typing as npt
-
-    from tracekit.runs.run import Run, Window
-
     Ints = npt.NDArray[np.integer[Any]]
 
 

@@ -11,9 +11,11 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
@@ -23,9 +25,6 @@ from tracekit.export import views
 from tracekit.export.bounded import TOO_MUCH, took_too_long, usual_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
     from tracekit.runs.run import Run
 
 __all__ = ["Answer", "Limits", "Statement", "ask", "read"]

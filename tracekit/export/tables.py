@@ -6,8 +6,10 @@ import os
 import secrets
 import shutil
 import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +22,12 @@ from tracekit.errors import UnusableInputError
 from tracekit.runs import run
 from tracekit.runs.meta import FILE_NAME
 from tracekit.runs.meta import write as write_meta
+from tracekit.runs.run import Run, Window
 from tracekit.runs.tables import sound
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     import pyarrow.dataset as ds
-
-    from tracekit.runs.run import Run, Window
 
 
 @contextmanager

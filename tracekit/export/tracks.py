@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,10 +23,6 @@ from tracekit.ingest.nesting import nearest, parents
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
     from tracekit.export.tables import Source
 
     Ints = npt.NDArray[np.integer[Any]]

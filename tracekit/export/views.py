@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -18,8 +19,6 @@ from tracekit.runs.text import MISSING
 from tracekit.schema import TABLES, C, Column, Table, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import duckdb
 
     from tracekit.runs.run import Run

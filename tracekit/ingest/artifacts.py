@@ -27,9 +27,12 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 from msgspec import structs
 
 from tracekit.errors import UnusableInputError
@@ -37,12 +40,6 @@ from tracekit.ingest.write import write_table
 from tracekit.runs import scrubbing
 from tracekit.runs.kernel_sources import unkeyed
 from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    import pyarrow as pa
 
 _TRACE_FILES, _CODE_FILE = "*.log*", "output_code.py"
 _RECORD = re.compile(r"[VIWEF]\d{4} [\d:.]+ \d+ \S+\] (\{.*\})$")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
@@ -11,21 +12,16 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import artifacts, ranks, sources
-from tracekit.ingest.executor import Decoded, Destination, Failed, Written
+from tracekit.ingest.artifacts import Kernel
+from tracekit.ingest.executor import Decoded, Destination, Executor, Failed, Linked, Size, Written
+from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
 from tracekit.ingest.link import graphs
-from tracekit.ingest.write import write_samples
-from tracekit.runs.meta import Diagnostic, Level, fingerprint
+from tracekit.ingest.nesting import Trace
+from tracekit.ingest.sources import Source
+from tracekit.ingest.write import Sample, write_samples
+from tracekit.runs.meta import Diagnostic, Level, RunMeta, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tracekit.ingest.artifacts import Kernel
-    from tracekit.ingest.executor import Executor, Linked, Size
-    from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
-    from tracekit.ingest.nesting import Trace
-    from tracekit.ingest.sources import Source
-    from tracekit.ingest.write import Sample
-    from tracekit.runs.meta import RunMeta
     from tracekit.runs.run import Run
     from tracekit.runs.store import Draft
 

@@ -7,18 +7,14 @@ objects with the `file`, and the `batch_size` and `mode` of the graph.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from tracekit.ingest.ranks import from_name
-from tracekit.storage import Kind, inside, kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.ingest.sources import Source
-    from tracekit.storage import Place
+from tracekit.ingest.sources import Source
+from tracekit.storage import Kind, Place, inside, kind
 
 DETAILS = "execution_details.json"
 _FOLDERS = ("", "capture_traces")

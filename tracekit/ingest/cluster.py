@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,22 +19,18 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.executors import keep, scratch
+from tracekit.executors import Outcome, Workers, keep, scratch
 from tracekit.ingest.decoding import closed, read, reading, write
-from tracekit.ingest.executor import Decoded, Failed, Written
+from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import open_pool
+from tracekit.ingest.sources import Source
 from tracekit.runs.tables import deliver
+from tracekit.storage import Place as Address
 from tracekit.storage import owners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tracekit.executors import Outcome, Workers
-    from tracekit.ingest.executor import Destination
-    from tracekit.ingest.sources import Source
     from tracekit.runs.store import Draft
-    from tracekit.storage import Place as Address
 
     Progress = Callable[[str, int, int], None]
 

@@ -7,21 +7,18 @@ between two marks are few, and those that equal a mark keep the order of the fil
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.ingest import spool
-from tracekit.ingest.rows import Batch, joined
-from tracekit.ingest.spool import Span
+from tracekit.ingest.rows import Batch, Rows, joined
+from tracekit.ingest.spool import Span, SpooledTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tracekit.ingest.outline import Ordered
-    from tracekit.ingest.rows import Rows
-    from tracekit.ingest.spool import SpooledTable
 
 
 def count(spans: Sequence[Span]) -> int:

@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.ingest import nsys, sources, spool
-from tracekit.ingest.executor import Decoded, Failed, Linked, Size
+from tracekit.ingest.executor import Decoded, Destination, Failed, Linked, Size
 from tracekit.ingest.kineto import reader as kineto
+from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers, idle_batches
-from tracekit.ingest.link.steps import PHASES, Host, find_steps
-from tracekit.ingest.outline import Ordered, outlined, windows
-from tracekit.ingest.rows import NONE, compact, counter_order, device_order, numbers
+from tracekit.ingest.link.steps import PHASES, Host, HostWindow, Steps, find_steps
+from tracekit.ingest.nesting import Trace
+from tracekit.ingest.outline import Ordered, Outline, outlined, windows
+from tracekit.ingest.pool import Pool
+from tracekit.ingest.rows import NONE, Rows, compact, counter_order, device_order, numbers
+from tracekit.ingest.sources import Source
 from tracekit.ingest.spool import Index
-from tracekit.ingest.text_columns import NO_STRINGS
+from tracekit.ingest.text_columns import NO_STRINGS, Strings
 from tracekit.ingest.write import TableFile, write_table
-from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, STEPS, C, DeviceKind
+from tracekit.schema import (
+    ALLOCATIONS,
+    COUNTERS,
+    DEVICE_INTERVALS,
+    HOST_INTERVALS,
+    STEPS,
+    C,
+    DeviceKind,
+    Table,
+)
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    import numpy.typing as npt
-
-    from tracekit.ingest.executor import Destination
-    from tracekit.ingest.kineto.scan.loader import Scanners
-    from tracekit.ingest.link.steps import HostWindow, Steps
-    from tracekit.ingest.nesting import Trace
-    from tracekit.ingest.outline import Outline
-    from tracekit.ingest.pool import Pool
-    from tracekit.ingest.rows import Rows
-    from tracekit.ingest.sources import Source
-    from tracekit.ingest.text_columns import Strings
-    from tracekit.schema import Table
-    from tracekit.storage import Place
-
     Ints = npt.NDArray[np.integer[Any]]
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))

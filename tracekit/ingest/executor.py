@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from tracekit.errors import TracekitError
 
-    from tracekit.errors import TracekitError
+if TYPE_CHECKING:
     from tracekit.ingest.link.graphs import Outcome
     from tracekit.ingest.nesting import Trace
     from tracekit.ingest.sources import Source

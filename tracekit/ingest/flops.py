@@ -26,14 +26,12 @@ Missing data is unknown, never guessed: without `Concrete Inputs` (which PyTorch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Shape: TypeAlias = list[int]
 Shapes: TypeAlias = list[Shape]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -17,11 +18,7 @@ from tracekit.ingest.nsys import report
 from tracekit.ingest.ranks import Peeked, from_name, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles, name, reading
 from tracekit.runs.meta import Diagnostic, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tracekit.storage import Place
+from tracekit.storage import Place
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20

@@ -14,30 +14,28 @@ from msgspec import structs
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest import nsys, sources
+from tracekit.ingest.artifacts import Kernel
 from tracekit.ingest.assembly import LEFT_OUT, assemble
 from tracekit.ingest.capture_files import captures_of
 from tracekit.ingest.decoding import closed, read, reading, write
-from tracekit.ingest.executor import Decoded, Failed, Written
+from tracekit.ingest.executor import Decoded, Destination, Failed, Written
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.link import serving
 from tracekit.ingest.nsys import is_nsys
 from tracekit.ingest.pool import cores, open_pool
 from tracekit.ingest.ranks import Peeked, peek_each
 from tracekit.ingest.sources import Job, Source, alone, cycles
+from tracekit.ingest.write import Sample
 from tracekit.registry import VERSION
 from tracekit.runs.meta import Collector, RunMeta
-from tracekit.runs.store import new_run_id, timestamp
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store, new_run_id, timestamp
 from tracekit.schema import C, HostKind
 from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
-    from tracekit.ingest.artifacts import Kernel
     from tracekit.ingest.decoding import Decoders
-    from tracekit.ingest.executor import Destination
-    from tracekit.ingest.write import Sample
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 __all__ = ["Job", "Plan", "Source", "plan", "survey"]
 

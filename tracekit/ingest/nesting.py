@@ -9,18 +9,18 @@ the memory; a window has far fewer than 2**31 rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+from tracekit.errors import UnusableInputError
 
-    from tracekit.errors import UnusableInputError
+if TYPE_CHECKING:
     from tracekit.ingest.kineto.events import TopLevel
     from tracekit.runs.meta import Diagnostic
     from tracekit.storage import Place

@@ -8,25 +8,19 @@ too many for one are they divided: see `crowded`.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.ingest import crowded
-from tracekit.ingest.rows import distinct
-from tracekit.ingest.spool import Span
-from tracekit.ingest.text_columns import Collected
+from tracekit.ingest.rows import AnyInts, Rows, distinct
+from tracekit.ingest.spool import Span, SpooledTable
+from tracekit.ingest.text_columns import Collected, Strings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.ingest.rows import AnyInts, Rows
-    from tracekit.ingest.spool import SpooledTable
-    from tracekit.ingest.text_columns import Strings
-
     Ints = npt.NDArray[np.int64]
 
 ROWS = 1 << 16

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
@@ -14,14 +14,9 @@ from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
 from tracekit.ingest.kineto.events import Distributed, TopLevel
 from tracekit.ingest.kineto.reader import peek
-from tracekit.ingest.sources import reading
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.ingest.nesting import Trace
-    from tracekit.ingest.sources import Source
-    from tracekit.storage import Place
+from tracekit.ingest.nesting import Trace
+from tracekit.ingest.sources import Source, reading
+from tracekit.storage import Place
 
 _HIGHEST = 2**31 - 1
 _CONCURRENT = 8

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
 from tracekit.runs import scrubbing
 from tracekit.runs.meta import FILE_NAME
-from tracekit.storage import STDIN, Kind, kind
+from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.ingest.sources import Job
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-    from tracekit.storage import Place
 
 
 def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> Run:

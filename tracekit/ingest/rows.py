@@ -6,6 +6,7 @@ importing most traces.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,8 +18,6 @@ import pyarrow as pa
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tracekit.ingest.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]

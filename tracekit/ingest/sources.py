@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,10 @@ import msgspec
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.runs import scrubbing
-from tracekit.storage import STDIN, Kind, kind
+from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from tracekit.runs.meta import Diagnostic
-    from tracekit.storage import Place
 
 
 _SAMPLE = 1 << 20

@@ -12,21 +12,19 @@ import os
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    import numpy.typing as npt
-
     from tracekit.ingest.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -13,8 +14,6 @@ from tracekit.errors import UnusableInputError
 from tracekit.runs import scrubbing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import numpy.typing as npt
 
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
-from tracekit.ingest.rows import compact, filled, fitted, numbers, values_of
-from tracekit.runs.meta import UNPROFILED, Diagnostic, Level
+from tracekit.ingest.rows import Rows, compact, filled, fitted, numbers, values_of
+from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta
 from tracekit.schema import COUNTERS, C, Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from tracekit.ingest.rows import Rows
-    from tracekit.runs.meta import RunMeta
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 

@@ -6,14 +6,13 @@ import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tracekit.errors import CollectionError, MissingDependencyError, TracekitError, UnusableInputError
 from tracekit.recording.agent import program_step
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tracekit.recording.agent.recorder import TorchRecorder
     from tracekit.recording.agent.window import Window
     from tracekit.recording.collector import Recording

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit import registry
@@ -13,8 +14,6 @@ from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tracekit.ingest.write import Sample
     from tracekit.runs.meta import Diagnostic, Timings
 

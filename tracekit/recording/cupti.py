@@ -6,12 +6,9 @@ Kineto writes why it records no device activity to standard error only, and goes
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tracekit.runs.meta import Diagnostic, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CODE = "cupti"
 """Code of the diagnostics."""

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import registry
 from tracekit.errors import MissingDependencyError, TracekitError
@@ -16,9 +16,7 @@ from tracekit.recording import probe
 from tracekit.runs import environment, nvml
 from tracekit.runs.store import Store
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
-
-if TYPE_CHECKING:
-    from tracekit.storage import Place
+from tracekit.storage import Place
 
 LOW_DISK_BYTES = 5 << 30
 

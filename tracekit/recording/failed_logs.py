@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tracekit.errors import TracekitError, UnusableInputError, exception_message
-from tracekit.runs.store import new_run_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tracekit.runs.store import Draft
+from tracekit.runs.store import Draft, new_run_id
 
 LOG = "stderr.txt"
 """Log of the process of a workload, in the folder of its recording."""

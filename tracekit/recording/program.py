@@ -6,19 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
-from tracekit.recording.collector import load_collector, silent
+from tracekit.recording.collector import Program, Progress, load_collector, silent
 from tracekit.recording.failed_logs import kept_log
 from tracekit.recording.store_run import program_meta, store_run
 from tracekit.runs import revisions
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.workloads.options import Scope, check, values
-
-if TYPE_CHECKING:
-    from tracekit.recording.collector import Program, Progress
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "bash", "sh")
 """Programs whose runs are named after the script or module that they run."""

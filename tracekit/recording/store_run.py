@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +17,12 @@ from tracekit.ingest.importer import import_recording
 from tracekit.ingest.write import import_unprofiled
 from tracekit.runs import scrubbing
 from tracekit.runs.meta import Collector as CollectorMeta
-from tracekit.runs.meta import RunMeta, fingerprint
-from tracekit.runs.store import new_run_id, timestamp
+from tracekit.runs.meta import Diagnostic, RunMeta, fingerprint
+from tracekit.runs.run import Run
+from tracekit.runs.store import Draft, new_run_id, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
     from tracekit.recording.collector import Recording
-    from tracekit.runs.meta import Diagnostic
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Draft
 
 RAW_TRACE = "trace.json.gz"
 RAW_REPORT = "trace"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from tracekit import registry
 from tracekit.errors import UnusableInputError
@@ -22,13 +21,10 @@ from tracekit.recording.store_run import run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
-from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
+from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH, Workload
 from tracekit.workloads.options import Scope, check, flag, values
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-    from tracekit.workloads.base import Workload
 
 
 def collect(store: Store, request: Request, *, progress: Progress = silent) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.errors import clean
@@ -10,8 +11,6 @@ from tracekit.render.layout import DEFAULT_LIMIT, table_text
 from tracekit.runs.text import human
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.analysis import Column
     from tracekit.render.cells import Rows
 

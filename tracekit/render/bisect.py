@@ -13,11 +13,11 @@ from tracekit.errors import clean
 from tracekit.render.cells import code, envelope, escape, markdown_text, short
 from tracekit.render.layout import table_text
 from tracekit.runs.text import MISSING, human, shorten
+from tracekit.stats.comparison import Comparison, Metric
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
     from tracekit.experiments.bisect_model import Bisection, Culprit, Measured, Moment, Subject
-    from tracekit.stats.comparison import Comparison, Metric
 
 
 COLUMNS = (

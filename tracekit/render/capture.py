@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from tracekit.errors import clean
 from tracekit.render.cells import escape, escape_prose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from tracekit.analysis import Analysis, Result
 
 NAME = "capture"

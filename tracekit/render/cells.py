@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.cells import cell_len
@@ -15,8 +16,6 @@ from tracekit.errors import clean  # re-exported for the other renderers
 from tracekit.runs.text import human, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
     from typing_extensions import TypeIs
 

@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import Column
+from tracekit.diff.model import Diff
 from tracekit.errors import ExitCode, clean
-from tracekit.experiments.gate_model import Outcome
+from tracekit.experiments.gate_model import Configuration, Gate, Outcome, Side
 from tracekit.render import diff_tables
 from tracekit.render.cells import envelope
+from tracekit.render.diff_tables import Table
 from tracekit.render.layout import table_text
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.text import ID, MISSING, human, shorten
-from tracekit.stats.comparison import Verdict
+from tracekit.stats.comparison import Comparison, Verdict
 from tracekit.stats.decide import change
-
-if TYPE_CHECKING:
-    from tracekit.diff.model import Diff
-    from tracekit.experiments.gate_model import Configuration, Gate, Side
-    from tracekit.render.diff_tables import Table
-    from tracekit.stats.comparison import Comparison
-
 
 SHORT = 12
 NAME = 80

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree as ET
 
+from tracekit.analysis import Column
 from tracekit.errors import ExitCode, clean
-from tracekit.experiments.gate_model import Outcome
+from tracekit.experiments.gate_model import Configuration, Gate, Outcome
 from tracekit.render import check as words
-from tracekit.render.cells import code, details, escape, fitting, markdown_text, short
+from tracekit.render.cells import Record, code, details, escape, fitting, markdown_text, short
 from tracekit.render.check import causes
 from tracekit.render.diff_tables import Table
 from tracekit.render.page import folding, page
 from tracekit.runs.text import shorten
-from tracekit.stats.comparison import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.analysis import Column
-    from tracekit.experiments.gate_model import Configuration, Gate
-    from tracekit.render.cells import Record
-    from tracekit.stats.comparison import Comparison
-
+from tracekit.stats.comparison import Comparison, Verdict
 
 _LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
 

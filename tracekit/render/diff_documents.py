@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from tracekit.diff.model import Verdict
+from tracekit.analysis import Column
+from tracekit.diff.model import Diff, Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
 from tracekit.render.cells import details, escape, escape_prose, fenced, fitting, markdown_text, short
+from tracekit.render.diff_tables import Table
 from tracekit.render.page import folding, page
 from tracekit.runs.text import human
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.analysis import Column
-    from tracekit.diff.model import Diff
-    from tracekit.render.diff_tables import Table
-
 
 _TEMPLATE = "diff.html.j2"
 _LIMIT = 200

@@ -5,18 +5,15 @@ The JSON output has the exact totals over all compared steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import Column
+from tracekit.diff.ledgers import Terms, WallLine
 from tracekit.diff.matching import path_of
+from tracekit.diff.model import Diff
 from tracekit.runs.text import ID, PROSE, human, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.diff.ledgers import Terms, WallLine
-    from tracekit.diff.model import Diff
 
 __all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match", "metrics", "wall", "work"]
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import shutil
 import textwrap
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracekit.diff.model import Verdict
+from tracekit.diff.ledgers import Amount, Cause, Group, WallLine
+from tracekit.diff.model import Diff, Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
 from tracekit.render import diff_words as words
 from tracekit.render.cells import csv_text, envelope, records
+from tracekit.render.diff_tables import Table
 from tracekit.render.layout import DEFAULT_LIMIT, table_text
 from tracekit.runs.text import PROSE
-
-if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Amount, Cause, Group, WallLine
-    from tracekit.diff.model import Diff
-    from tracekit.render.diff_tables import Table
-
 
 _FEW = 8
 _ROOMY = 110

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tracekit.diff.engine import IMPLIED
-from tracekit.diff.model import Status, Verdict
+from tracekit.diff.ledgers import Cause
+from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
 from tracekit.render.diff_tables import per_step, signed
 from tracekit.runs.text import human, shorten
 from tracekit.stats.comparison import THRESHOLD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.diff.ledgers import Cause
-    from tracekit.diff.model import Diff, Metric, Side
-
 
 _SHORT_SHA = 12
 _LONGEST_LABEL = 80

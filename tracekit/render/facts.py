@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median_low
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.runs import compilation
-from tracekit.runs.meta import FEW, together
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tracekit.runs.meta import RunMeta, Timings
-
+from tracekit.runs.meta import FEW, RunMeta, Timings, together
 
 Row = dict[str, Any]
 

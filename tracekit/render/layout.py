@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from tracekit.render.cells import cell, first, folded, for_people, header, is_te
 from tracekit.runs.text import ID, PROSE, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
     from rich.text import Text
 

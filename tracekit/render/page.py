@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import clean
-from tracekit.render.cells import cell, for_people, header, is_text
+from tracekit.render.cells import Record, cell, for_people, header, is_text
 from tracekit.runs.text import PROSE, shorten
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
-    from tracekit.render.cells import Record
     from tracekit.render.diff_tables import Table
 
 _SHORT = 24

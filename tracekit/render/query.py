@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +15,14 @@ from rich.cells import cell_len
 
 from tracekit.errors import clean
 from tracekit.export.bounded import serve
-from tracekit.export.query import Limits, ask, read
+from tracekit.export.query import Answer, Heading, Limits, Statement, ask, read
 from tracekit.export.views import KNOWN, RUNS, cell, plain, unit
 from tracekit.render.cells import escape, folded
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, Laid, lay_out
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from tracekit.export.query import Answer, Heading, Statement
-    from tracekit.runs.run import Run
-
     Rows = Sequence[Sequence[Any]]
 
 _BATCH = 10_000

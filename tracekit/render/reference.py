@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracekit.analysis import Column
+from tracekit.analysis import Analysis, Column, Rule, TableSpec
 from tracekit.render.cells import csv_text, envelope, escape, escape_prose
 from tracekit.render.layout import table_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tracekit.analysis import Analysis, Rule, TableSpec
 
 _LISTED = (
     Column("name", "", "name for `tracekit analyze`"),

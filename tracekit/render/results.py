@@ -6,27 +6,24 @@ import json
 import re
 import shutil
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tracekit.analysis import Column
+from tracekit.analysis import Analysis, Column, Finding, Result, TableSpec
 from tracekit.errors import UnusableInputError, clean, did_you_mean
 from tracekit.render import capture
-from tracekit.render.cells import csv_text, envelope, escape, first, header, markdown_text
+from tracekit.render.cells import Record, csv_text, envelope, escape, first, header, markdown_text
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
 from tracekit.runs.text import human
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pandas as pd
 
-    from tracekit.analysis import Analysis, Finding, Result, TableSpec
     from tracekit.analysis.findings import Advice
     from tracekit.analysis.savings import Ranked
     from tracekit.analysis.verdict import Verdict
-    from tracekit.render.cells import Record
 
 
 _INDENT = "    "

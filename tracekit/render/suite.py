@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tracekit import render
+from tracekit.analysis import Column
 from tracekit.errors import MissingDependencyError, clean
 from tracekit.experiments import sweep_model
-from tracekit.experiments.suite import figures
-from tracekit.experiments.sweep_table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SETTINGS
+from tracekit.experiments.suite import Figure, Report, figures
+from tracekit.experiments.suite_plan import Table
+from tracekit.experiments.sweep_model import Cell, Plan, Record
+from tracekit.experiments.sweep_table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SETTINGS, Row
 from tracekit.render.cells import header
 from tracekit.render.diff_tables import Table as Folding
 from tracekit.render.page import folding, page
 from tracekit.workloads.options import WorkloadOptions, declared
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tracekit.analysis import Column
-    from tracekit.experiments.suite import Figure, Report
-    from tracekit.experiments.suite_plan import Table
-    from tracekit.experiments.sweep_model import Cell, Plan, Record
-    from tracekit.experiments.sweep_table import Row
-
 
 _TEMPLATE = "suite.html.j2"
 NO_ROWS = "Not measured in this suite."

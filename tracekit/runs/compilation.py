@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from tracekit.errors import UnusableInputError
-from tracekit.runs.meta import Diagnostic, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tracekit.runs.meta import RunMeta
+from tracekit.runs.meta import Diagnostic, Level, RunMeta
 
 KEY: Final = "compilation"
 """Key in `workload`."""

@@ -6,10 +6,12 @@ all; of several devices, those that worked. What was not sampled is unknown and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.runs.nvml import SOURCE, M
@@ -17,10 +19,7 @@ from tracekit.schema import C
 from tracekit.stats.samples import TOLERANCE, differ
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
-    import pyarrow as pa
 
     from tracekit.runs.run import Run
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tracekit.errors import UnusableInputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFIGURATION = "pyproject.toml"
 

@@ -17,16 +17,14 @@ import json
 import math
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import UnusableInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PRECISIONS = ("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "int8")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|amd|instinct)\b")

@@ -9,24 +9,22 @@ read.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.runs.meta import RunMeta  # noqa: TC001 (decoded)
+from tracekit.runs.meta import RunMeta
 from tracekit.runs.run import Run
 from tracekit.schema import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 FILE_NAME = ".runs.index"
 FORMAT = f"tracekit.index/1 {SCHEMA_VERSION}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median_low
@@ -20,8 +21,6 @@ from tracekit.schema import SCHEMA_VERSION
 from tracekit.workloads.options import WorkloadOptions, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from tracekit.storage import Place
 
 

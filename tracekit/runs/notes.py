@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,8 +11,6 @@ from tracekit import storage
 from tracekit.errors import UnusableInputError, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.runs.run import Run
 
 FILE_NAME = "notes.json"

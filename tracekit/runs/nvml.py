@@ -15,11 +15,9 @@ Source: NVML API reference, device queries.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, Final
 
 SOURCE: Final = "nvml"
 

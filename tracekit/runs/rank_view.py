@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.errors import UnusableInputError
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run, Window, busy
 from tracekit.runs.tables import sound
 from tracekit.schema import COUNTERS, TABLES, C
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
-    import pyarrow as pa
     import pyarrow.dataset as ds
-
-    from tracekit.runs.run import Window
-    from tracekit.storage import Place
 
 
 Holders: TypeAlias = "Mapping[str, frozenset[int]]"

@@ -6,16 +6,12 @@ import hashlib
 import os
 import subprocess
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.runs.meta import Git
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _LOCAL = (
     "GIT_DIR",

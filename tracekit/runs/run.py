@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,22 +14,18 @@ from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, check_type, unknown_name
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
-from tracekit.schema import BUSY_KINDS, TABLES, C
+from tracekit.runs.meta import RunMeta
+from tracekit.schema import BUSY_KINDS, TABLES, C, Column, Table
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     from tracekit.runs.devices import Device
-    from tracekit.runs.meta import RunMeta
     from tracekit.runs.rank_view import Holders
-    from tracekit.schema import Column, Table
-    from tracekit.storage import Place
 
 
 Window: TypeAlias = tuple[int, int]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,8 +21,6 @@ from tracekit.runs import secret_forms as forms
 from tracekit.runs.secret_forms import is_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tracekit.runs.meta import RunMeta
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,18 +21,12 @@ from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
 from tracekit.runs import revisions, scrubbing
-from tracekit.runs.backends import TEMPORARY, discard, keeper_of
-from tracekit.runs.meta import RUN_ID
+from tracekit.runs.backends import TEMPORARY, Keeper, Leftover, discard, keeper_of
+from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
+from tracekit.runs.tables import Delivered
+from tracekit.storage import Place
 from tracekit.storage.filesystems import RemoteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tracekit.runs.backends import Keeper, Leftover
-    from tracekit.runs.meta import RunMeta
-    from tracekit.runs.tables import Delivered
-    from tracekit.storage import Place
 
 __all__ = ["RUN_ID", "TEMPORARY", "Draft", "Store", "discard", "locate", "new_run_id", "timestamp"]
 

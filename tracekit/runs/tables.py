@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import methodcaller
@@ -18,16 +19,12 @@ import msgspec
 from tracekit import storage
 from tracekit.errors import UnusableInputError
 from tracekit.runs.meta import PartFile, TableFile
-from tracekit.schema import TABLES, C
+from tracekit.schema import TABLES, C, Column, Table
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     import pyarrow.dataset as ds
-
-    from tracekit.schema import Column, Table
-    from tracekit.storage import Place
 
 
 ENDING = ".parquet"

@@ -6,14 +6,10 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _COMPILERS = ("c++", "g++", "clang++")
 _GENERATORS = {"ninja": "Ninja", "make": "Unix Makefiles"}

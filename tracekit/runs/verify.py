@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -14,15 +15,12 @@ import pyarrow.parquet as pq
 from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY
+from tracekit.runs.meta import RunMeta, TableFile
+from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, Table
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tracekit.runs.meta import RunMeta, TableFile
     from tracekit.runs.run import Run
-    from tracekit.schema import Table
-    from tracekit.storage import Place
 
 __all__ = ["Damage", "Kind", "Verdict", "verify"]
 

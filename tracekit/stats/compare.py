@@ -14,11 +14,9 @@ import numpy as np
 from tracekit.errors import UnusableInputError
 from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Values, Verdict
-from tracekit.stats.decide import Decided, because, decide
+from tracekit.stats.decide import Decided, Effect, Floats, because, decide
 
 if TYPE_CHECKING:
-    from tracekit.stats.comparison import Values
-    from tracekit.stats.decide import Effect, Floats
     from tracekit.stats.noise import Noise
 
 

@@ -6,20 +6,14 @@ the logarithm of one run's value, pooled within such groups, so that differences
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.comparison import ALPHA, POWER
-from tracekit.stats.decide import detectable_log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tracekit.stats.comparison import Values
-    from tracekit.stats.decide import Floats
+from tracekit.stats.comparison import ALPHA, POWER, Values
+from tracekit.stats.decide import Floats, detectable_log
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tracekit.stats.comparison import Comparison, Metric, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tracekit.stats.noise import Noise
 
 

@@ -16,19 +16,17 @@ measured again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.decide import quantile
+from tracekit.stats.comparison import Values
+from tracekit.stats.decide import Floats, quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tracekit.stats.comparison import Values
-    from tracekit.stats.decide import Floats
     from tracekit.stats.noise import Noise
 
 

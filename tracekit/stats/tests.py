@@ -23,6 +23,7 @@ Sources: Pocock 1977, Lan & DeMets 1983.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -30,12 +31,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.comparison import ALPHA, Comparison, Metric, Verdict
+from tracekit.stats.comparison import ALPHA, Comparison, Metric, Values, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.stats.comparison import Values
     from tracekit.stats.decide import Floats
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
 from enum import Enum, auto
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,8 +20,6 @@ from tracekit.storage.filesystems import OPTIONS, RemoteError
 from tracekit.storage.remote import RemotePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.storage.remote import Place
 
 

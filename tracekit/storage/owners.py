@@ -11,12 +11,9 @@ import fcntl
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATTERN = r"(\d+)(?:\.(\d+))?-[0-9a-f]+"
 """Form of marks; those of older versions have no time."""

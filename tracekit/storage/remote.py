@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import stat as modes
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -18,9 +19,6 @@ import msgspec
 from tracekit.storage.filesystems import RemoteError, filesystem, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Future
-
     import pyarrow.fs as pafs
 
 _PLAIN = "/ !\"#$&'()*+,-.:;<=>@[\\]^_`{|}~"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING
 from tracekit.storage.filesystems import RemoteError, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow.fs as pafs
 
     from tracekit.storage.remote import Place, RemotePath

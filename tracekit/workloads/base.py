@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.options import WorkloadOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
 MODES = ("train", "infer")

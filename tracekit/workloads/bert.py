@@ -7,18 +7,14 @@ The encoder and its pooler (Devlin et al. 2018) have the 109,482,240 parameters 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, build_program
+from tracekit.workloads.base import Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
 
 VOCABULARY = 30_522
 CONTEXT = 512

@@ -6,8 +6,9 @@ module of the model names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.workloads.base import (
     COMPILE,
@@ -15,15 +16,12 @@ from tracekit.workloads.base import (
     EAGER,
     TORCHSCRIPT,
     Memory,
+    Options,
+    Program,
     Workload,
     batch_norm_check,
     positions_check,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.workloads.base import Options, Program
 
 _CHUNK = 64
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, build_program
+from tracekit.workloads.base import Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 from tracekit.workloads.tasks import adamw, next_tokens, token_loss
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
 
 VOCABULARY = 50_257
 CONTEXT = 1024

@@ -7,16 +7,14 @@ autograd in place of `jacrev`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.program import Task, build_program
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
 
 Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 SIGMA, EPSILON = 0.5, 4.0

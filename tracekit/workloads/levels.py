@@ -6,18 +6,15 @@ At level `libtorch`, the collector exports a trace to a C++ program; here the mo
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tracekit.errors import UnusableInputError
-from tracekit.workloads.base import COMPILE, INDUCTOR, TORCHSCRIPT
+from tracekit.workloads.base import COMPILE, INDUCTOR, TORCHSCRIPT, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.workloads.base import Options
-
     Forward = Callable[..., Any]
 
 

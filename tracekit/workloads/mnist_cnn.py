@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from torch import nn
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.tasks import image_classifier
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
 
 
 def build(options: Options) -> Program:

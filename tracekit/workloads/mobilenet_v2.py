@@ -5,15 +5,11 @@ The layers, strides and initialization are those of torchvision's `mobilenet_v2`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.tasks import image_classifier, initialize_classifier
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
 
 STAGES = (
     (1, 16, 1, 1),

@@ -5,6 +5,7 @@ Batches, clearing of gradients and offloading, which options of `tracekit collec
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,14 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.profiler import record_function
 
-from tracekit.workloads.base import COMPILE
+from tracekit.workloads.base import COMPILE, Options
 from tracekit.workloads.levels import allow_inner_gradients, at_level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tracekit.workloads.base import Options
-
     ZeroGrad = Callable[[torch.optim.Optimizer], None]
 
 Tensors: TypeAlias = "tuple[torch.Tensor, ...]"

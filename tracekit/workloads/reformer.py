@@ -11,6 +11,7 @@ instead of recomputing them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, build_program
+from tracekit.workloads.base import Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
-
     Scale = Callable[[torch.Tensor], torch.Tensor]
 
 VOCABULARY = 320

@@ -6,18 +6,14 @@ launch-bound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.tasks import image_classifier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.workloads.base import Options, Program
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,11 @@ from torch import nn
 from torch.nn import functional
 from torch.profiler import record_function
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.levels import at_level
 from tracekit.workloads.program import LOAD_RANGE, ZERO_GRAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from tracekit.workloads.base import Options, Program
     from tracekit.workloads.program import ZeroGrad
 
     Pair = tuple[torch.Tensor, torch.Tensor]

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, build_program
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
+from tracekit.workloads.base import Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 
 MELS = 80
 WIDTH = 256

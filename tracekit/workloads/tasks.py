@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
-from tracekit.workloads.base import DATASET_SHAPES
-from tracekit.workloads.program import Task, build_program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
+from tracekit.workloads.base import DATASET_SHAPES, Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 
 MASKED_SHARE = 0.15
 IGNORED = -100

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tracekit.workloads.program import Task, build_program
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
-    from tracekit.workloads.program import Batch
+from tracekit.workloads.base import Options, Program
+from tracekit.workloads.program import Batch, Task, build_program
 
 SYMBOLS = 148
 MELS = 80

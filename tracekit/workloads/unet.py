@@ -7,16 +7,13 @@ output is as large as the input, and use batch normalization.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.tasks import image_classifier
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
 
 WIDTH = 64
 SMALL_WIDTH = 8

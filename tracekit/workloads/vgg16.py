@@ -6,15 +6,12 @@ The layers and initialization are those of torchvision's `vgg16`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from tracekit.workloads.base import Options, Program
 from tracekit.workloads.tasks import image_classifier, initialize_classifier
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Options, Program
 
 STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 """Convolutions of each stage and their channels."""

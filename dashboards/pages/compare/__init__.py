@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import dash_mantine_components as dmc
 from dash import html
+from dash.development.base_component import Component
 
-from tracekit.analysis import Column
-from tracekit.diff.model import Verdict
+from tracekit.analysis import Analysis, Column, Result
+from tracekit.diff import Diff
+from tracekit.diff.model import Metric, Verdict
 from tracekit.render import diff_words, human
 
 from ...answers.results import rows
@@ -19,21 +22,12 @@ from ...grids.table import table
 from ...parts.charts import aria
 from ...parts.finding import capitalized, finding, note
 from ...parts.links import copyable
-from ...site import Page, Section
+from ...site import Context, Page, Section, Site
 from . import aligned, ledgers, selection
 from .banner import banner
 from .selection import compared, requested, sides, with_analyses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dash.development.base_component import Component
-
-    from tracekit.analysis import Analysis, Result
-    from tracekit.diff import Diff
-    from tracekit.diff.model import Metric
-
-    from ...site import Context, Site
     from .selection import Comparison
 
 

@@ -11,27 +11,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.compute as pc
 from dash import ClientsideFunction, Input, Output, dcc, html
+from dash.development.base_component import Component
 from flask import Response, request
 
 from tracekit.analysis.kernel_names import brief
 from tracekit.diff import alignment
+from tracekit.diff.alignment import Match
 from tracekit.errors import TracekitError, UnusableInputError, clean
 from tracekit.render import human
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ...parts.charts import aria
-from ...site import Results, View, selected
+from ...site import Context, Results, Site, View, selected
 from ...timeline.table_rows import read_row
 from .selection import compared, requested
 
 if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.diff.alignment import Match
-    from tracekit.runs.run import Run
-
-    from ...site import Context, Site
-
     Rows = tuple[int | None, int | None]
 
 PAGE = "compare"

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Column
+from tracekit.diff import Diff
 from tracekit.diff.engine import IMPLIED
-from tracekit.diff.model import Status
+from tracekit.diff.model import Difference, Status
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
 
 from ...answers.results import rows
 from ...parts.finding import sentence
+from ...site import Context
 from .selection import compared, requested, said, varying
 
 if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.diff import Diff
-    from tracekit.diff.model import Difference
-
-    from ...site import Context
     from .selection import Comparison
 
 FEW_STEPS = 5

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 from flask import Response, request
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
+from tracekit.diff import Diff
+from tracekit.diff.ledgers import Cause
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_tables, diff_words, human
+from tracekit.render.diff_tables import Table
 from tracekit.schema import TABLES
 
 from ...answers.results import WIDEST, rows
@@ -22,18 +26,8 @@ from ...figures import shares
 from ...grids.table import table
 from ...parts.charts import chart
 from ...parts.finding import capitalized
-from ...site import View
+from ...site import Context, Site, View
 from .selection import computed, requested
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from tracekit.diff import Diff
-    from tracekit.diff.ledgers import Cause
-    from tracekit.render.diff_tables import Table
-
-    from ...site import Context, Site
-
 
 PAGE = "compare"
 CAUSES = 10

@@ -5,34 +5,28 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
-from flask import jsonify, request
+from dash.development.base_component import Component
+from flask import Response, jsonify, request
 
 from tracekit.analysis import Column
-from tracekit.diff import Options, diff, matching
+from tracekit.diff import Diff, Options, diff, matching
 from tracekit.diff.engine import DECIDES, FIELDS
 from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
+from tracekit.runs.run import Run
 
 from ...answers.results import rows
 from ...parts.links import Choice, choices, commit_name, run_dot
-from ...site import View
+from ...site import Context, Site, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dash.development.base_component import Component
-    from flask import Response
-
-    from tracekit.diff import Diff
-    from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-
-    from ...site import Context, Site
 
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from tracekit.analysis import Result
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
+from tracekit.runs.meta import Git, RunMeta
 
 from ...blocks import block
+from ...parts.charts import Tile
 from ...parts.finding import coded, sentence
 from ...parts.links import gpu_names, source_files
-from ...site import Page, Section
+from ...site import Context, Page, Section, View
 from .. import _shared
 from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
 from . import advice
 from .advice import FIRST, FOR_VERDICT, run_fast_analyses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from dash.development.base_component import Component
-
-    from tracekit.analysis import Result
-    from tracekit.runs.meta import Git, RunMeta
-
-    from ...parts.charts import Tile
-    from ...site import Context, View
 
 
 _SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")

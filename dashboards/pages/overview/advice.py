@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,34 +12,26 @@ import dash_mantine_components as dmc
 from dash import Input, Output, State, dcc, html, no_update
 
 from tracekit import analysis
-from tracekit.analysis import Result
-from tracekit.analysis.findings import by_saving, gather, ranked
-from tracekit.analysis.savings import budget
-from tracekit.analysis.verdict import CARRYING, INPUTS, Evidence
+from tracekit.analysis import Analysis, Finding, Result
+from tracekit.analysis.findings import Advice, by_saving, gather, ranked
+from tracekit.analysis.savings import Ranked, budget
+from tracekit.analysis.verdict import CARRYING, INPUTS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
 from tracekit.render import human
 from tracekit.render.capture import of_results
+from tracekit.runs.run import Run
 
 from ...blocks import error_alert
 from ...parts import capture
 from ...parts.bound import sentence_and_bar
 from ...parts.charts import aria
 from ...parts.finding import coded, finding, sentence, spots
-from ...site import View
+from ...site import Context, Results, Site, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from dash.development.base_component import Component
 
-    from tracekit.analysis import Analysis, Finding
-    from tracekit.analysis.findings import Advice
-    from tracekit.analysis.savings import Ranked
-    from tracekit.analysis.verdict import Verdict
-    from tracekit.runs.run import Run
-
     from ...parts.finding import Known
-    from ...site import Context, Results, Site
 
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")

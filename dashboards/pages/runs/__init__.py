@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +13,19 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from tracekit.experiments.sweep import listed as listed_sweeps
 from tracekit.runs import notes
+from tracekit.runs.run import Run
 
 from ...blocks import error_alert
+from ...catalogue import Listing
 from ...parts.charts import aria, data
-from ...site import Needs, Page, Section, View
+from ...site import Context, Needs, Page, Section, Site, View
 from . import noting
 from .actions import ask, connect_deleting, deleting, welcome
 from .rows import CELLS, StepTimes, columns, grouped, matching, ordered, row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from dash.development.base_component import Component
 
-    from tracekit.runs.run import Run
-
-    from ...catalogue import Listing
-    from ...site import Context, Site
     from .rows import Row, Steps
 
 REFRESH_MS = 1_200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
@@ -11,15 +12,11 @@ from tracekit.errors import TracekitError, UnusableInputError
 
 from ...blocks import error_alert
 from ...parts.charts import aria, data
-from ...site import View
+from ...site import Site, View
 from .rows import selected_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dash.development.base_component import Component
-
-    from ...site import Site
 
 
 def ask() -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
@@ -12,14 +13,11 @@ from tracekit.runs import notes
 
 from ...blocks import error_alert
 from ...parts.charts import data
+from ...site import Site
 from .rows import selected_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dash.development.base_component import Component
-
-    from ...site import Site
 
 
 _BY_ID = "id"

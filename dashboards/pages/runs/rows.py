@@ -5,27 +5,23 @@ from __future__ import annotations
 import operator
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
 from tracekit.runs import notes
-from tracekit.runs.meta import Level, together
-from tracekit.runs.step_times import profiled, unprofiled
+from tracekit.runs.meta import Level, RunMeta, together
+from tracekit.runs.notes import Notes
+from tracekit.runs.run import Run
+from tracekit.runs.step_times import StepTime, profiled, unprofiled
 from tracekit.runs.text import MISSING
 
 from ...grids.table import ROOM, too_wide
 from ...parts.links import commit_name, gpu_names, run_color, source_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.runs.meta import RunMeta
-    from tracekit.runs.notes import Notes
-    from tracekit.runs.run import Run
-    from tracekit.runs.step_times import StepTime
-
     Row: TypeAlias = dict[str, Any]
 
 PENDING = "…"

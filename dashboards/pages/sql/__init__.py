@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
-from flask import abort, request
+from flask import Response, abort, request
 
 from tracekit.errors import TracekitError
 
@@ -18,15 +18,13 @@ from ...blocks import block, error_alert
 from ...parts.charts import aria, data
 from ...parts.links import Choice, choices
 from ...security import own_page
-from ...site import LONGEST_SQL, Page, Section, View
+from ...site import LONGEST_SQL, Context, Page, Section, Site, View
 from . import result, tables
 from .running import AT_ONCE, MEMORY_BYTES, MOST_ROWS, QUERIES, SECONDS
 
 if TYPE_CHECKING:
     from dash.development.base_component import Component
-    from flask import Response
 
-    from ...site import Context, Site
 
 NAME = "sql"
 _LIMITS = (

@@ -7,6 +7,7 @@ import io
 import json
 import shlex
 import tempfile
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,15 +26,12 @@ from ...figures.lines import lines
 from ...grids.table import table
 from ...parts.charts import aria, chart
 from ...parts.links import Choice, choices, copyable
-from ...site import LONGEST_SQL
+from ...site import LONGEST_SQL, Context
 from .running import MOST_CSV_ROWS, QUERIES, SECONDS, Query, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from dash.development.base_component import Component
 
-    from ...site import Context
 
 ALL, BASE = "all", "base"
 OVER: Final = {"": "This run", BASE: "Run and baseline", ALL: "All runs"}

@@ -6,16 +6,14 @@ import json
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.export.bounded import query, usual_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SECONDS: Final = 30
 MOST_ROWS: Final = 5_000

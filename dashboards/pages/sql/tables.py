@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dash import html
 
 from tracekit.export.views import KNOWN, RUN_ID, RUNS, unit
+from tracekit.runs.run import Run
+from tracekit.schema import Column, Table
 
 from ...parts.charts import data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dash.development.base_component import Component
-
-    from tracekit.runs.run import Run
-    from tracekit.schema import Column, Table
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Column
 from tracekit.experiments.sweep import find, listed
@@ -19,7 +21,7 @@ from ...blocks import block
 from ...figures import sweep
 from ...parts.charts import chart, connect_clicks
 from ...parts.links import Choice, choices, run_dot
-from ...site import Needs, Page, Section
+from ...site import Context, Needs, Page, Section
 from .points import (
     HEATMAP,
     QUANTITIES,
@@ -34,13 +36,8 @@ from .points import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dash.development.base_component import Component
-
     from tracekit.experiments.sweep import Folder, Row
 
-    from ...site import Context
     from .points import Chosen, Point, Spread
 
 

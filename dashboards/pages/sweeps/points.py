@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dash.development.base_component import Component
+
+from tracekit.analysis import Result
 from tracekit.experiments.sweep import shares
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
+from tracekit.runs.run import Run
 
 from ...parts.links import Choice, choices, commit_name
+from ...site import View
 from .._shared import measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from dash.development.base_component import Component
-
-    from tracekit.analysis import Result
-    from tracekit.runs.run import Run
-
-    from ...site import View
-
     Analyzed = Callable[[Run, str], Result]
 
 COMMIT, BATCH = "commit", "batch_size"

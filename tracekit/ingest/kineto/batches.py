@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ from tracekit.ingest.kineto.columns import (
     triples,
 )
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
-from tracekit.ingest.rows import Column
+from tracekit.ingest.rows import Batch, Column
 from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
 from tracekit.schema import (
     ALLOCATIONS,
@@ -36,11 +37,6 @@ from tracekit.schema import (
     HostKind,
     Memory,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.ingest.rows import Batch
 
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 """Columns of the parts that `columns.copy_ends` returns."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,11 +24,7 @@ from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening, take
 from tracekit.ingest.link.steps import MODULE_MARKER
 from tracekit.runs import scrubbing
 from tracekit.schema import DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tracekit.storage import Place
+from tracekit.storage import Place
 
 _NONE = msgspec.Raw(b"")
 _BEGIN = re.compile(r"(?i)stream_?begin_?capture")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
 from itertools import repeat
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,10 +18,6 @@ import numpy.typing as npt
 from tracekit.ingest.rows import NONE, Batch, Column, Rows
 from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
 """Codes of the rows, -1 for null, and the text of each code in UTF-8."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
-from tracekit.ingest.kineto.events import TopLevel, decode, salvage, top_level, value_end
+from tracekit.ingest.kineto.events import Decoded, TopLevel, decode, salvage, top_level, value_end
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import (
@@ -27,16 +27,10 @@ from tracekit.ingest.kineto.split import (
     read_opening,
 )
 from tracekit.ingest.nesting import Trace
+from tracekit.ingest.pool import Pool
 from tracekit.ingest.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tracekit.ingest.kineto.events import Decoded
-    from tracekit.ingest.pool import Pool
-    from tracekit.storage import Place
-
+from tracekit.storage import Place
 
 _LONGEST = 60
 

@@ -6,14 +6,16 @@ named BC (SAM/BAM specification, section 4.1), so the next block is found withou
 
 from __future__ import annotations
 
+import io
 import struct
 import sys
 import zlib
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 from isal import isal_zlib
@@ -21,15 +23,7 @@ from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.pool import cores
-from tracekit.storage import STDIN
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import Iterator
-    from concurrent.futures import Future
-
-    from tracekit.storage import Place
-
+from tracekit.storage import STDIN, Place
 
 _HEADER = struct.Struct("<4s5xBH2sHH")
 """Header: magic with the flag of extra fields, their length, and the field: name, length, block size - 1."""

@@ -8,6 +8,7 @@ JSON, and `take_apart` finds the actual ends of its events.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ import numpy as np
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.ingest.kineto.source import Stream
 
 

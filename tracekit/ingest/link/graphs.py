@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.errors import TracekitError
-from tracekit.ingest.link.replays import Candidate, Difference
+from tracekit.ingest.link.replays import Candidate, Difference, Replays
 from tracekit.ingest.rows import NONE
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
     from tracekit.ingest.kineto.captures import Capture, Launch
-    from tracekit.ingest.link.replays import Replays
     from tracekit.ingest.text_columns import Strings
     from tracekit.storage import Place
 

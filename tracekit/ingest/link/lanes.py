@@ -6,17 +6,15 @@ earlier windows are not needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest import nesting
+from tracekit.ingest.nesting import Nest
 from tracekit.ingest.rows import NONE
-
-if TYPE_CHECKING:
-    from tracekit.ingest.nesting import Nest
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]

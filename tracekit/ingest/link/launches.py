@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.ingest import spool
 from tracekit.ingest.outline import Ordered, outlined, windows
 from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
+from tracekit.ingest.spool import SpooledTable
 from tracekit.ingest.text_columns import NO_STRINGS
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import numpy.typing as npt
-
     from tracekit.ingest.link.steps import HostWindow
-    from tracekit.ingest.spool import SpooledTable
 
     Ints = npt.NDArray[np.integer[Any]]
 

@@ -9,21 +9,18 @@ kernel. Captured kernels without a name are equal to every kernel.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from tracekit.ingest.rows import NONE, distinct
+from tracekit.ingest.rows import NONE, Rows, distinct
 from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
     from tracekit.ingest.kineto.captures import Capture
-    from tracekit.ingest.rows import Rows
     from tracekit.ingest.text_columns import Strings
 
     Ints = npt.NDArray[np.integer[Any]]

@@ -18,8 +18,10 @@ sglang/srt/utils/profile_utils.py, `_forward_step` in tensorrt_llm/_torch/pyexec
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -29,13 +31,7 @@ from msgspec import structs
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
-from tracekit.schema import SERVING, STEPS, C, ServingPhase
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tracekit.schema import Column
+from tracekit.schema import SERVING, STEPS, C, Column, ServingPhase
 
 _TOKENS = "tokens"
 """Group of a pattern for the tokens of a step of one phase."""

@@ -8,15 +8,12 @@ beyond the end of all rows above; that row then covers them for later windows, s
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from tracekit.ingest.link.lanes import NOTHING_OPEN, Bools, Inherited, Ints, Open
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HELD = 1 << 16
 """Rows in memory after a window, of all threads."""

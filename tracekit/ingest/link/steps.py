@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
 from tracekit import schema
 from tracekit.ingest.link import serving
 from tracekit.ingest.link.lanes import Inherited, Lanes, Threads
+from tracekit.ingest.link.serving import Batch
 from tracekit.ingest.link.stacks import Stacks
-from tracekit.ingest.outline import Ordered, windows
-from tracekit.ingest.rows import NONE, allocation_order, host_order, joined
-from tracekit.ingest.text_columns import NO_STRINGS
+from tracekit.ingest.nesting import Nest
+from tracekit.ingest.outline import Ordered, Outline, Window, windows
+from tracekit.ingest.rows import NONE, Rows, allocation_order, host_order, joined
+from tracekit.ingest.text_columns import NO_STRINGS, Strings
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from tracekit.ingest.link.serving import Batch
-    from tracekit.ingest.nesting import Nest
-    from tracekit.ingest.outline import Outline, Window
-    from tracekit.ingest.rows import Rows
-    from tracekit.ingest.text_columns import Strings
-
     Ints = npt.NDArray[np.integer[Any]]
     Bools = npt.NDArray[np.bool_]
 

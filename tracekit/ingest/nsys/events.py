@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +33,6 @@ from tracekit.ingest.nsys.rows import (
 from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tracekit.ingest.nsys.rows import Ints, Strings, Tables
 
 

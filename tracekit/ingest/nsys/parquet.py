@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,12 +16,6 @@ from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
 from tracekit.ingest.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import numpy as np
 
 
 class ParquetTables:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +24,26 @@ from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
 from tracekit.ingest.nesting import Trace
 from tracekit.ingest.nsys import events, report, rows
-from tracekit.ingest.nsys.rows import MARKS, PROCESS_BITS, TABLES, Strings, as_integer, as_text, within_limits
+from tracekit.ingest.nsys.rows import (
+    MARKS,
+    PROCESS_BITS,
+    TABLES,
+    Chunk,
+    Strings,
+    Tables,
+    as_integer,
+    as_text,
+    within_limits,
+)
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.rows import of_arrow
 from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tracekit.ingest.nsys.parquet import ParquetTables
-    from tracekit.ingest.nsys.rows import Chunk, Tables
-    from tracekit.storage import Place
 
 
 def is_export(path: Place) -> bool:

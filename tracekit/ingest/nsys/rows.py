@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -13,9 +15,6 @@ from tracekit.ingest.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory, ValueType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]

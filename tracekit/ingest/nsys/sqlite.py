@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -24,9 +26,6 @@ from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     import numpy.typing as npt
 
 

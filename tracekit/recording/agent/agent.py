@@ -8,18 +8,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .device import is_capturing, summary
 from .recorder import NvtxRecorder, TorchRecorder
 from .step_hooks import ModuleCalls
 from .window import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
 """Sources of steps: the first optimizer, calls of the first module, marks of the program, or none."""

@@ -6,10 +6,8 @@ nothing of tracekit, as the other modules of the agent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any
 
 CUDA, CPU = "cuda", "cpu"
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Recorder(Protocol):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .device import CPU, CUDA, DeviceClock, is_capturing, summary
 from .program_profilers import follow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 STEP_NAME = "ProfilerStep#"
 LATER_STEPS = 50

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .device import is_capturing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_OTHER_STEPS = 100
 """Steps of other optimizers after which the first one counts as no longer used."""

@@ -6,13 +6,8 @@ storage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracekit.runs.backends.local import TEMPORARY, Keeper, Leftover, LocalKeeper, discard
-from tracekit.storage import RemotePath
-
-if TYPE_CHECKING:
-    from tracekit.storage import Place
+from tracekit.storage import Place, RemotePath
 
 __all__ = ["TEMPORARY", "Keeper", "Leftover", "discard", "keeper_of"]
 

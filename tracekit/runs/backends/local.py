@@ -12,27 +12,20 @@ import re
 import shutil
 import stat
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from tracekit.runs import meta as run_meta
 from tracekit.runs.index import Index, Stamp
-from tracekit.runs.meta import RUN_ID
+from tracekit.runs.meta import RUN_ID, RunMeta, TableFile
 from tracekit.runs.run import Run
-from tracekit.runs.tables import describe_file, seal, sealed, table_files
-from tracekit.storage import inside, owners
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from tracekit.runs.meta import RunMeta, TableFile
-    from tracekit.runs.tables import Delivered
-    from tracekit.storage import Place, RemotePath
+from tracekit.runs.tables import Delivered, describe_file, seal, sealed, table_files
+from tracekit.storage import Place, RemotePath, inside, owners
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ import os
 import platform
 import time
 import uuid
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import psutil
@@ -25,20 +26,12 @@ from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.backends import local
-from tracekit.runs.backends.local import Leftover, LocalKeeper
-from tracekit.runs.meta import RUN_ID
+from tracekit.runs.backends.local import Entry, Leftover, LocalKeeper, Open
+from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
-from tracekit.runs.tables import deliver, sealed
-from tracekit.storage import RemotePath
+from tracekit.runs.tables import Delivered, deliver, sealed
+from tracekit.storage import Place, RemotePath, Stat
 from tracekit.storage.filesystems import RemoteError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tracekit.runs.backends.local import Entry, Open
-    from tracekit.runs.meta import RunMeta
-    from tracekit.runs.tables import Delivered
-    from tracekit.storage import Place, Stat
 
 
 def manifest_content(source: RemotePath, known: Stat, copy: Path) -> bytes:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import PluginError, UnusableInputError
-from tracekit.workloads.base import DATASET_SHAPES, Workload
+from tracekit.workloads.base import DATASET_SHAPES, Options, Program, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
-    from tracekit.workloads.base import Options, Program
 
 SIDE, MIN_SIDE = 224, 64
 _SHAPES = tuple(

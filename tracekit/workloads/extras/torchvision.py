@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.workloads.base import Workload
 from tracekit.workloads.extras.library import image_classifier, imported
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Workload
 
 _LIBRARY = "torchvision"
 imported(_LIBRARY)

@@ -5,17 +5,15 @@ Numbers of parameters are those of the library's class with its default configur
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tracekit.workloads.base import Options, Workload, positions_check
+from tracekit.workloads.base import Options, Program, Workload, positions_check
 from tracekit.workloads.extras.library import imported, imported_class, source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import torch
 
-    from tracekit.workloads.base import Program
     from tracekit.workloads.program import Batch
 
     Data = Callable[[int, int, int], Batch]

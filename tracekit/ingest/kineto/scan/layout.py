@@ -6,12 +6,13 @@ The compiled code gets addresses of int64 arrays. The constants here say what ea
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.ingest import flops
 from tracekit.ingest.kineto import columns
@@ -19,11 +20,6 @@ from tracekit.ingest.kineto.batches import COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS,
 from tracekit.ingest.kineto.events import Args, Event
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.schema import C, DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
 
 NULL = -(1 << 63)
 """Marks an absent value; no value that is accepted is equal to it."""

@@ -11,19 +11,17 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.nesting import Jumping
+from tracekit.ingest.nesting import Jumping, Nest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tracekit.ingest.kineto.scan.scanner import Scanner
-    from tracekit.ingest.nesting import Nest
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 

@@ -11,11 +11,12 @@ import ctypes
 import hashlib
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -23,9 +24,6 @@ import msgspec
 
 from tracekit import schema
 from tracekit.ingest import flops, kineto, text_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PREFIX = "tracekit_"
 _ARGUMENTS = {"scan": 6, "code_of": 3, "distinct": 5, "nest": 8, "inherit": 3}

@@ -6,8 +6,9 @@ A `Scanner` belongs to one thread. It refuses a chunk with anything that only th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -23,20 +24,14 @@ from tracekit.ingest.kineto.batches import (
     Tally,
     counter_rows,
 )
-from tracekit.ingest.kineto.columns import Building, compact_json, fitting_devices
+from tracekit.ingest.kineto.columns import Building, Words, compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
+from tracekit.ingest.kineto.split import Text
 from tracekit.ingest.rows import NONE, Batch, Column, concatenated
 from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS
-from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tracekit.ingest.kineto.columns import Words
-    from tracekit.ingest.kineto.split import Text
-    from tracekit.schema import HostKind
+from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
 
 Batches = dict[str, Batch]
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ arithmetic wraps. The comparisons read up to `WIDE_BLOCK` bytes from an address,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from llvmlite import ir
@@ -13,8 +14,6 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Function = TypeVar("Function", bound=Callable[..., Any])
 
 BLOCK = 16
