@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """Time limit of one input."""
 START_SECONDS = 120.0
-"""Time limit to start a process and load the reader."""
+"""CPU time limit to start a process and load the reader, which may compile the scanner."""
 POLL_SECONDS = 0.5
 _WALL_FACTOR = 6
-"""Wall-clock limit of an input, as a multiple of its CPU limit: a deadlock uses no CPU time."""
+"""Wall-clock limit, as a multiple of the CPU limit: a deadlock uses no CPU time."""
 INPUTS_PER_PROCESS = 20_000
 """Limits the effect of slow memory leaks."""
 
@@ -121,10 +121,9 @@ class _Process:
                 return False
 
     def _is_stuck(self, number: int | None, waited: float, used: float) -> bool:
-        """Whether an input exceeds its limit, in CPU time because the machine may be busy."""
-        if number is None:
-            return waited > START_SECONDS
-        return used > self._seconds or waited > _WALL_FACTOR * self._seconds
+        """Whether an input, or the start, exceeds its limit, in CPU time because the machine may be busy."""
+        limit = START_SECONDS if number is None else self._seconds
+        return used > limit or waited > _WALL_FACTOR * limit
 
     def _number(self) -> int | None:
         try:

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
+
+pauses = import_module("samples.proof.programs.pauses")
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(samples.proof.__file__).parent / "programs"
@@ -67,11 +71,58 @@ def test_a_program_writes_its_facts(
     assert facts.get("wall_ns", 1) > 0
 
 
-def test_spins_and_pauses_are_as_long_as_they_say(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path / "facts.json", "pauses", "--cycles", "2000000")
-    assert facts["event_ns"] >= 2_000_000
-    assert len(facts["pause_ns"]) == 20
-    assert min(facts["pause_ns"]) >= 20_000_000
+class SimulatedClock:
+    """Time that only spins of the device and pauses of the host take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        self.spins: list[int] = []
+        cuda = pauses.torch.cuda
+        monkeypatch.setattr(cuda, "_sleep", self.spin)
+        monkeypatch.setattr(cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(cuda, "Event", partial(Moment, self))
+        monkeypatch.setattr(pauses, "time", self)
+
+    def spin(self, cycles: int) -> None:
+        self.spins.append(cycles)
+        self.now_ns += cycles  # of 1 GHz
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+
+    def monotonic(self) -> float:
+        return self.now_ns / 1e9
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+
+class Moment:
+    """An event at the simulated time of its recording."""
+
+    def __init__(self, clock: SimulatedClock, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self._clock = clock
+
+    def record(self) -> None:
+        self.ns = self._clock.now_ns
+
+    def elapsed_time(self, end: Moment) -> float:
+        return (end.ns - self.ns) / 1e6
+
+
+def test_spins_and_pauses_are_as_long_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, facts = SimulatedClock(monkeypatch), tmp_path / "facts.json"
+    monkeypatch.setattr(sys, "argv", ["pauses.py", str(facts), "--cycles", "2000000"])
+    pauses.main()
+    assert json.loads(facts.read_text()) == {
+        "cycles": 2_000_000,
+        "event_ns": 2_000_000,
+        "pause_ns": [20_000_000] * 20,
+    }
+    assert clock.spins[-40:] == [2_000_000, 4_000_000] * 20
+    assert set(clock.spins[:-40]) == {2_000_000}
+    assert sum(clock.spins[:-40]) >= 1_000_000_000  # the clocks have ramped up
 
 
 def test_two_ranks_share_a_gpu(tmp_path: Path) -> None:
