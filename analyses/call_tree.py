@@ -26,7 +26,11 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
 from .shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
-from .shared.hosts import MODULE, PATH_SEPARATOR, total_by
+from .shared.host_rows import (
+    MODULE,
+    PATH_SEPARATOR,
+    sum_by_code,
+)
 
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -141,7 +145,7 @@ def _launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints
     duration = ints(frame, C.DUR_NS)
     if not known.any():
         return calls, tree, None, (UNLINKED,)
-    sums = total_by(node[known], len(tree.parent), duration[known])
+    sums = sum_by_code(node[known], len(tree.parent), duration[known])
     unlinked = int(duration[~known].sum())
     if not unlinked:
         return calls, tree, sums, ()
@@ -191,9 +195,9 @@ def _with_captured(calls: _Calls, tree: _Tree, rows: pd.DataFrame, above: Ints) 
 def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
     size = len(tree.parent)
     nodes_of_calls = tree.of_row[calls.selected]
-    total = total_by(nodes_of_calls, size, ints(calls.frame, C.DUR_NS)[calls.selected])
+    total = sum_by_code(nodes_of_calls, size, ints(calls.frame, C.DUR_NS)[calls.selected])
     inside = tree.parent != NO_PARENT
-    own = total - total_by(tree.parent[inside], size, total[inside])
+    own = total - sum_by_code(tree.parent[inside], size, total[inside])
     launched, below = (None, None) if device is None else (device, _subtree_sums(tree, device))
     missing = [pd.NA] * size
     return pd.DataFrame(

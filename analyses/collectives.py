@@ -26,8 +26,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from .shared import collectives as calls_of
-from .shared.common import DEVICE, RANK, STEP, absent_device_note, share
-from .shared.lanes import (
+from .shared.collective_kinds import (
     ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
@@ -35,8 +34,8 @@ from .shared.lanes import (
     REDUCE,
     REDUCE_SCATTER,
     SEND_RECV,
-    stacked,
 )
+from .shared.common import DEVICE, RANK, STEP, absent_device_note, concat_tables, share
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
@@ -57,12 +56,12 @@ _GROUP = ["group", C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, "collective
 
 def measure(run: Run) -> pd.DataFrame:
     """The communication kernels of some ranks."""
-    return calls_of.calls(run)
+    return calls_of.read_collectives(run)
 
 
 def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
     """Match the collectives of all ranks, and measure them."""
-    rows = stacked(parts)
+    rows = concat_tables(parts)
     if rows.empty:
         return Result(
             notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
@@ -77,7 +76,7 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
 
 def _measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Each call with its waiting, its transfer and its bandwidth."""
-    waits = calls_of.matched_waits(rows).reindex(rows[C.ROW_ID]).set_axis(rows.index)
+    waits = calls_of.collective_waits(rows).reindex(rows[C.ROW_ID]).set_axis(rows.index)
     wait = waits[WAIT].astype("Int64")
     transfer = rows[C.DUR_NS] - wait
     sent = rows[C.BYTES].astype("Float64")

@@ -140,7 +140,8 @@ def worked(base: Run, head: Run, found: Diff, compared: Compared) -> list[Line]:
         sum(cause.b.total_ns for cause in found.causes if not cause.a.count) / steps,
     )
     idle = [
-        sum(ns for name, ns in side.items() if "idle" in name) / steps for side in common.parts(base, head)
+        sum(ns for name, ns in side.items() if "idle" in name) / steps
+        for side in common.time_by_activity(base, head)
     ]
     return [
         Line("device time of all work, per step", "ns", found.work.a_ns / steps, found.work.b_ns / steps),
@@ -228,14 +229,14 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=(UNNAMED,))
     if names[0] == names[1]:
         return Result(notes=(SAME_DEVICE.format(names[0]),))
-    found = common.between(base, head, VARYING)
-    if why := common.refusal(found):
+    found = common.diff_runs(base, head, VARYING)
+    if why := common.refusal_note(found):
         return Result(notes=(why,))
     if found.compared is None or not found.compared.on_device:
         return Result(notes=("one of the runs has no device activity",))
     peaks = Peaks(_peaks(base), _peaks(head))
     used = worked(base, head, found, found.compared)
-    table = [*common.measured(found.metrics), *used, *listed(peaks), *recorded(base, head)]
+    table = [*common.metric_lines(found.metrics), *used, *listed(peaks), *recorded(base, head)]
     ops = _ops(found, found.compared, peaks, Ops(base))
     known = zip(names, (peaks.base, peaks.head), strict=True)
     notes = [note for run in (base, head) for note in devices.given_notes(run)]

@@ -29,9 +29,18 @@ from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from .shared import hosts
-from .shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, share, spans
-from .shared.lanes import stacked, stacked_by_name
+from .shared.common import (
+    DEVICE,
+    NO_STEPS,
+    RANK,
+    STEP,
+    absent_device_note,
+    concat_by_name,
+    concat_tables,
+    share,
+    spans,
+)
+from .shared.host_rows import COLUMNS, host_time_by_op
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -99,14 +108,14 @@ def measure(run: Run) -> Partial:
             sums = {name: values.sum(keepdims=True) for name, values in merged.items()}
             parts["profiled_steps"].append(_with_shares(sums, key))
     opaque = bool((frame[C.KIND] == DeviceKind.GRAPH).any())
-    return Partial(tables={name: stacked(rows) for name, rows in parts.items() if rows}, opaque=opaque)
+    return Partial(tables={name: concat_tables(rows) for name, rows in parts.items() if rows}, opaque=opaque)
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the devices of all ranks; without device intervals, return host time by op."""
-    tables = stacked_by_name([one.tables for one in partials], _TABLES)
+    tables = concat_by_name([one.tables for one in partials], _TABLES)
     if not tables:
-        return Result({"host": hosts.by_op(run)}, notes=(absent_device_note(run),))
+        return Result({"host": host_time_by_op(run)}, notes=(absent_device_note(run),))
     notes = [] if "per_step" in tables else [NO_STEPS]
     opaque = any(one.opaque for one in partials)
     return Result(tables, notes=(*notes, *((OPAQUE_GRAPHS,) if opaque else ())))
@@ -206,7 +215,7 @@ ANALYSIS = Analysis(
         TableSpec("whole", "Whole capture, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *MEASURES)),
-        TableSpec("host", "Host time by op (no device in this capture)", hosts.COLUMNS),
+        TableSpec("host", "Host time by op (no device in this capture)", COLUMNS),
     ),
     sources=("TorchBench, Fig. 1, 2 and Table 2", "HTA temporal breakdown"),
     order=10,

@@ -28,7 +28,7 @@ from .copies.groups import NEEDED, Hiding
 from .copies.reading import BLOCKED_NS, described, read
 from .copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
 from .shared.common import Floats, absent_device_note, share
-from .shared.hosts import NO_SHAPES
+from .shared.host_rows import NO_SHAPES
 
 NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (

@@ -60,9 +60,12 @@ from .idle.causes import (
     WAIT_ROW,
     Idle,
 )
-from .shared import lanes
 from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
-from .shared.lanes import AFTER, BEFORE
+from .shared.idle_neighbors import (
+    AFTER,
+    BEFORE,
+    inside_steps,
+)
 
 if TYPE_CHECKING:
     from pandas.api.extensions import ExtensionArray
@@ -116,7 +119,7 @@ def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) ->
     Without steps the former are missing, and the latter is that of the whole capture.
     """
     keys = [*_PLACE, CAUSE]
-    lengths = lanes.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = gaps[keys].assign(inside=lengths, aside=np.where(gaps[ASIDE], lengths, 0))
     sums = inside.groupby(keys, observed=True)[["inside", "aside"]].sum().reset_index()
     found = table[keys].merge(sums.astype({CAUSE: object}), how="left", on=keys).astype({"inside": "Int64"})

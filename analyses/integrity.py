@@ -40,7 +40,7 @@ from tracekit.runs.rank_view import backlog
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind, Memory
 
-from .shared.common import NO_PARENT, NOT_RECORDED, ints, launches, positions, spans
+from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_launch, positions, spans
 from .steps import overhead, profiled_steps
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
@@ -117,7 +117,7 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     names = calls[C.NAME]
     patterns = [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)]
     kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
-    return calls.assign(call=kinds)[launches(names)].reset_index(drop=True)
+    return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
 
 
 def _without_device(run: Run, launches: int) -> Check:

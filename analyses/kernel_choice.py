@@ -25,9 +25,12 @@ from tracekit.runs.intervals import covered
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from .shared.common import duration, ints, percent, spans, worst_devices
-from .shared.hosts import CAPTURED, NO_OP, launching_texts
-from .shared.lanes import largest
+from .shared.common import duration, ints, largest_rows, max_per_rank, percent, spans
+from .shared.host_rows import (
+    CAPTURED,
+    NO_OP,
+    launching_texts,
+)
 
 if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
@@ -177,7 +180,7 @@ def findings(every: pd.DataFrame, spent: Budget) -> list[Finding]:
                 None if paced else Basis.ESTIMATED,
                 "saving not estimated: the host paces the steps" if paced else _HOW[rule],
                 confidence=CONFIDENCE,
-                evidence={"device_intervals": largest(rows, ALONE_NS, EVIDENCE_ROWS)},
+                evidence={"device_intervals": largest_rows(rows, ALONE_NS, EVIDENCE_ROWS)},
             )
         )
     return found
@@ -200,7 +203,7 @@ def _applies(rule: str, total: int, whole: dict[str, int], spent: Budget) -> boo
 
 def _total(rows: pd.DataFrame) -> int:
     """Time on the device of each rank with most of it."""
-    return worst_devices(rows, ints(rows, ALONE_NS)) if len(rows) else 0
+    return max_per_rank(rows, ints(rows, ALONE_NS)) if len(rows) else 0
 
 
 def _most(rows: pd.DataFrame, column: str) -> tuple[str, float]:

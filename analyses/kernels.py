@@ -41,11 +41,20 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import kernel_choice
-from .shared import groups
-from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, coded, ints
-from .shared.groups import Grouped
-from .shared.hosts import CAPTURED, NO_OP, NO_SHAPES, launching_texts
-from .shared.lanes import stacked
+from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, concat_tables, ints, to_categorical
+from .shared.group_stats import (
+    STAT_COLUMNS,
+    PartialStats,
+    combine_stats,
+    group_stats,
+    partial_stats,
+)
+from .shared.host_rows import (
+    CAPTURED,
+    NO_OP,
+    NO_SHAPES,
+    launching_texts,
+)
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000
@@ -99,7 +108,7 @@ class Partial:
     """
 
     spent: Spent
-    groups: dict[str, Grouped] = field(default_factory=dict)
+    groups: dict[str, PartialStats] = field(default_factory=dict)
     first: pd.DataFrame | None = None
     others: dict[str, int] = field(default_factory=dict)
     in_ops: bool = False
@@ -120,7 +129,7 @@ def measure(run: Run) -> Partial:
     in_ops, ops = not bool((kernels[_OP] == NO_OP).all()), pc.field(C.KIND) == str(HostKind.OP)
     return Partial(
         spent=spent(run),
-        groups={table: groups.partial(kernels, keys) for table, keys in _KEYS.items()},
+        groups={table: partial_stats(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
         in_ops=in_ops,
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
@@ -137,13 +146,13 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         return Result(notes=(_no_kernels_note(run, partials),))
     in_ops = any(one.in_ops for one in parts)
     shown = [name for name in _KEYS if in_ops or name not in _OF_OPS]
-    tables = {name: groups.combined([one.groups[name] for one in parts]) for name in shown}
-    first = stacked([one.first for one in parts if one.first is not None]).sort_values(
+    tables = {name: combine_stats([one.groups[name] for one in parts]) for name in shown}
+    first = concat_tables([one.first for one in parts if one.first is not None]).sort_values(
         ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
     )
     tables["first_launches"] = first
     steps = budget_of(one.spent for one in partials)
-    chosen = stacked([one.choice for one in parts if one.choice is not None])
+    chosen = concat_tables([one.choice for one in parts if one.choice is not None])
     slow = [*kernel_choice.findings(chosen, steps), *_slow_first(first, steps)]
     if in_ops:
         shaped = any(one.shaped for one in parts)
@@ -204,8 +213,8 @@ def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     distinct, codes = [str(name) for name in names.categories], names.codes.to_numpy()
     launching = launching_texts(run, frame, {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
     described: dict[str, Any] = {
-        C.NAME: coded(distinct, codes),
-        _FAMILY: coded([family(name) for name in distinct], codes),
+        C.NAME: to_categorical(distinct, codes),
+        _FAMILY: to_categorical([family(name) for name in distinct], codes),
         _TENSOR: np.array([uses_tensor_cores(name) for name in distinct], np.bool_)[codes],
         _OP: launching[C.NAME],
         C.INPUT_SHAPES: launching[C.INPUT_SHAPES],
@@ -220,7 +229,7 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     is_first = ~ordered.duplicated(keys)
     first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
     first = first.astype({C.NAME: object})
-    later = groups.by(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
+    later = group_stats(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)
     slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
@@ -252,13 +261,13 @@ ANALYSIS = Analysis(
         "if it exceeds 3 times the median of at least 2 later ones, and that median by 10 µs."
     ),
     tables=(
-        TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *groups.COLUMNS)),
-        TableSpec("names", "By full name", (_NAME, _FAMILY_COLUMN, _TENSOR_COLUMN, *groups.COLUMNS)),
-        TableSpec("by_op", "By launching op", (_OP_COLUMN, *groups.COLUMNS)),
+        TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *STAT_COLUMNS)),
+        TableSpec("names", "By full name", (_NAME, _FAMILY_COLUMN, _TENSOR_COLUMN, *STAT_COLUMNS)),
+        TableSpec("by_op", "By launching op", (_OP_COLUMN, *STAT_COLUMNS)),
         TableSpec(
-            "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *groups.COLUMNS)
+            "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *STAT_COLUMNS)
         ),
-        TableSpec("tensor_cores", "By use of tensor cores", (_TENSOR_COLUMN, *groups.COLUMNS)),
+        TableSpec("tensor_cores", "By use of tensor cores", (_TENSOR_COLUMN, *STAT_COLUMNS)),
         TableSpec(
             "first_launches",
             "First launches that took far longer than later ones",

@@ -35,11 +35,11 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .idle.causes import NOT_PROFILER
-from .shared import host_lines, lanes
 from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, share, spans
-from .shared.host_lines import HostLines
-from .shared.hosts import NO_OP, source_lines
-from .shared.lanes import waits
+from .shared.host_columns import HostColumns, read_host_columns
+from .shared.host_rows import NO_OP, source_lines
+from .shared.idle_neighbors import read_occupying
+from .shared.waits import find_waits
 
 PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
@@ -48,14 +48,16 @@ DEPTH, IDLE_IN_CALL = "queued", "idle_in_call_ns"
 GRAPH_CALL = r"(?i)graphlaunch"
 
 
-def launches(device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
+def launches(device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     """One row per launch call and device: its first interval, times, delay and the queue at its start."""
-    at = host.at(device[C.LAUNCH_ROW])
+    at = host.positions(device[C.LAUNCH_ROW])
     linked = device.assign(**{AT: at})[at >= 0].sort_values([C.START_NS, C.ROW_ID])
     first = linked.drop_duplicates([*PLACE, AT]).reset_index(drop=True)
     rows, started_at = first[AT].to_numpy(), ints(first, C.START_NS)
     called, returned = host.start[rows], host.end[rows]
-    graphs = host.named(GRAPH_CALL)[rows] | (first[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
+    graphs = host.name_matches(GRAPH_CALL)[rows] | (first[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(
+        bool
+    )
     first[KIND] = np.where(graphs, str(DeviceKind.GRAPH), first[C.KIND].astype(str))
     first[CALL] = host.labels(rows, "")
     first[CALLED_NS], first[STARTED_NS], first[API_NS] = called, started_at, returned - called
@@ -139,7 +141,7 @@ NONE = ""
 
 
 def reasons(
-    slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostLines
+    slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns
 ) -> npt.NDArray[np.object_]:
     """One reason for each slow launch, empty if the trace shows none.
 
@@ -150,15 +152,15 @@ def reasons(
         host: Host rows.
     """
     rows = slow[AT].to_numpy()
-    overhead, program = host.of_kind(HostKind.OVERHEAD), host.named(NOT_PROFILER)
-    allocates = host.of_kind(HostKind.RUNTIME) & host.named(ALLOCATES)
+    overhead, program = host.of_kind(HostKind.OVERHEAD), host.name_matches(NOT_PROFILER)
+    allocates = host.of_kind(HostKind.RUNTIME) & host.name_matches(ALLOCATES)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     first = kernels.drop_duplicates([*PLACE, C.NAME])[AT]
     conditions = (
         (QUEUE_FULL, (slow[DEPTH] >= FULL_QUEUE).to_numpy(bool)),
         (LOADS, _during(host, rows, overhead & program, least=0.0)),
         (PROFILER, _during(host, rows, overhead & ~program, least=0.5)),
-        (BLOCKS, np.isin(rows, waits(host, device))),
+        (BLOCKS, np.isin(rows, find_waits(host, device))),
         (ALLOCATION, _during(host, rows, allocates, least=0.5)),
         (FIRST, np.isin(rows, first.to_numpy())),
     )
@@ -168,7 +170,7 @@ def reasons(
     return found
 
 
-def _during(host: HostLines, rows: Ints, marked: Bools, *, least: float) -> Bools:
+def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bools:
     """Whether marked rows of the rank cover more than the given share of each of these rows."""
     start, end, ranks = host.start[rows], host.end[rows], host.rank[rows]
     inside = np.zeros(len(rows), np.int64)
@@ -203,10 +205,10 @@ SLOW_CALLS = Rule(
 
 def compute(run: Run) -> Result:
     """Measure each launch of a run."""
-    device = lanes.occupying(run)
+    device = read_occupying(run)
     if device.empty:
         return Result(notes=(absent_device_note(run),))
-    host = host_lines.read(run)
+    host = read_host_columns(run)
     table = launches(device, host)
     if table.empty:
         return Result(notes=(NO_LINKS,))
@@ -272,12 +274,12 @@ def _histogram(table: pd.DataFrame) -> pd.DataFrame:
     return found[(found["calls"] > 0) | (found["delays"] > 0)].reset_index(drop=True)
 
 
-def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> pd.DataFrame:
+def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     """The longest calls, with the reason if the trace shows one."""
     order = [API_NS, CALLED_NS, C.ROW_ID]
     first = table.sort_values(order, ascending=[False, True, True])[:SLOWEST].reset_index(drop=True)
     rows = first[AT].to_numpy()
-    op = host.at(first[C.OP_ROW])
+    op = host.positions(first[C.OP_ROW])
     first[WHY] = reasons(first, table, device, host)
     first["op"] = host.labels(op, NO_OP)
     first[HOST_ROW] = host.ids(rows).astype(np.int64)

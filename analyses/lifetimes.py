@@ -30,7 +30,7 @@ from tracekit.schema import C, HostKind, Phase
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.allocations import NEVER, OP, Events, read, thinned
 from .shared.common import RANK, ints
-from .shared.hosts import host_rows, texts
+from .shared.host_rows import fill_missing_text, host_rows
 
 MOST, DRAWN = 1_000, 100
 """Maximum allocations per device with rows of their own, and that `active` counts as the largest."""
@@ -145,7 +145,9 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
             "edge": [EDGES[False, bool(one)] for one in ~known],
             OP: events.frame[OP].astype(object).to_numpy()[made],
             C.MODULE: _modules(modules, rows),
-            CATEGORY: _categories(texts(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases),
+            CATEGORY: _categories(
+                fill_missing_text(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases
+            ),
             "host_row": rows.to_numpy(),
             _FROM: made,
             _UNTIL: np.where(known, free, len(events.bytes)),

@@ -30,7 +30,14 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import UNLINKED, absent_device_note, ints, share
-from .shared.hosts import CAPTURED, NO_OP, Ops, launching_texts, read_ops, total_by
+from .shared.host_rows import (
+    CAPTURED,
+    NO_OP,
+    Ops,
+    launching_texts,
+    read_ops,
+    sum_by_code,
+)
 
 NO_MODULES = Remark(
     "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "
@@ -94,9 +101,9 @@ def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[_Sums, list[str]]:
     device, notes = _device(run, modules, size)
     found = _Sums(
         calls=np.bincount(calls, minlength=size),
-        call_ns=total_by(calls, size, ints(rows, C.DUR_NS)[modules.call]),
-        host=total_by(node, size, ops.self_ns),
-        host_backward=total_by(node[backward], size, ops.self_ns[backward]),
+        call_ns=sum_by_code(calls, size, ints(rows, C.DUR_NS)[modules.call]),
+        host=sum_by_code(node, size, ops.self_ns),
+        host_backward=sum_by_code(node[backward], size, ops.self_ns[backward]),
         device=device[0],
         device_backward=device[1],
         no_op=device[2],
@@ -126,7 +133,7 @@ def _device(
     node, backward = _nodes(modules, at), np.append(modules.backward, False)[at]
     no_op = (op < 0) & frame[C.CAPTURED_OP].isna().to_numpy(bool)
     masks = (known, known & backward, known & no_op)
-    sums = tuple(total_by(node[mask], size, duration[mask]) for mask in masks)
+    sums = tuple(sum_by_code(node[mask], size, duration[mask]) for mask in masks)
     missing = int(duration[~known].sum())
     text = (
         f"{human(missing / max(1, int(duration.sum())), 'share')} of the device time has no recorded launch"
@@ -194,7 +201,7 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
 def _summed(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
     """Sums of values by node and name."""
     keys, groups = np.unique(node * max(len(labels), 1) + names, return_inverse=True)
-    sums = {name: total_by(groups, len(keys), each) for name, each in values.items()}
+    sums = {name: sum_by_code(groups, len(keys), each) for name, each in values.items()}
     at, code = np.divmod(keys, max(len(labels), 1))
     return pd.DataFrame({NODE: at, C.NAME: np.asarray(labels, object)[code], **sums})
 

@@ -26,7 +26,14 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
 from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from .shared.hosts import MODULE, PATH_SEPARATOR, Ops, read_ops, texts, total_by
+from .shared.host_rows import (
+    MODULE,
+    PATH_SEPARATOR,
+    Ops,
+    fill_missing_text,
+    read_ops,
+    sum_by_code,
+)
 from .shared.op_families import TREE, tree
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -91,16 +98,16 @@ def _table(
     """One row per group of ops; measures that were not recorded are missing, not zero."""
     size = int(groups.max()) + 1
     top = ops.outermost_by(groups)
-    own = total_by(groups, size, ops.self_ns)
+    own = sum_by_code(groups, size, ops.self_ns)
     measures: dict[str, object] = {
         "calls": np.bincount(groups, minlength=size),
         "host_self_ns": own,
-        "host_total_ns": total_by(groups[top], size, ints(ops.frame, C.DUR_NS)[top]),
+        "host_total_ns": sum_by_code(groups[top], size, ints(ops.frame, C.DUR_NS)[top]),
         "host_self_share": share(own, int(own.sum())),
         **_device_measures(ops, groups, size, top, launched),
     }
     for name in _MEMORY:
-        values = total_by(groups, size, memory[name]) if memory else [pd.NA] * size
+        values = sum_by_code(groups, size, memory[name]) if memory else [pd.NA] * size
         measures[name] = pd.array(values, dtype="Int64")
     return pd.DataFrame(measures)
 
@@ -120,10 +127,10 @@ def _device_measures(
             "device_total_ns": absent,
             "device_share": np.nan,
         }
-    own = total_by(groups[launched.op], size, launched.dur_ns)
+    own = sum_by_code(groups[launched.op], size, launched.dur_ns)
     inside = ops.total_inside(launched.op, launched.dur_ns)
     launches = ops.total_inside(launched.op, np.ones_like(launched.op))
-    total, count = (total_by(groups[top], size, values[top]) for values in (inside, launches))
+    total, count = (sum_by_code(groups[top], size, values[top]) for values in (inside, launches))
     everything = int(launched.dur_ns.sum())
     return {
         "launches": pd.array(count, dtype="Int64"),
@@ -153,7 +160,7 @@ def _captured(run: Run) -> pd.DataFrame | None:
     if frame.empty:
         return None
     keys = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES, C.CAPTURED_PATH: C.CAPTURED_PATH}
-    known = {name: texts(frame[column], "") for name, column in keys.items()}
+    known = {name: fill_missing_text(frame[column], "") for name, column in keys.items()}
     times = pd.DataFrame({**known, "device_self_ns": ints(frame, C.DUR_NS)})
     grouped = times.assign(launches=1).groupby([*keys], sort=True)
     return grouped[["launches", "device_self_ns"]].sum().reset_index()
@@ -198,7 +205,7 @@ def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
     sums = {}
     for name, (sign, of_host) in _MEMORY.items():
         selected = (at != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
-        sums[name] = total_by(at[selected], len(ops.frame), size[selected] * sign)
+        sums[name] = sum_by_code(at[selected], len(ops.frame), size[selected] * sign)
     return sums
 
 

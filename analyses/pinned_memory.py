@@ -58,8 +58,8 @@ from .copies.reading import (
     host_waits,
     read,
 )
-from .shared.common import DEVICE, RANK, absent_device_note, ints, spans, worst_devices
-from .shared.hosts import host_rows
+from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, spans
+from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so their rates are unknown"
@@ -144,7 +144,7 @@ def _in_turn(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> F
     rows = pinned.assign(**{_ISSUED: issued})[~pinned[C.DEVICE].map(engines).eq(1)]
     gains = {place: _overlap(own) for place, own in rows.groupby(list(KEYS), sort=True)}
     places = rows[list(KEYS)].drop_duplicates().sort_values(list(KEYS))
-    gain = worst_devices(places, list(gains.values())) if gains else 0
+    gain = max_per_rank(places, list(gains.values())) if gains else 0
     exposed = min((hiding.exposed(rows[rows[DIRECTION] == way]) for way in (_UP, _DOWN)), default=0)
     saving = min(gain, exposed)
     if not steps.matters(saving):

@@ -43,13 +43,17 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run
-from tracekit.schema import C, HostKind
+from tracekit.schema import MARKER, C, HostKind
 
 from .idle import causes
 from .idle.causes import CALL, OP, OUTSIDE, SOURCE, Idle
-from .shared import host_lines, lanes
 from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
-from .shared.hosts import host_rows, of_wait, source_lines
+from .shared.host_rows import (
+    advise_on_wait,
+    host_rows,
+    source_lines,
+)
+from .shared.idle_neighbors import inside_steps
 
 LONGEST = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
@@ -80,9 +84,9 @@ def compute(run: Run) -> Result:
 def _described(run: Run, idle: Idle) -> pd.DataFrame:
     """One row per wait: call, op around it, source line, step, host time."""
     host, rows = idle.host, idle.waits
-    op = host.up_to(rows, host.of_kind(HostKind.OP))
-    marks = host.of_kind(HostKind.ANNOTATION) & ~host.named(host_lines.STEP_MARKER)
-    around = np.where(op >= 0, op, host.up_to(rows, marks))
+    op = host.nearest_ancestor(rows, host.of_kind(HostKind.OP))
+    marks = host.of_kind(HostKind.ANNOTATION) & ~host.name_matches(MARKER)
+    around = np.where(op >= 0, op, host.nearest_ancestor(rows, marks))
     ids = host.ids(rows)
     rank = host.rank[rows].astype(np.int64)
     table = pd.DataFrame({C.RANK: rank, CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
@@ -118,7 +122,7 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
     place = np.searchsorted(idle.waits, wait[caused])
     gaps = idle.gaps[caused].assign(place=place)
     gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
-    inside = lanes.inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = np.where(idle.explained.waiting_elsewhere[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
@@ -252,7 +256,7 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, all
         title=(
             f"{where}: GPU idle after {waits}, {duration(allowed.per_step(saving))} {allowed.per} avoidable"
         ),
-        advice=of_wait(call, op),
+        advice=advise_on_wait(call, op),
         saving_ns_per_step=allowed.per_step(saving),
         basis=Basis.MEASURED,
         how=_HOW.format(per=allowed.per),

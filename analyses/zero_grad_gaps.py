@@ -37,20 +37,30 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .copies.reading import WORST
-from .shared import lanes
 from .shared.common import (
     NO_PARENT,
     RANK,
     UNLINKED,
     absent_device_note,
     ints,
+    largest_rows,
+    max_per_rank,
+    medians,
     share,
     spans,
     union_by,
-    worst_devices,
 )
-from .shared.hosts import host_rows, source_lines, texts
-from .shared.lanes import largest
+from .shared.host_rows import (
+    fill_missing_text,
+    host_rows,
+    source_lines,
+)
+from .shared.thread_ranges import (
+    covering_ranges,
+    launch_calls,
+    outermost_ranges,
+    ranges_by_name,
+)
 
 NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
 """Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
@@ -69,7 +79,7 @@ _KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
 
 def find(run: Run) -> pd.DataFrame:
     """Outermost zero_grad ranges, sorted by start."""
-    ranges = lanes.outermost(lanes.named(run, NAMED, _KINDS))
+    ranges = outermost_ranges(ranges_by_name(run, NAMED, _KINDS))
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
@@ -77,21 +87,21 @@ def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
     """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
     counts = {}
     for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
-        ops = lanes.outermost(lanes.named(run, pattern, (HostKind.OP,)))
+        ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
         ops = ops[~ops[C.NAME].astype(str).str.endswith(_NEW)]
-        at = lanes.covering(ranges, ops)
+        at = covering_ranges(ranges, ops)
         counts[name] = np.bincount(at[at != NO_PARENT], minlength=len(ranges)).astype(np.int64)
     return pd.DataFrame(counts)
 
 
 def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """Kernels and memsets launched by a range, with its position as `RANGE`."""
-    at = lanes.covering(ranges, lanes.launching(run, frame))
+    at = covering_ranges(ranges, launch_calls(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
     in_range = (at != NO_PARENT) & fills
     rows = frame[in_range].assign(**{RANGE: at[in_range]}).reset_index(drop=True)
     names = rows[C.NAME].astype(object)
-    ops = texts(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
+    ops = fill_missing_text(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
     fused = names.map({name: bool(FUSED.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
     listed = np.array([bool(_FOREACH.search(name)) for name in ops], bool)
     result: pd.DataFrame = rows.assign(fused=fused | listed)
@@ -127,7 +137,7 @@ def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     table["memset_ns"] = union_by(codes[~kernels], size, start[~kernels], end[~kernels])
     table["span_ns"] = last - first
     table["idle_ns"] = _idle(table, frame, first, last)
-    table["median_ns"] = lanes.medians(codes, size, end - start)
+    table["median_ns"] = medians(codes, size, end - start)
     shortest = np.full(size, FIXED_NS, np.int64)
     np.minimum.at(shortest, codes, end - start)
     table["fixed_ns"] = shortest
@@ -245,13 +255,13 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget)
     found = (
         _finding(run, str(name), rows, fills[fills[RANGE].isin(rows[RANGE])], spent)
         for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
-        if spent.matters(worst_devices(rows, rows["saving_ns"]))
+        if spent.matters(max_per_rank(rows, rows["saving_ns"]))
     )
     return tuple(sorted(found, key=lambda one: -(one.saving_ns_per_step or 0)))
 
 
 def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> Finding:
-    saving, idle, span = (worst_devices(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
+    saving, idle, span = (max_per_rank(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
     lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
     where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
     return Finding(
@@ -275,10 +285,10 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent
         ),
         confidence=CONFIDENT,
         evidence={
-            "host_intervals": largest(
+            "host_intervals": largest_rows(
                 rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS
             ),
-            "device_intervals": largest(fills, C.DUR_NS, EVIDENCE_ROWS),
+            "device_intervals": largest_rows(fills, C.DUR_NS, EVIDENCE_ROWS),
         },
     )
 

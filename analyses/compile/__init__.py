@@ -50,8 +50,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import RANK, absent_device_note, ints, share
-from ..shared.lanes import largest
+from ..shared.common import RANK, absent_device_note, ints, largest_rows, share
 from . import compare, counters, kernels, producers
 from .counters import FRAME, ORIGIN, ORIGINS, VARIANT
 
@@ -168,7 +167,7 @@ def _finding(
         basis=Basis.ESTIMATED,
         how=how,
         confidence=confidence,
-        evidence={"host_intervals": largest(rows, C.DUR_NS, EVIDENCE_ROWS)},
+        evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
     )
 
 

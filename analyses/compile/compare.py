@@ -70,11 +70,11 @@ def compare(base: Run, head: Run) -> Result:
     parts = (counters.read(base), counters.read(head))
     if not any(one.any for one in parts):
         return Result(notes=(NEITHER,))
-    found = common.between(base, head, VARYING)
-    if why := common.refusal(found):
+    found = common.diff_runs(base, head, VARYING)
+    if why := common.refusal_note(found):
         return Result(notes=(why,))
     lines = [
-        *common.measured(found.metrics),
+        *common.metric_lines(found.metrics),
         *_first(base, head),
         *_counted(base, head, parts),
         *_idle(base, head, found),
@@ -134,7 +134,7 @@ def _idle(base: Run, head: Run, found: Diff) -> list[Line]:
         return []
     a, b = (
         {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
-        for side in common.parts(base, head)
+        for side in common.time_by_activity(base, head)
     )
     lines = [Line("device idle time, per step", "ns", sum(a.values()), sum(b.values()))]
     if LAUNCH_BOUND in a:
@@ -241,9 +241,9 @@ def geomeans(pairs: Iterable[tuple[Run, Run]]) -> pd.DataFrame:
 
 
 def _row(base: Run, head: Run) -> dict[str, object]:
-    found = common.between(base, head, VARYING)
+    found = common.diff_runs(base, head, VARYING)
     name = _name(head)
-    if why := common.refusal(found):
+    if why := common.refusal_note(found):
         raise UnusableInputError(f"{name}: {why}; leave the pair out")
     time, device, host = (_ratio(found, metric) for metric in _METRICS)
     return {"pair": name, "speedup": 1 / time if time else time, DEVICE_PEAK: device, HOST_PEAK: host}

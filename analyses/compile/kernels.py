@@ -25,7 +25,11 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, ints, share
-from ..shared.lanes import covering, launching, outermost
+from ..shared.thread_ranges import (
+    covering_ranges,
+    launch_calls,
+    outermost_ranges,
+)
 from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
 
 if TYPE_CHECKING:
@@ -65,12 +69,12 @@ def calls(run: Run) -> pd.DataFrame:
     host = run.table("host_intervals", columns=list(_READ), where=wanted)
     if run.rows("steps"):
         host = host[host[C.STEP].notna()]
-    graphs = outermost(host[matches(host[C.NAME], GRAPH)])
+    graphs = outermost_ranges(host[matches(host[C.NAME], GRAPH)])
     ops = host[(host[C.KIND] == HostKind.OP).to_numpy(bool)]
-    at = covering(graphs, ops)
+    at = covering_ranges(graphs, ops)
     generated = ops[C.KERNEL_BACKEND].notna() | matches(ops[C.NAME], rf"{INDUCTOR}|{CPP}")
     rows = ops.assign(**{CALL: at})[(at != NO_PARENT) | generated.to_numpy(bool)]
-    rows = outermost(rows).astype(dict.fromkeys((C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH), object))
+    rows = outermost_ranges(rows).astype(dict.fromkeys((C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH), object))
     keys = graphs[C.NAME].astype(object).astype("string").str.extract(_KEY)[0].astype(object)
     return _with_sources(run, rows, keys.to_numpy(object))
 
@@ -142,7 +146,7 @@ def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
     host = calls(run)
     if parts.kernels.empty:
         return host
-    at = covering(host, launching(run, parts.kernels))
+    at = covering_ranges(host, launch_calls(run, parts.kernels))
     generated = (parts.kernels[ORIGIN] == GENERATED).to_numpy(bool)
     chosen = (at != NO_PARENT) | generated
     kernels = parts.kernels.loc[chosen, [C.NAME, C.DUR_NS]]

@@ -16,20 +16,20 @@ from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..shared import groups as shared_groups
 from ..shared.common import (
     DEVICE,
     NO_STEPS,
     RANK,
     STEP,
     ints,
+    max_per_rank,
     segments_by,
     share,
     spans,
     union_by,
-    worst_devices,
 )
-from ..shared.hosts import NO_SOURCE
+from ..shared.group_stats import group_stats
+from ..shared.host_rows import NO_SOURCE
 from .reading import (
     BLOCKED_NS,
     CALL_START_NS,
@@ -79,13 +79,13 @@ class Hiding:
             _starved(known[codes == number], *self.unions.get(place, intervals.EMPTY))
             for number, place in enumerate(places.itertuples(index=False, name=None))
         ]
-        return worst_devices(places, waited)
+        return max_per_rank(places, waited)
 
     def exposed(self, frame: pd.DataFrame) -> int:
         """Exposed length of the union of these intervals, on the device of each rank with most of it."""
         codes, count = code_by(frame, KEYS)
         places = frame[list(KEYS)].iloc[np.unique(codes, return_index=True)[1]]
-        return worst_devices(places, self.exposed_by(frame, codes, count))
+        return max_per_rank(places, self.exposed_by(frame, codes, count))
 
 
 def _starved(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
@@ -218,7 +218,7 @@ def group_table(frame: pd.DataFrame, hiding: Hiding, steps: int) -> pd.DataFrame
     """
     keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
     keys = [OP, "bytes_each", MEMORY, C.INPUT_SHAPES, C.INPUT_DTYPES, SOURCE, OUTER]
-    table = shared_groups.by(keyed, keys).rename(columns={"count": "copies"})
+    table = group_stats(keyed, keys).rename(columns={"count": "copies"})
     codes, count = code_by(keyed, keys)
     _, first = np.unique(codes, return_index=True)
     inside = np.bincount(codes[keyed[C.STEP].notna().to_numpy(dtype=bool)], minlength=count)

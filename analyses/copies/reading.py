@@ -31,8 +31,14 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ..shared.common import NO_PARENT, ints, positions
-from ..shared.groups import link_rates
-from ..shared.hosts import NO_OP, NO_SHAPES, host_rows, source_lines, texts
+from ..shared.host_rows import (
+    NO_OP,
+    NO_SHAPES,
+    fill_missing_text,
+    host_rows,
+    source_lines,
+)
+from ..shared.pcie import link_rates
 
 DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"
@@ -57,7 +63,7 @@ def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     if direction is not None:
         where &= pc.field(C.COPY_KIND) == str(direction)
     frame = run.table("device_intervals", columns=(*_READ, *_KINDS), where=where)
-    directions = texts(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
+    directions = fill_missing_text(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
     memory = _host_side(directions, frame)
     table = frame.drop(columns=[*_KINDS])
     table[C.NAME] = frame[C.NAME].astype(object)
@@ -66,8 +72,8 @@ def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
 
 
 def _host_side(directions: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.DataFrame) -> pd.Series:
-    source = pd.Series(texts(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
-    target = pd.Series(texts(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
+    source = pd.Series(fill_missing_text(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
+    target = pd.Series(fill_missing_text(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
     way = pd.Series(directions, index=frame.index)
     side = source.where(way != str(CopyKind.D2H), target)
     side = side.where(side.isin(_HOST_SIDES) & (way != str(CopyKind.UNKNOWN)), str(Memory.UNKNOWN))
@@ -79,9 +85,9 @@ def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     launching = host_rows(run, copies[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
     table = with_origins(run, copies).join(host_waits(run, copies))
     table[BLOCKED_NS] = table[CALL_NS] + table[WAIT_NS]
-    table[OP] = texts(launching[C.NAME], NO_OP)
-    table[C.INPUT_SHAPES] = texts(launching[C.INPUT_SHAPES], NO_SHAPES)
-    table[C.INPUT_DTYPES] = texts(launching[C.INPUT_DTYPES], NO_DTYPES)
+    table[OP] = fill_missing_text(launching[C.NAME], NO_OP)
+    table[C.INPUT_SHAPES] = fill_missing_text(launching[C.INPUT_SHAPES], NO_SHAPES)
+    table[C.INPUT_DTYPES] = fill_missing_text(launching[C.INPUT_DTYPES], NO_DTYPES)
     return table
 
 
@@ -100,7 +106,7 @@ def _outermost(run: Run, rows: pd.Series) -> pd.Series:
         at[climbing] = parent[at[climbing]]
     ids = np.append(ints(ops, C.ROW_ID), NO_PARENT)[at]
     top = pd.Series(ids, index=rows.index).astype("Int64").mask(at == NO_PARENT)
-    return pd.Series(texts(host_rows(run, top, [C.NAME])[C.NAME], NO_OP), index=rows.index)
+    return pd.Series(fill_missing_text(host_rows(run, top, [C.NAME])[C.NAME], NO_OP), index=rows.index)
 
 
 def _is(*kinds: HostKind) -> pc.Expression:

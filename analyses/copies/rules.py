@@ -15,8 +15,8 @@ from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
-from ..shared.common import spans, worst_devices
-from ..shared.groups import item_bytes
+from ..shared.common import max_per_rank, spans
+from ..shared.tensor_shapes import item_bytes
 from . import repeated
 from .causes import DTYPES, SHAPES
 from .reading import (
@@ -98,7 +98,7 @@ def _pageable(run: Run, rows: pd.DataFrame, hiding: Hiding, steps: Budget) -> Fi
     if not steps.matters(exposed):
         return None
     faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
-    saving = None if faster.isna().any() else min(worst_devices(rows, faster), exposed)
+    saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
     located = with_origins(run, rows)
     way = str(rows[DIRECTION].iloc[0])
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())

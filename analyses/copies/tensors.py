@@ -21,8 +21,12 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import ints
-from ..shared.groups import Tensor, item_bytes, tensors
-from ..shared.hosts import host_rows
+from ..shared.host_rows import host_rows
+from ..shared.tensor_shapes import (
+    Tensor,
+    item_bytes,
+    tensors,
+)
 from .reading import KEYS, OP
 
 ELEMENTS, ITEM, DTYPE, SHAPE = "elements", "item_bytes", "copied_dtype", "copied_shape"

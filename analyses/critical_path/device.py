@@ -39,7 +39,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
-from ..shared.common import NO_PARENT, ints, known
+from ..shared.common import NO_PARENT, ids_or_absent, ints
 from .host import FAR, KINDS, SYNC, present
 
 if TYPE_CHECKING:
@@ -119,12 +119,12 @@ def read(run: Run, rank: int, host: Host) -> Device:
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
     syncs, frame = frame[is_sync], frame[~is_sync]
     device = frame[C.DEVICE].to_numpy(np.int64)
-    stream = known(frame[C.STREAM])
+    stream = ids_or_absent(frame[C.STREAM])
     lane, lanes = _lanes(device, stream)
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
-    call = host.position(known(frame[C.LAUNCH_ROW]))[order]
+    call = host.position(ids_or_absent(frame[C.LAUNCH_ROW]))[order]
     frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
     called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
     thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call

@@ -18,7 +18,11 @@ from tracekit.schema import C, DeviceKind, Memory
 from ..idle.causes import CLOCKS_NS, due_to_launches
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.hosts import NO_OP, blocking_calls, of_wait
+from ..shared.host_rows import (
+    NO_OP,
+    advise_on_wait,
+    blocking_calls,
+)
 from .host import SYNC
 from .walk import ALL_KINDS, COMMUNICATE
 from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS
@@ -113,7 +117,7 @@ def _bound(run: Run, what: str, saving: int, ranks: pd.DataFrame) -> int:
         ranks: A row per rank with the times that `_what_if` measures.
     """
     if what == COMMUNICATION:
-        transferring = 1 - collectives.waiting_share(collectives.calls(run))
+        transferring = 1 - collectives.wait_share(collectives.read_collectives(run))
         return int(saving * transferring) if ranks[COMPUTATION].any() else 0
     uploads = 2 * ranks[UPLOADS].sum() > ranks[ALL_WAITS].sum()
     if uploads or saving <= ASYNC_FACTOR * int(ranks[IDLE_AFTER_WAITS].sum()):
@@ -207,7 +211,8 @@ def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
     call, op, took = str(most["call"]), str(most["op"]), int(most[C.DUR_NS])
     place = "outside ops" if op == NO_OP else f"in {brief(op)}"
     ordered = waits.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
-    advice = f"The longest waits are in {brief(call)} {place}, {duration(took)} in all. {of_wait(call, op)}; "
+    advice = f"The longest waits are in {brief(call)} {place}, {duration(took)} in all. "
+    advice += f"{advise_on_wait(call, op)}; "
     return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
 
 

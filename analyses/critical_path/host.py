@@ -24,9 +24,16 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase
 
-from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Places
-from ..shared.host_lines import Coded, LazyColumns, by_thread, moved, per_run, picked
-from ..shared.hosts import NO_OP
+from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, RowIndex
+from ..shared.host_columns import (
+    Coded,
+    LazyColumns,
+    map_equal_runs,
+    order_by_thread,
+    reorder,
+    take,
+)
+from ..shared.host_rows import NO_OP
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Small: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -97,8 +104,8 @@ class Host:
         return _sliced(self)
 
     @cached_property
-    def _places(self) -> Places:
-        return Places(self.row_id)
+    def _places(self) -> RowIndex:
+        return RowIndex(self.row_id)
 
     def position(self, row_ids: Ints) -> Ints:
         """Positions of rows with these ids, -1 for absent ones."""
@@ -157,23 +164,23 @@ def read(run: Run, rank: int) -> Host:
     """Read the host rows of one rank."""
     others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
     columns = LazyColumns(run, "host_intervals", _READ, where=others)
-    thread = per_run(_threads, columns.table(C.PID, C.TID))
+    thread = map_equal_runs(_threads, columns.table(C.PID, C.TID))
     start, length, row_id = (columns.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
     order = _order(thread, start, length, row_id)
     thread = thread[order]
-    start, row_id, end = moved(order, [start, row_id, length])
+    start, row_id, end = reorder(order, [start, row_id, length])
     end += start
     del length
     kinds, names = (columns.coded(name)[order] for name in (C.KIND, C.NAME))
-    backward = columns.coded(C.PHASE).among(Phase.BACKWARD)[order]
+    backward = columns.coded(C.PHASE).is_any_of(Phase.BACKWARD)[order]
     del order
     parent = nesting.parents(thread, start, end)
     kind, own, labels = _described(kinds, names)
     nearest = nesting.nearest(parent, own >= 0)
-    backward |= names.matching(_BACKWARD)
+    backward |= names.matches(_BACKWARD)
     runs_backward = np.zeros(_count(thread), np.bool_)
     runs_backward[thread[backward]] = True
-    main = _main(thread, names.matching(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
+    main = _main(thread, names.matches(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
     runs_backward[main] = False
     return Host(
         row_id=row_id,
@@ -182,11 +189,11 @@ def read(run: Run, rank: int) -> Host:
         end=end,
         parent=parent,
         kind=kind,
-        label=picked(np.append(own, own.dtype.type(len(labels) - 1)), nearest),
+        label=take(np.append(own, own.dtype.type(len(labels) - 1)), nearest),
         labels=labels,
-        waits=names.matching(_WAIT_EVENT),
-        frees=names.matching(_FREE),
-        asynchronous=names.matching(_ASYNC),
+        waits=names.matches(_WAIT_EVENT),
+        frees=names.matches(_FREE),
+        asynchronous=names.matches(_ASYNC),
         backward=runs_backward,
         main=main,
     )
@@ -194,7 +201,9 @@ def read(run: Run, rank: int) -> Host:
 
 def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
     """Order by thread, start, descending end and id."""
-    return by_thread(thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows])
+    return order_by_thread(
+        thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows]
+    )
 
 
 def _threads(pid: Ints, tid: Ints) -> Small:
@@ -208,11 +217,11 @@ def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
     """Kind and label of each row, -1 for a row without its own label, and the label names."""
     kind = np.full(len(kinds.codes), KINDS.index(OUTSIDE), np.int8)
     for value, code in _KIND_CODES.items():
-        kind[kinds.among(value)] = code
-    launch = names.matching(LAUNCH_PATTERN) & ~names.matching(HOST_FUNCTION_PATTERN)
+        kind[kinds.is_any_of(value)] = code
+    launch = names.matches(LAUNCH_PATTERN) & ~names.matches(HOST_FUNCTION_PATTERN)
     kind[launch & (kind == KINDS.index(RUNTIME))] = KINDS.index(LAUNCH)
-    labelled = kinds.among(HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD)
-    labelled &= ~names.matching(MARKER)
+    labelled = kinds.is_any_of(HostKind.OP, HostKind.ANNOTATION, HostKind.OVERHEAD)
+    labelled &= ~names.matches(MARKER)
     label = np.where(labelled, names.codes, names.codes.dtype.type(-1))
     return kind, label, [*names.texts, NO_OP]
 

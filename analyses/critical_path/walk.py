@@ -20,8 +20,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import NO_PARENT, known
-from ..shared.lanes import collective_copies
+from ..shared.collective_kinds import collective_copies
+from ..shared.common import NO_PARENT, ids_or_absent
 from . import device as path_device
 from . import host as path_host
 from .host import FAR, KINDS
@@ -95,7 +95,7 @@ def _kinds(run: Run, device: Device) -> Ints:
 def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
     names = device.frame[C.NAME].cat
     families = [family(name) for name in names.categories.astype(str)]
-    op = host.position(known(device.frame[C.OP_ROW]))
+    op = host.position(ids_or_absent(device.frame[C.OP_ROW]))
     number = {name: code for code, name in enumerate(dict.fromkeys([*host.labels, *families]))}
     own = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
     wrapper = number.get(WRAPPER, NO_PARENT)

@@ -23,7 +23,7 @@ import numpy as np
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered, covered_before
 
-from ..shared.hosts import NO_OP
+from ..shared.host_rows import NO_OP
 from . import device as path_device
 from .host import FAR, KINDS, LAUNCH, SYNC
 from .longest import Longest

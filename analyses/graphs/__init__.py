@@ -31,8 +31,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import DEVICE, RANK, STEP, absent_device_note, known, share, spans, union_by
-from ..shared.hosts import MODULE
+from ..shared.common import DEVICE, RANK, STEP, absent_device_note, ids_or_absent, share, spans, union_by
+from ..shared.host_rows import MODULE
 from . import layers
 
 GRAPH_CALL = r"(?i)graphlaunch"
@@ -89,7 +89,7 @@ def _numbered(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """
     launch, _ = pd.factorize(pd.MultiIndex.from_frame(rows[_LAUNCH].astype(np.int64)))
     names = rows[C.NAME].cat.codes.to_numpy(np.int64)
-    ids = known(rows[C.GRAPH_ID])
+    ids = ids_or_absent(rows[C.GRAPH_ID])
     order = np.lexsort((names, launch))
     keys: dict[tuple[int, int, bytes], int] = {}
     numbers = []

@@ -21,10 +21,9 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled
 from tracekit.schema import C
 
-from ..shared import lanes
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
-from ..shared.hosts import NO_OP, blocking_calls
-from ..shared.lanes import AFTER
+from ..shared.host_rows import NO_OP, blocking_calls
+from ..shared.idle_neighbors import AFTER, inside_steps
 from ..steps import profiled_steps
 from .causes import (
     ALLOCATING,
@@ -251,7 +250,7 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
             for rank, own in windows.groupby(C.RANK)
         }
         places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
-        gaps = gaps.assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
+        gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})
         gaps = gaps[gaps[C.DUR_NS] > 0]
     idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
     idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]

@@ -38,18 +38,27 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run
-from tracekit.schema import C, HostKind
+from tracekit.schema import MARKER, C, HostKind
 
-from ..shared import host_lines, lanes
-from ..shared.common import NO_PARENT, coded, ints, spans, values_at
-from ..shared.host_lines import STEP_MARKER
-from ..shared.hosts import NO_OP, source_lines
-from ..shared.lanes import AFTER, BEFORE, EARLIER, LAUNCH, NEAR_NS, first_ending_after, waits
+from ..shared.common import NO_PARENT, ints, spans, to_categorical, values_at
+from ..shared.host_columns import read_host_columns
+from ..shared.host_rows import NO_OP, source_lines
+from ..shared.idle_neighbors import (
+    AFTER,
+    BEFORE,
+    EARLIER,
+    LAUNCH,
+    NEAR_NS,
+    inside_steps,
+    read_gaps,
+    read_occupying,
+)
+from ..shared.waits import find_waits, first_ending_after
 from . import context
 from .context import CLOCKS_NS, DISPATCH_NS, LONG_NS
 
 if TYPE_CHECKING:
-    from ..shared.host_lines import HostLines, Small
+    from ..shared.host_columns import HostColumns, Small
 
 __all__ = ["CAUSES", "CLOCKS_NS", "NEAR_NS", "Cause", "Explained", "explain"]
 
@@ -117,7 +126,7 @@ class Explained:
     starting: Bools
 
 
-def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints) -> Explained:
+def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints) -> Explained:
     """Decide the cause of each gap.
 
     Args:
@@ -144,14 +153,14 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
     for cause, holds in (
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, part.mostly(waits) | _long_enough(host, wait_rows, part)),
-        (Cause.DATALOAD, part.mostly(np.flatnonzero(host.loading | host.named(LOADER)))),
+        (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
         (Cause.PROFILER, _profiled(host, gaps, part)),
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
     ):
         causes[holds] = CAUSES.index(cause)
-    covering_row = np.where(late, host.filling(thread, start, high), NO_PARENT)
-    waiting_elsewhere = part.mostly(np.flatnonzero(host.named(HOST_WAITS)))
+    covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
+    waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS)))
     aside = context.set_aside(gaps, device, host, waits, queued)
     return Explained(
         causes,
@@ -161,7 +170,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: In
         covering_row,
         wait_rows,
         queued,
-        part.mostly(np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.named(_MEMORY_CALLS))),
+        part.mostly(np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_MEMORY_CALLS))),
         waiting_elsewhere,
         _longest_call(host, part),
         aside,
@@ -183,7 +192,7 @@ def _queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -
 class _Part:
     """The host's part of each gap, on the responsible thread."""
 
-    host: HostLines
+    host: HostColumns
     thread: Ints
     start: Ints
     end: Ints
@@ -204,10 +213,10 @@ class _Part:
         return self.late & (2 * inside > self.end - self.start)
 
 
-def _longest_call(host: HostLines, part: _Part) -> Ints:
+def _longest_call(host: HostColumns, part: _Part) -> Ints:
     """The longest runtime call of each long host part that calls mostly cover, -1 for the others."""
     found = np.full(len(part.start), NO_PARENT, np.int64)
-    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.named(_HOST_MEMORY))
+    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.name_matches(_HOST_MEMORY))
     chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= LONG_NS))
     for lane in np.unique(part.thread[chosen]):
         own = calls[host.thread[calls] == lane]  # by start
@@ -221,9 +230,9 @@ def _longest_call(host: HostLines, part: _Part) -> Ints:
     return found
 
 
-def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
+def _profiled(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
     """Whether the profiler's overhead, on any thread, covers most of the host's part."""
-    marked = host.of_kind(HostKind.OVERHEAD) & ~host.named(NOT_PROFILER)
+    marked = host.of_kind(HostKind.OVERHEAD) & ~host.name_matches(NOT_PROFILER)
     inside = np.zeros(len(gaps), np.int64)
     ranks = gaps[C.RANK].to_numpy()
     for rank in np.unique(host.rank[marked]):
@@ -233,7 +242,7 @@ def _profiled(host: HostLines, gaps: pd.DataFrame, part: _Part) -> Bools:
     return part.more_than_half(inside)
 
 
-def _waits_before(host: HostLines, waits: Ints, part: _Part) -> Ints:
+def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
     """The wait in progress at the start of each gap, else one that ended shortly before."""
     chosen = np.full(len(part.start), NO_PARENT, np.int64)
     for early in (CLOCKS_NS, 0):
@@ -244,13 +253,13 @@ def _waits_before(host: HostLines, waits: Ints, part: _Part) -> Ints:
     return chosen
 
 
-def _long_enough(host: HostLines, wait_rows: Ints, part: _Part) -> Bools:
+def _long_enough(host: HostColumns, wait_rows: Ints, part: _Part) -> Bools:
     length = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
     found: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
     return found
 
 
-def _responsible_thread(host: HostLines, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
+def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
     """The thread that delayed each launch."""
     launch = gaps[LAUNCH].to_numpy()
     thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
@@ -259,7 +268,7 @@ def _responsible_thread(host: HostLines, gaps: pd.DataFrame, start: Ints, end: I
     uncertain = np.flatnonzero(late & (best < _FRAME))
     calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
     for lane in np.unique(host.thread[calls[calls >= 0]]):
-        lane_rows = uncertain[ranks[uncertain] == host.rank[host.lanes[int(lane)].start]]
+        lane_rows = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(lane)].start]]
         inner = host.innermost(np.full(len(lane_rows), lane, np.int64), middle[lane_rows])
         lane_activity = values_at(activity, inner, _NOTHING)
         better = lane_activity > best[lane_rows]
@@ -267,18 +276,18 @@ def _responsible_thread(host: HostLines, gaps: pd.DataFrame, start: Ints, end: I
     return thread
 
 
-def _activity(host: HostLines) -> Small:
+def _activity(host: HostColumns) -> Small:
     """Activity level of each row: waiting, Python frame, or working."""
     works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
-    waits = host.named(STEP_MARKER) | host.named(_BACKWARD)
+    waits = host.name_matches(MARKER) | host.name_matches(_BACKWARD)
     found = np.full(len(works), _FRAME, np.int8)
     found[works], found[waits] = _WORKING, _WAITING
     return found
 
 
-def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines) -> Bools:
+def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether a thread called stream-wait-event between launches on two different streams."""
-    events = np.flatnonzero(host.named(WAIT_EVENT))
+    events = np.flatnonzero(host.name_matches(WAIT_EVENT))
     before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
     known = (before >= 0) & (after >= 0)
     known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
@@ -315,17 +324,17 @@ class Idle:
 
     gaps: pd.DataFrame
     device: pd.DataFrame
-    host: HostLines
+    host: HostColumns
     waits: Ints
     explained: Explained
 
 
 def read(run: Run) -> Idle:
     """Read and explain the idle intervals of a run."""
-    device = lanes.occupying(run)
-    host = host_lines.read(run)
-    gaps = lanes.read(run, device, host)
-    waiting = waits(host, device)
+    device = read_occupying(run)
+    host = read_host_columns(run)
+    gaps = read_gaps(run, device, host)
+    waiting = find_waits(host, device)
     explained = explain(gaps, device, host, waiting)
     return Idle(gaps, device, host, waiting, explained)
 
@@ -342,7 +351,7 @@ def due_to_launches(run: Run) -> int:
     launched = (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (why.host_ns < DISPATCH_NS)
     gaps, windows = idle.gaps[(waited | launched) & ~why.aside], step_windows(run)
     if len(windows):
-        gaps = gaps.assign(**{C.DUR_NS: lanes.inside_steps(gaps, windows)})
+        gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})
     return total(worst_devices(gaps)) if len(gaps) else 0
 
 
@@ -350,16 +359,16 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
     gaps, host, why = idle.gaps, idle.host, idle.explained
     subject = _subjects(idle)
-    anchor = host.up_to(subject, _names_activity(host))
-    next_op = host.at(_picked(idle.device[C.OP_ROW], gaps[lanes.AFTER]))
+    anchor = host.nearest_ancestor(subject, _names_activity(host))
+    next_op = host.positions(_picked(idle.device[C.OP_ROW], gaps[AFTER]))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
     shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
-    for name in (lanes.BEFORE, lanes.AFTER):
+    for name in (BEFORE, AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
-    launch = gaps[lanes.LAUNCH].to_numpy()
+    launch = gaps[LAUNCH].to_numpy()
     shown[HOST_NS] = _known(why.host_ns, launch >= 0)
     shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
     length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
@@ -372,9 +381,11 @@ def described(run: Run, idle: Idle) -> pd.DataFrame:
     shown[RESTING], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
     shown[ASIDE], shown[STARTING] = why.aside, why.starting
     shown[FIRST], rare = context.first_calls(host, anchor)
-    shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.named(_BACKWARD_NODE), anchor)
+    shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.name_matches(_BACKWARD_NODE), anchor)
     dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)
-    shown[DISPATCH] = _at(dispatching, anchor) | (host.up_to(anchor, host.named(_MODULE)) >= 0)
+    shown[DISPATCH] = _at(dispatching, anchor) | (
+        host.nearest_ancestor(anchor, host.name_matches(_MODULE)) >= 0
+    )
     calling = (shown[CALL] != "").to_numpy(bool)
     codes = context.reasons(
         why.cause, why.host_ns, calling, *(shown[one].to_numpy() for one in (FIRST, DISPATCH))
@@ -390,8 +401,10 @@ def _at(marked: Bools, rows: Ints) -> Bools:
 
 def _common(idle: Idle, next_op: Ints) -> Ints:
     """The innermost op around the ops that launched before and after each gap."""
-    earlier_op = idle.host.at(_picked(idle.device[C.OP_ROW], idle.gaps[lanes.BEFORE]))
-    return idle.host.up_to(idle.host.common(earlier_op, next_op), idle.host.of_kind(HostKind.OP))
+    earlier_op = idle.host.positions(_picked(idle.device[C.OP_ROW], idle.gaps[BEFORE]))
+    return idle.host.nearest_ancestor(
+        idle.host.common_ancestor(earlier_op, next_op), idle.host.of_kind(HostKind.OP)
+    )
 
 
 def _known(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
@@ -407,18 +420,18 @@ def _subjects(idle: Idle) -> Ints:
     """Host row responsible for each gap: the wait, the row covering it, or the launch of queued work."""
     why = idle.explained
     waited = (why.cause == CAUSES.index(Cause.SYNC)) & (why.wait >= 0)
-    launch = np.where(why.queued, idle.gaps[lanes.LAUNCH].to_numpy(), NO_PARENT)
+    launch = np.where(why.queued, idle.gaps[LAUNCH].to_numpy(), NO_PARENT)
     found: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
     return found
 
 
-def _names_activity(host: HostLines) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _names_activity(host: HostColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows that name a thread's activity: ops, annotations except steps, Python frames."""
     marks = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON)
-    return marks & ~host.named(host_lines.STEP_MARKER)
+    return marks & ~host.name_matches(MARKER)
 
 
-def _is_call(host: HostLines, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_call(host: HostColumns, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
     return found
@@ -435,7 +448,7 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
     codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
     codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
-    return coded([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
+    return to_categorical([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
 
 
 def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:

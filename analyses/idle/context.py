@@ -26,11 +26,11 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.schema import C, HostKind
 
-from ..shared.common import spans, values_at
-from ..shared.lanes import BEFORE, medians
+from ..shared.common import medians, spans, values_at
+from ..shared.idle_neighbors import BEFORE
 
 if TYPE_CHECKING:
-    from ..shared.host_lines import Bools, HostLines
+    from ..shared.host_columns import Bools, HostColumns
 
 WARM_UP = r"(?i)warm[-_ ]?up"
 CLOCKS_NS = 5_000
@@ -47,7 +47,9 @@ LONG_NS = 200_000
 """Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
 
 
-def set_aside(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints, queued: Bools) -> Bools:
+def set_aside(
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools
+) -> Bools:
     """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up."""
     return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _warming_up(gaps, host)
 
@@ -67,7 +69,7 @@ def _after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     return found
 
 
-def _in_first_wait(gaps: pd.DataFrame, host: HostLines, waits: Ints, queued: Bools) -> Bools:
+def _in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:
     """Whether work was queued and most of the gap lies in the first wait of its rank."""
     found = np.zeros(len(gaps), np.bool_)
     start, end = spans(gaps)
@@ -80,7 +82,9 @@ def _in_first_wait(gaps: pd.DataFrame, host: HostLines, waits: Ints, queued: Boo
     return found
 
 
-def starting_up(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits: Ints, late: Bools) -> Bools:
+def starting_up(
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, late: Bools
+) -> Bools:
     """Whether each gap is one of a device on which the host was late only before it got ahead.
 
     Args:
@@ -91,7 +95,7 @@ def starting_up(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits
         late: Whether the host was late, for each gap.
     """
     found = np.zeros(len(gaps), np.bool_)
-    call, (start, end) = host.at(device[C.LAUNCH_ROW]), spans(device)
+    call, (start, end) = host.positions(device[C.LAUNCH_ROW]), spans(device)
     lengths = gaps[C.DUR_NS].to_numpy()
     rows_of = device.groupby([C.RANK, C.DEVICE], sort=True).indices
     for place, own in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
@@ -112,9 +116,9 @@ def starting_up(gaps: pd.DataFrame, device: pd.DataFrame, host: HostLines, waits
     return found
 
 
-def _warming_up(gaps: pd.DataFrame, host: HostLines) -> Bools:
+def _warming_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
-    rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.named(WARM_UP))
+    rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)
     found = np.zeros(len(gaps), np.bool_)
     for rank in np.unique(host.rank[rows]):
@@ -125,7 +129,7 @@ def _warming_up(gaps: pd.DataFrame, host: HostLines) -> Bools:
     return found
 
 
-def first_calls(host: HostLines, anchor: Ints) -> tuple[Bools, Bools]:
+def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:
     """Whether each of these host rows is one of few calls of an op that took far longer than the others.
 
     Returns:

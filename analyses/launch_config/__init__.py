@@ -26,7 +26,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, RANK, absent_device_note
-from ..shared.hosts import NO_OP
+from ..shared.host_rows import NO_OP
 from . import configs, findings, rules
 from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, configurations, kernels
 from .findings import Launches

@@ -40,14 +40,21 @@ from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import Floats, ints, share, spans
-from ..shared.groups import Shape, numel, parse_shapes
-from ..shared.hosts import NO_OP, host_rows, texts
-from ..shared.lanes import medians
+from ..shared.common import Floats, ints, medians, share, spans
+from ..shared.host_rows import (
+    NO_OP,
+    fill_missing_text,
+    host_rows,
+)
+from ..shared.tensor_shapes import (
+    Shape,
+    numel,
+    parse_shapes,
+)
 
 if TYPE_CHECKING:
-    from ..shared.host_lines import Bools
-    from ..shared.hosts import Objects
+    from ..shared.host_columns import Bools
+    from ..shared.host_rows import Objects
 
 
 _CAPABILITIES = {
@@ -158,7 +165,7 @@ def kernels(run: Run) -> pd.DataFrame:
     frame = run.table("device_intervals", columns=columns, where=where)
     names = frame[C.NAME].astype(object)
     host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
-    shapes = texts(host[C.INPUT_SHAPES], "")
+    shapes = fill_missing_text(host[C.INPUT_SHAPES], "")
     largest = {text: _largest(text) for text in pd.unique(shapes)}
     static, dynamic = frame[C.STATIC_SHARED_BYTES], frame[C.DYNAMIC_SHARED_BYTES]
     counts = [*GRID, *BLOCK, C.REGISTERS, C.OP_ROW]
@@ -172,9 +179,9 @@ def kernels(run: Run) -> pd.DataFrame:
             {
                 C.NAME: names,
                 FAMILY: names.map({name: family(name) for name in names.unique()}),
-                OP: texts(host[C.NAME], NO_OP),
+                OP: fill_missing_text(host[C.NAME], NO_OP),
                 "occupancy": np.where(percent > 0, percent / 100, np.nan),
-                C.PHASE: texts(host[C.PHASE], ""),
+                C.PHASE: fill_missing_text(host[C.PHASE], ""),
                 C.INPUT_SHAPES: shapes,
                 NUMEL: pd.Series(shapes, index=frame.index).map(largest).astype(np.int64),
             },

@@ -19,10 +19,9 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from ..copies.rules import setting
-from ..shared.common import absent_device_note, worst_devices
-from ..shared.groups import numel, parse_shapes
-from ..shared.hosts import source_lines
-from ..shared.lanes import largest
+from ..shared.common import absent_device_note, largest_rows, max_per_rank
+from ..shared.host_rows import source_lines
+from ..shared.tensor_shapes import numel, parse_shapes
 from .configs import BLOCK, FAMILY, FUSED, GRID, OP, UNKNOWN, grouped, kernels, kind_of
 
 MOST = 5
@@ -94,7 +93,7 @@ def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[in
         severity of the part of the time in which no other kernel runs.
     """
     exposed, alone = (
-        worst_devices(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
+        max_per_rank(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
         for column in (launches.exposed, launches.alone)
     )
     return exposed, launches.spent.severity(alone)
@@ -115,7 +114,7 @@ def finding(
 ) -> Finding:
     """Return the finding of a rule about the rows of one configuration."""
     spent = launches.spent
-    evidence = largest(
+    evidence = largest_rows(
         rows.rename(columns={"first_row": C.ROW_ID} if C.ROW_ID not in rows else {}),
         launches.time,
         EVIDENCE_ROWS,

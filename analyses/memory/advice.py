@@ -12,7 +12,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
 from ..shared.common import percent, size
-from ..shared.hosts import NO_OP, source_lines
+from ..shared.host_rows import NO_OP, source_lines
 from .allocations import FEWEST_FLOORS, OP, WARMUP_STEPS
 
 if TYPE_CHECKING:

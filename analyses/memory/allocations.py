@@ -28,9 +28,14 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
-from ..shared.common import RANK, duration, ints, percent, spans, union_by
-from ..shared.hosts import NO_OP, host_rows, source_lines, texts
-from ..shared.lanes import idle_by_rank, largest
+from ..shared.common import RANK, duration, ints, largest_rows, percent, spans, union_by
+from ..shared.host_rows import (
+    NO_OP,
+    fill_missing_text,
+    host_rows,
+    source_lines,
+)
+from ..shared.intervals_by_class import idle_by_rank
 
 if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
@@ -137,7 +142,7 @@ def read(run: Run) -> list[Events]:
     frame = frame[frame[C.BYTES] != 0].reset_index(drop=True)
     if frame.empty:
         return []
-    names = texts(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
+    names = fill_missing_text(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
     frame = frame.assign(**{OP: pd.Categorical(names)})
     found = [
         Events(int(own[C.RANK].iloc[0]), int(own[C.DEVICE].iloc[0]), own.reset_index(drop=True))
@@ -343,13 +348,13 @@ def _finding(run: Run, calls: pd.DataFrame, total: int, saved: int, spent: Budge
             "idle time of the rank's busiest device"
         ),
         confidence=CONFIDENCE,
-        evidence={"host_intervals": largest(calls, C.DUR_NS, EVIDENCE_ROWS)},
+        evidence={"host_intervals": largest_rows(calls, C.DUR_NS, EVIDENCE_ROWS)},
     )
 
 
 def _where(run: Run, calls: pd.DataFrame) -> str:
     """Op with most of the time, and the source line of its longest call."""
-    ops = texts(host_rows(run, calls[C.PARENT_ROW], [C.NAME])[C.NAME], NO_OP)
+    ops = fill_missing_text(host_rows(run, calls[C.PARENT_ROW], [C.NAME])[C.NAME], NO_OP)
     sums = calls.groupby(ops, sort=True)[C.DUR_NS].sum()
     op, part = str(sums.idxmax()), int(sums.max()) / max(int(sums.sum()), 1)
     longest = calls[ops == op].sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(1)

@@ -40,15 +40,23 @@ from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
-from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note, ints, share, spans
-from ..shared.lanes import (
-    Lanes,
-    collective_copies,
-    collective_kinds,
-    communicates,
-    lanes,
-    stacked,
-    stacked_by_name,
+from ..shared.collective_kinds import collective_copies, collective_kinds
+from ..shared.common import (
+    DEVICE,
+    NO_STEPS,
+    RANK,
+    STEP,
+    absent_device_note,
+    concat_by_name,
+    concat_tables,
+    ints,
+    share,
+    spans,
+)
+from ..shared.intervals_by_class import (
+    IntervalsByClass,
+    intervals_by_class,
+    is_communication,
 )
 from .exposed import (
     ADVISED,
@@ -106,7 +114,9 @@ def _finished(
 def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
     """Communication by kind of collective, most exposed first on each device."""
     kinds = collective_kinds(run, communication)
-    unions: dict[object, Lanes] = {place: lanes(own) for place, own in rows.groupby(KEYS, sort=True)}
+    unions: dict[object, IntervalsByClass] = {
+        place: intervals_by_class(own) for place, own in rows.groupby(KEYS, sort=True)
+    }
     parts = []
     for (rank, device, kind), own in communication.groupby(
         [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
@@ -223,7 +233,7 @@ def measure(run: Run) -> Partial:
         ranks=rows[C.RANK].nunique(),
         opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
         unplaced=int(rows[C.STREAM].isna().sum()),
-        calls=shared_collectives.calls(run),
+        calls=shared_collectives.read_collectives(run),
     )
 
 
@@ -231,13 +241,13 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the tables of all ranks, and advise on their exposed time."""
     if not any(one.ranks for one in partials):
         return Result(notes=(absent_device_note(run),))
-    tables = stacked_by_name([one.tables for one in partials], _TABLES)
+    tables = concat_by_name([one.tables for one in partials], _TABLES)
     subjects = dict.fromkeys(what for one in partials for what in one.exposed)
     exposed = {
         what: joined([one.exposed[what] for one in partials if what in one.exposed]) for what in subjects
     }
     steps = budget_of(one.spent for one in partials)
-    calls = stacked([one.calls for one in partials if one.ranks])
+    calls = concat_tables([one.calls for one in partials if one.ranks])
     advised = findings(run, exposed, steps, sum(one.ranks for one in partials), calls)
     return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
 
@@ -259,7 +269,7 @@ def _what(run: Run, frame: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.o
     kinds = frame[C.COPY_KIND].astype(object)
     directions = kinds.where(kinds.notna(), str(CopyKind.UNKNOWN)).to_numpy(object)
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
-    talks = communicates(frame) | (collective_copies(run, frame) != "").to_numpy(bool)
+    talks = is_communication(frame) | (collective_copies(run, frame) != "").to_numpy(bool)
     return np.where(talks, COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
 
 
@@ -271,7 +281,7 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
     """Parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
     parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
     for (rank, device), own in rows.groupby(KEYS, sort=True):
-        unions = lanes(own)
+        unions = intervals_by_class(own)
         mine = windows[windows[C.RANK] == rank]
         start, end = ints(mine, C.START_NS), ints(mine, END_NS)
         stepped = intervals.union(start, end)

@@ -20,12 +20,18 @@ from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ..critical_path import saved_without_communication
 from ..shared import collectives
-from ..shared.common import duration, ints, percent, spans
-from ..shared.hosts import NO_OP, host_rows, source_lines, texts
-from ..shared.lanes import collective_kinds, lanes, measured_in, stacked
+from ..shared.collective_kinds import collective_kinds
+from ..shared.common import concat_tables, duration, ints, percent, spans
+from ..shared.host_rows import (
+    NO_OP,
+    fill_missing_text,
+    host_rows,
+    source_lines,
+)
+from ..shared.intervals_by_class import intervals_by_class, measured_window
 
 if TYPE_CHECKING:
-    from ..shared.lanes import Flags
+    from ..shared.intervals_by_class import Flags
 
 
 COMMUNICATION = "communication"
@@ -102,8 +108,8 @@ def _on_device(
     selected = own[(own[WHAT] == what) & ~_overlap_is_prepared(own)]
     if selected.empty:
         return (0, 0, 0), selected.assign(**{EXPOSED_NS: 0})
-    inside = measured_in(own, windows)
-    unions = lanes(own)
+    inside = measured_window(own, windows)
+    unions = intervals_by_class(own)
     hiding = unions.computation if what == COMMUNICATION else unions.kernels
     subject = intervals.union(*spans(selected))
     exposed, uncovered = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
@@ -165,10 +171,10 @@ def _by_op(named: pd.DataFrame) -> pd.DataFrame:
 
 def joined(parts: Sequence[Exposed]) -> Exposed:
     """Combine the exposed intervals of one subject of all parts."""
-    kinds = stacked([part.kinds for part in parts])
+    kinds = concat_tables([part.kinds for part in parts])
     return Exposed(
-        rows=_longest_first(stacked([part.rows for part in parts])).head(EVIDENCE_ROWS),
-        ops=_by_op(stacked([part.ops for part in parts])),
+        rows=_longest_first(concat_tables([part.rows for part in parts])).head(EVIDENCE_ROWS),
+        ops=_by_op(concat_tables([part.ops for part in parts])),
         kinds=kinds.groupby(COLLECTIVE, sort=True)[EXPOSED_NS].sum().reset_index(),
         pageable=any(part.pageable for part in parts),
         exposed_ns=sum(part.exposed_ns for part in parts),
@@ -183,7 +189,7 @@ def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[n
     host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
     outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]
     record_only = (host[C.NAME] == _RECORD) & outer.notna()
-    return texts(host[C.NAME].mask(record_only, outer), NO_OP)
+    return fill_missing_text(host[C.NAME].mask(record_only, outer), NO_OP)
 
 
 ALL_COPIES = "all copies"
@@ -281,7 +287,7 @@ def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
 
     Waiting cannot be overlapped: it ends when the last rank arrives.
     """
-    waiting = collectives.waiting_share(calls)
+    waiting = collectives.wait_share(calls)
     return 0 if waiting > MOSTLY else int((1 - waiting) * hidable_ns)
 
 
@@ -308,7 +314,7 @@ class _Waiting:
 
 def _varying(calls: pd.DataFrame, exposed: Exposed) -> _Waiting | None:
     """Waiting in collectives whose times vary over steps; None unless it is most of the exposed time."""
-    found = collectives.varying(calls)
+    found = collectives.varying_collectives(calls)
     rows = exposed.rows.set_index(C.ROW_ID)[[EXPOSED_NS]].join(found, how="inner")
     if rows.empty:
         return None

@@ -32,8 +32,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..collectives import NO_COLLECTIVES
-from ..shared.common import NO_STEPS, absent_device_note
-from ..shared.lanes import stacked
+from ..shared.common import NO_STEPS, absent_device_note, concat_tables
 from . import calls as measured
 from . import experts, groups, hiding, pipeline
 from .advice import RULES, findings
@@ -80,15 +79,15 @@ def measure(run: Run) -> Partial:
 
 def combine(run: Run, parts: Sequence[Partial]) -> Result:
     """Tell the roles of the process groups of all ranks, and measure pipelines, experts and prefetching."""
-    rows = stacked([part.calls for part in parts])
+    rows = concat_tables([part.calls for part in parts])
     if rows.empty:
         return Result(
             notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
         )
     calls = groups.with_groups(run, rows)
-    sent = groups.messages_key(stacked([part.sent for part in parts]))
+    sent = groups.messages_key(concat_tables([part.sent for part in parts]))
     roles = groups.roles(calls, sent)
-    steps = stacked([part.steps for part in parts])
+    steps = concat_tables([part.steps for part in parts])
     found, notes = pipeline.pipelines(sent, roles, steps)
     timed = [(one, pipeline.windows(one, steps, pipeline.offsets(one, calls))) for one in found]
     pairs = experts.pairs(calls, roles)

@@ -11,8 +11,8 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
 from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.schema import C
 
+from ..shared.collective_kinds import SEND_RECV
 from ..shared.common import duration, ints, percent
-from ..shared.lanes import SEND_RECV
 from .calls import EXPOSED
 from .experts import excess
 from .groups import KEY

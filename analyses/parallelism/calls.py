@@ -13,10 +13,12 @@ from tracekit.runs.intervals import Ints, Union, covered, covered_before
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from ..shared.collectives import described
+from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
+from ..shared.collectives import describe_collectives
 from ..shared.common import NO_PARENT, spans
-from ..shared.hosts import host_rows, texts
-from ..shared.lanes import ALL_TO_ALL, SEND_RECV, communicates, lanes, launching
+from ..shared.host_rows import fill_missing_text, host_rows
+from ..shared.intervals_by_class import intervals_by_class, is_communication
+from ..shared.thread_ranges import launch_calls
 
 PLACE = [C.RANK, C.DEVICE]
 EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"
@@ -72,16 +74,16 @@ def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
         sent: Result of `messages`: a kernel of several sends and receives has the process group of the last.
 
     Returns:
-        The columns of `described` and, in addition: phase and split sizes of the launching op; `RANGE`, the
-        innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`, its time without
-        computation beside it; `PRIOR_END`, the end of the last computation that began before it ended;
-        `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the computation
-        between an all-to-all and the next one of its group; `LIBRARY`.
+        The columns of `describe_collectives` and, in addition: phase and split sizes of the launching op;
+        `RANGE`, the innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`,
+        its time without computation beside it; `PRIOR_END`, the end of the last computation that began
+        before it ended; `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the
+        computation between an all-to-all and the next one of its group; `LIBRARY`.
     """
-    kernels = rows[communicates(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
+    kernels = rows[is_communication(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
     host = host_rows(run, kernels[C.OP_ROW], [*_MORE])
-    issued = launching(run, kernels)
-    table = described(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
+    issued = launch_calls(run, kernels)
+    table = describe_collectives(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
     table[LIBRARY] = _libraries(kernels[C.NAME])
     table[RANGE] = _ranges(run, kernels[C.OP_ROW])
     table[ISSUED] = issued[C.START_NS].astype("Int64")
@@ -90,7 +92,7 @@ def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
         table[name] = np.full(len(table), NO_PARENT, np.int64)
     for place, own in rows.groupby(PLACE, sort=True):
         mine = ((table[C.RANK] == place[0]) & (table[C.DEVICE] == place[1])).to_numpy(bool)
-        for name, values in _timed(table[mine], lanes(own).computation).items():
+        for name, values in _timed(table[mine], intervals_by_class(own).computation).items():
             table.loc[mine, name] = values
     return table
 
@@ -107,7 +109,7 @@ def _ranges(run: Run, ops: pd.Series) -> pd.Series:
     found = np.full(len(ops), "", object)
     for _ in range(_LEVELS):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
-        names = pd.Series(texts(host[C.NAME], ""), index=ops.index)
+        names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index)
         telling = matches(names.astype("category"), RANGES).to_numpy(bool) & (found == "")
         found[telling] = names.to_numpy(object)[telling]
         ops = host[C.PARENT_ROW].mask(pd.Series(found != "", index=ops.index))
@@ -129,7 +131,7 @@ def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame
     near = near.set_index("at")
     for name in _GROUP:
         table.loc[near.index, name] = near[name]
-    names = (texts(near[name], "") for name in (C.GROUP_NAME, C.GROUP_RANKS))
+    names = (fill_missing_text(near[name], "") for name in (C.GROUP_NAME, C.GROUP_RANKS))
     table.loc[near.index, "group"] = [" ".join(pair).strip() for pair in zip(*names, strict=True)]
     return table
 

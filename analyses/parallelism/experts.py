@@ -13,8 +13,8 @@ import pandas as pd
 
 from tracekit.schema import C
 
+from ..shared.collective_kinds import ALL_TO_ALL
 from ..shared.common import ints
-from ..shared.lanes import ALL_TO_ALL
 from .calls import BETWEEN, LIBRARY, PLACE, members
 from .groups import KEY
 from .roles import EXPERT

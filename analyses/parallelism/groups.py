@@ -13,7 +13,7 @@ import pandas as pd
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.collectives import matched_waits
+from ..shared.collectives import collective_waits
 from ..shared.common import share
 from .calls import EXPOSED, LIBRARY, members
 from .roles import UNKNOWN, Role, by_name, role_of
@@ -70,7 +70,7 @@ def roles(calls: pd.DataFrame, sent: pd.DataFrame) -> dict[str, Role]:
 
 def table(run: Run, calls: pd.DataFrame, found: dict[str, Role]) -> pd.DataFrame:
     """One row per process group, most time first; then those that were not used."""
-    matched = matched_waits(calls)["wait_ns"]
+    matched = collective_waits(calls)["wait_ns"]
     rows = calls.assign(wait_ns=matched.reindex(calls[C.ROW_ID]).set_axis(calls.index).astype("Int64"))
     listed = [_row(own, found[str(key)]) for key, own in rows.groupby(KEY, sort=True)]
     listed.sort(key=lambda row: (-row[C.DUR_NS], row["group"], row[C.GROUP_RANKS]))

@@ -9,8 +9,8 @@ import pandas as pd
 
 from tracekit.schema import C, Phase
 
+from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE
 from ..shared.common import ints, share
-from ..shared.lanes import ALL_GATHER, ALL_REDUCE
 from .calls import EXPOSED, ISSUED, PLACE, PRIOR_END, STREAM_FREE
 from .groups import KEY
 from .roles import DATA, UNKNOWN

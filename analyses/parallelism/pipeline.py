@@ -23,9 +23,10 @@ from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, Phase
 
+from ..shared.collective_kinds import SEND_RECV
 from ..shared.common import ints, share, spans
-from ..shared.hosts import host_rows
-from ..shared.lanes import SEND_RECV, communicates
+from ..shared.host_rows import host_rows
+from ..shared.intervals_by_class import is_communication
 from .calls import RECEIVE, SEND, members
 from .groups import KEY
 from .roles import PIPELINE
@@ -92,7 +93,7 @@ def stage_steps(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFra
     host = host_rows(run, chosen[C.OP_ROW], [C.PHASE, C.START_NS])
     phase = host[C.PHASE].astype(object).fillna("")
     frame = chosen.assign(
-        talks=communicates(chosen),
+        talks=is_communication(chosen),
         sends=chosen[C.ROW_ID].isin(messages[C.ROW_ID]),
         inside=~phase.isin(_OUTSIDE),
         backward_ns=host[C.START_NS].where(phase == str(Phase.BACKWARD)),

@@ -11,7 +11,14 @@ import pandas as pd
 
 from tracekit.schema import C, Phase
 
-from ..shared.lanes import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
+from ..shared.collective_kinds import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE_SCATTER,
+    SEND_RECV,
+)
 from .calls import LIBRARY, RANGE, members
 
 DATA, TENSOR, PIPELINE = "data", "tensor", "pipeline"

@@ -15,7 +15,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import listed
 from tracekit.schema import C
 
-from ..shared.collectives import end_spreads, match
+from ..shared.collectives import end_spreads, match_collectives
 from ..shared.common import duration, ints, percent, share
 from .hosts import SLACK_NS, slack
 from .skew import EXCESS, skew, waits
@@ -36,7 +36,7 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     if len(steps) and len(parts) > 1:
         tables["steps"] = by_step(steps)
     kernels = _joined(parts, "collectives")
-    matched, unmatched = match(kernels)
+    matched, unmatched = match_collectives(kernels)
     if matched:
         allowed = slack(matched, end_spreads(matched), kernels, marked=len(steps) > 0)
         tables["stragglers"] = stragglers(waits(matched, kernels, marked=len(steps) > 0), allowed)
@@ -47,7 +47,7 @@ def combine(parts: Sequence[Part]) -> tuple[dict[str, pd.DataFrame], list[str]]:
 def evidence(parts: Sequence[Part], places: Sequence[tuple[int, int]], *, marked: bool) -> pd.DataFrame:
     """Kernels in which one of these devices was last, sorted by the wait of the others, longest first."""
     kernels = _joined(parts, "collectives")
-    rows = waits(match(kernels)[0], kernels, marked=marked)
+    rows = waits(match_collectives(kernels)[0], kernels, marked=marked)
     blamed = pd.MultiIndex.from_frame(rows[_PLACE]).isin(list(places))
     found: pd.DataFrame = rows.loc[blamed & rows["last"].to_numpy(bool)]
     return found.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])

@@ -20,9 +20,9 @@ from tracekit.runs.intervals import Ints, covered_before
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from ..shared.collectives import Matched, aligned
+from ..shared.collectives import MatchedCollectives, end_together
 from ..shared.common import ints, spans
-from ..shared.hosts import host_rows
+from ..shared.host_rows import host_rows
 
 LONG_NS = 50_000
 LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"
@@ -69,7 +69,7 @@ def _host(run: Run, rank: int) -> pd.DataFrame:
 
 
 def slack(
-    matched: Sequence[Matched], spreads: Iterable[Ints], kernels: pd.DataFrame, *, marked: bool
+    matched: Sequence[MatchedCollectives], spreads: Iterable[Ints], kernels: pd.DataFrame, *, marked: bool
 ) -> pd.DataFrame:
     """How much earlier each device could have started its last collective, as far as its host allows.
 
@@ -86,7 +86,7 @@ def slack(
         Rank, device and the time, missing if the launch is unknown.
     """
     counted = [
-        _columns(one, aligned(one, spread) & ((one.step >= 0) | (not marked)))
+        _columns(one, end_together(one, spread) & ((one.step >= 0) | (not marked)))
         for one, spread in zip(matched, spreads, strict=True)
     ]
     rows = pd.concat(counted, ignore_index=True)
@@ -104,7 +104,7 @@ def slack(
     )
 
 
-def _columns(one: Matched, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.DataFrame:
+def _columns(one: MatchedCollectives, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.DataFrame:
     """Place, row and arrival of the last rank, on the clock of each rank, of the counted collectives."""
     dur = one.dur[counted]
     arrival = one.start[counted] + dur - dur.min(axis=1, keepdims=True)

@@ -16,16 +16,28 @@ from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
-from ..shared.collectives import Matched, aligned, described, end_spreads, families, last_of
+from ..shared.collectives import (
+    MatchedCollectives,
+    describe_collectives,
+    end_spreads,
+    end_together,
+    kernel_families,
+    last_arrivals,
+)
 from ..shared.common import ints, spans
-from ..shared.lanes import Lanes, communicates, lanes, measured_in
+from ..shared.intervals_by_class import (
+    IntervalsByClass,
+    intervals_by_class,
+    is_communication,
+    measured_window,
+)
 from .hosts import PROFILED_NS, launched
 
 if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 
-def skew(matched: list[Matched]) -> pd.DataFrame:
+def skew(matched: list[MatchedCollectives]) -> pd.DataFrame:
     """Every matched collective, in the order of the first rank."""
     spreads = end_spreads(matched)
     tables = [_skew(one, spread) for one, spread in zip(matched, spreads, strict=True)]
@@ -33,9 +45,9 @@ def skew(matched: list[Matched]) -> pd.DataFrame:
     return pd.concat(tables).sort_values(order, ignore_index=True).drop(columns="first_start_ns")
 
 
-def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
+def _skew(one: MatchedCollectives, spread: Ints) -> pd.DataFrame:
     ordered = np.sort(one.dur, axis=1)
-    last = last_of(one.dur)
+    last = last_arrivals(one.dur)
     ranks = np.array([rank for rank, _ in one.places], np.int64)
     return pd.DataFrame(
         {
@@ -49,7 +61,7 @@ def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
             "longest_ns": ordered[:, -1],
             "ranks": len(one.places),
             "end_spread_ns": spread,
-            "aligned": aligned(one, spread),
+            "aligned": end_together(one, spread),
             "family": one.names[1],
             "first_start_ns": one.start[:, 0],
         }
@@ -61,7 +73,7 @@ def _skew(one: Matched, spread: Ints) -> pd.DataFrame:
     )
 
 
-def waits(matched: list[Matched], kernels: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+def waits(matched: list[MatchedCollectives], kernels: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """One row per device of each aligned collective: wait, lateness, whether it was last, and why.
 
     The saving is without the idle time in which the profiler held the host of the last rank longer than those
@@ -84,10 +96,10 @@ def waits(matched: list[Matched], kernels: pd.DataFrame, *, marked: bool) -> pd.
 
 EXCESS = ("excess_computation_ns", "excess_idle_ns", "excess_other_ns")
 _PARTS = ("computation", "kernels", "occupied")
-"""Unions of `Lanes` whose time before the start and the end of each communication kernel is kept."""
+"""Classes of intervals whose time before the start and the end of each communication kernel is kept."""
 
 
-def _excess(matched: list[Matched], spreads: list[Ints], kernels: pd.DataFrame) -> pd.DataFrame:
+def _excess(matched: list[MatchedCollectives], spreads: list[Ints], kernels: pd.DataFrame) -> pd.DataFrame:
     """What each device did longer than the mean of the others since the collective before, by row id.
 
     Also by how much the overhead of the profiler in its process, between the launches of both, is longer.
@@ -103,7 +115,7 @@ def _excess(matched: list[Matched], spreads: list[Ints], kernels: pd.DataFrame) 
     places = {tuple(one.places) for one in matched}
     for group in sorted(places):
         own = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == group]
-        together = [(one, aligned(one, spread)) for one, spread in own]
+        together = [(one, end_together(one, spread)) for one, spread in own]
         start = np.concatenate([one.start[at] for one, at in together])
         dur = np.concatenate([one.dur[at] for one, at in together])
         rows = np.concatenate([one.row_id[at] for one, at in together])
@@ -148,13 +160,13 @@ def _column(name: str, edge: str) -> str:
     return f"{name}_before_{edge}"
 
 
-def _waits(one: Matched, spread: Ints, *, marked: bool) -> pd.DataFrame:
-    counted = aligned(one, spread) & ((one.step >= 0) | (not marked))
+def _waits(one: MatchedCollectives, spread: Ints, *, marked: bool) -> pd.DataFrame:
+    counted = end_together(one, spread) & ((one.step >= 0) | (not marked))
     dur, alone, rows = one.dur[counted], one.exposed[counted], one.row_id[counted]
     places = len(one.places)
     ordered = np.sort(dur, axis=1)
     exposed = np.minimum(dur - ordered[:, :1], alone)
-    last = last_of(dur)[:, None] == np.arange(places)
+    last = last_arrivals(dur)[:, None] == np.arange(places)
     mean = exposed.sum(axis=1, keepdims=True) // (places - 1)
     gain = np.minimum(ordered[:, 1:2] - ordered[:, :1], mean)
     return pd.DataFrame(
@@ -218,7 +230,7 @@ def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
     if rows.empty:
         return None
     places = [int(device) for device in np.unique(ints(rows, C.DEVICE))]
-    unions = {device: lanes(rows[rows[C.DEVICE] == device]) for device in places}
+    unions = {device: intervals_by_class(rows[rows[C.DEVICE] == device]) for device in places}
     devices = [_device(rows[rows[C.DEVICE] == device], one, windows) for device, one in unions.items()]
     return Part(
         pd.DataFrame(devices),
@@ -230,16 +242,16 @@ def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
 
 def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """Computation by family, in profiled steps if steps are marked."""
-    selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~communicates(rows)
+    selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~is_communication(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
     own = rows[selected]
-    sums = own.groupby([own[C.RANK], families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
+    sums = own.groupby([own[C.RANK], kernel_families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
     return sums.agg(sum_ns="sum", count="size").reset_index()
 
 
-def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str, object]:
+def _device(own: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) -> dict[str, object]:
     """Times of one device in its profiled steps, or the capture if none are marked."""
-    inside = measured_in(own, windows)
+    inside = measured_window(own, windows)
 
     def amount(union: Union) -> int:
         return intervals.length(intervals.intersect(union, inside))
@@ -260,7 +272,7 @@ def _device(own: pd.DataFrame, unions: Lanes, windows: pd.DataFrame) -> dict[str
     }
 
 
-def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFrame:
+def _steps(rank: int, windows: pd.DataFrame, unions: list[IntervalsByClass]) -> pd.DataFrame:
     start, end = ints(windows, C.START_NS), ints(windows, END_NS)
     computed = np.zeros(len(windows), np.int64)
     for one in unions:
@@ -273,9 +285,11 @@ def _steps(rank: int, windows: pd.DataFrame, unions: list[Lanes]) -> pd.DataFram
     return pd.DataFrame({C.RANK: np.full(len(windows), rank, np.int64), **columns})
 
 
-def _collectives(run: Run, rank: int, rows: pd.DataFrame, unions: dict[int, Lanes]) -> pd.DataFrame:
+def _collectives(
+    run: Run, rank: int, rows: pd.DataFrame, unions: dict[int, IntervalsByClass]
+) -> pd.DataFrame:
     """Communication kernels with their exposed time."""
-    kernels = rows[communicates(rows)].sort_values(
+    kernels = rows[is_communication(rows)].sort_values(
         [C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID], ignore_index=True
     )
     start, end = spans(kernels)
@@ -288,4 +302,4 @@ def _collectives(run: Run, rank: int, rows: pd.DataFrame, unions: dict[int, Lane
             for edge, moments in zip(_EDGES, (start, end), strict=True):
                 done[_column(name, edge)][mine] = covered_before(getattr(one, name), moments[mine])
     host = launched(run, rank, kernels.pop(C.LAUNCH_ROW))
-    return described(run, kernels).assign(exposed_ns=exposed, **done).join(host)
+    return describe_collectives(run, kernels).assign(exposed_ns=exposed, **done).join(host)

@@ -16,8 +16,8 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import Floats, duration, ints, percent, share, spans, union_by
-from ..shared.groups import parse_shapes
-from ..shared.hosts import source_lines
+from ..shared.host_rows import source_lines
+from ..shared.tensor_shapes import parse_shapes
 from .work import DTYPE, MATRIX, MOVED, NARROW, OP, OWNER, PRECISION, SIMT, UNKNOWN
 
 if TYPE_CHECKING:

@@ -36,8 +36,17 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, positions
-from ..shared.groups import Tensor, item_bytes, tensors
-from ..shared.hosts import NO_OP, NO_SHAPES, host_rows, texts
+from ..shared.host_rows import (
+    NO_OP,
+    NO_SHAPES,
+    fill_missing_text,
+    host_rows,
+)
+from ..shared.tensor_shapes import (
+    Tensor,
+    item_bytes,
+    tensors,
+)
 
 if TYPE_CHECKING:
     Inputs = Sequence[Tensor | None]
@@ -330,8 +339,8 @@ def _described(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
     columns = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS]
     found = host_rows(run, table[OWNER], columns)
     flops = found[C.FLOPS].where(table[OWNER].isin(counted)).fillna(UNKNOWN).to_numpy(np.int64)
-    texts_of = {name: texts(found[name], "") for name in columns[:3]}
-    described = pd.DataFrame({OP: texts(found[C.NAME], NO_OP), **texts_of, C.FLOPS: flops})
+    texts_of = {name: fill_missing_text(found[name], "") for name in columns[:3]}
+    described = pd.DataFrame({OP: fill_missing_text(found[C.NAME], NO_OP), **texts_of, C.FLOPS: flops})
     described[[MOVED, DTYPE, MATRIX]] = _each(described)
     encloses = found[C.FLOPS].notna().to_numpy(bool) & (flops == UNKNOWN)
     described[MATRIX] = described[MATRIX].astype(bool) & ~encloses

@@ -9,7 +9,6 @@ ends must agree within 10% of the longest duration, or 200 µs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from .common import ints
-from .groups import item_bytes, numel, parse_dtypes, parse_shapes
-from .hosts import host_rows, texts
-from .lanes import (
+from .collective_kinds import (
     ALL_GATHER,
     ALL_REDUCE,
     BROADCAST,
@@ -31,24 +27,25 @@ from .lanes import (
     REDUCE,
     SEND_RECV,
     collective_kinds,
-    communicates,
     kinds_of,
 )
+from .common import ints
+from .host_rows import fill_missing_text, host_rows
+from .intervals_by_class import is_communication
+from .tensor_shapes import (
+    item_bytes,
+    numel,
+    parse_dtypes,
+    parse_shapes,
+)
 
-if TYPE_CHECKING:
-    Flags = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.bool_]
 
 END_TOLERANCE_SHARE = 10
 """Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
-
-
 END_TOLERANCE_NS = 200_000
-
-
 NEARLY_ALL_ALIGNED = 0.9
 """Share of kernels that must end together where the ranks have different numbers of them."""
-
-
 RECORDED = (
     C.COLLECTIVE_SEQUENCE,
     C.DTYPE,
@@ -68,7 +65,7 @@ _PLACE = [C.RANK, C.DEVICE]
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedCollectives:
     """Collectives of one family, process group and stream: rows are collectives in order, columns devices.
 
     Attributes:
@@ -90,7 +87,7 @@ class Matched:
     names: tuple[str, str]
 
 
-def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
+def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], list[str]]:
     """Match the kernels of a family, process group and stream of all ranks, counted from the end.
 
     The captures of ranks begin at different points, so the last kernels correspond; where sequence numbers
@@ -99,7 +96,7 @@ def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
     end together.
 
     Args:
-        kernels: Rows of `described`.
+        kernels: Rows of `describe_collectives`.
 
     Returns:
         The matched collectives, and the families that could not be matched.
@@ -108,10 +105,10 @@ def match(kernels: pd.DataFrame) -> tuple[list[Matched], list[str]]:
     for (called, _), every in kernels.groupby(["family", "group"], sort=True):
         rows = _of_all_ranks(every)
         streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
-        groups = streams if all(_agree(own) for own in streams) else [rows]
-        if all(_agree(own) for own in groups):
-            found += [_matched(own) for own in groups]
-        elif ending := _matched_from_the_end(rows):
+        groups = streams if all(_counts_agree(own) for own in streams) else [rows]
+        if all(_counts_agree(own) for own in groups):
+            found += [_match_in_order(own) for own in groups]
+        elif ending := _match_from_the_end(rows):
             found.append(ending)
         elif len(rows.drop_duplicates(_PLACE)) > 1:
             unmatched.append(str(called))
@@ -128,32 +125,32 @@ def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[everywhere]
 
 
-def _agree(rows: pd.DataFrame) -> bool:
+def _counts_agree(rows: pd.DataFrame) -> bool:
     """Whether several devices have the same number of kernels, each on one stream."""
     counts = rows.groupby(_PLACE).size()
     streams = rows.groupby(_PLACE)[C.STREAM].nunique()
     return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
 
 
-def _matched_from_the_end(rows: pd.DataFrame) -> Matched | None:
+def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     """Match the last kernels of every device; None if they do not end together."""
     counts = rows.groupby(_PLACE).size()
     ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
     if len(counts) < 2 or int(rows.groupby(_PLACE)[C.STREAM].nunique().max()) > 1:
         return None
-    one = _matched(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
+    one = _match_in_order(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
     spread = end_spreads([one])[0]
-    together = aligned(one, spread).mean() >= NEARLY_ALL_ALIGNED
+    together = end_together(one, spread).mean() >= NEARLY_ALL_ALIGNED
     return one if together and 2 * np.median(spread) <= _distance(one) else None
 
 
-def _distance(one: Matched) -> float:
+def _distance(one: MatchedCollectives) -> float:
     """Median time between the ends of successive collectives: one match too early or late is that far off."""
     apart = np.diff(np.sort(one.start[:, 0] + one.dur[:, 0]))
     return float(np.median(apart)) if len(apart) else float("inf")
 
 
-def _matched(rows: pd.DataFrame) -> Matched:
+def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
     ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
     places = ordered[_PLACE].drop_duplicates()
     shape = len(places), -1
@@ -165,10 +162,12 @@ def _matched(rows: pd.DataFrame) -> Matched:
     step = ints(known, C.STEP).reshape(shape)[0]
     names = str(ordered[C.KIND].iloc[0]), str(ordered["family"].iloc[0])
     pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
-    return Matched(pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names)
+    return MatchedCollectives(
+        pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names
+    )
 
 
-def end_spreads(matched: list[Matched]) -> list[Ints]:
+def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
     """Spread of the ends of each collective, after subtracting clock offsets."""
     offsets = _offsets(matched)
     spreads = []
@@ -178,40 +177,40 @@ def end_spreads(matched: list[Matched]) -> list[Ints]:
     return spreads
 
 
-def _offsets(matched: list[Matched]) -> dict[tuple[int, int], int]:
+def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
     """Clock offset of each device relative to the first one, by the ends of matched kernels."""
     differences: dict[tuple[int, int], list[Ints]] = {}
     for one in matched:
         ends = one.start + one.dur
         for column, place in enumerate(one.places):
             differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
-    return {place: _middle(np.concatenate(values)) for place, values in differences.items()}
+    return {place: _lower_median(np.concatenate(values)) for place, values in differences.items()}
 
 
-def _middle(values: Ints) -> int:
+def _lower_median(values: Ints) -> int:
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
-def aligned(one: Matched, spread: Ints) -> Flags:
+def end_together(one: MatchedCollectives, spread: Ints) -> Flags:
     """Whether the kernels of each collective end together."""
     tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
     found: Flags = spread <= tolerance
     return found
 
 
-def families(names: pd.Series) -> pd.Series:
+def kernel_families(names: pd.Series) -> pd.Series:
     """Family of each kernel by its name."""
     plain = names.astype(object)
     return plain.map({name: family(str(name)) for name in plain.unique()}).astype(object)
 
 
-def calls(run: Run) -> pd.DataFrame:
-    """The communication kernels of a run, as `described` returns them."""
+def read_collectives(run: Run) -> pd.DataFrame:
+    """The communication kernels of a run, as `describe_collectives` returns them."""
     rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
-    return described(run, rows[communicates(rows)].reset_index(drop=True))
+    return describe_collectives(run, rows[is_communication(rows)].reset_index(drop=True))
 
 
-def described(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
+def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     """Communication kernels, with what is recorded of their collective.
 
     Args:
@@ -234,7 +233,7 @@ def described(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         C.STREAM: kernels[C.STREAM].fillna(-1).astype(np.int64),
         C.KIND: kinds,
         "exposed_ns": kernels[C.DUR_NS],
-        "family": families(kernels[C.NAME]),
+        "family": kernel_families(kernels[C.NAME]),
         "group": _groups(recorded),
         C.BYTES: sent,
         "size": sent.fillna(first).astype(np.int64),
@@ -244,7 +243,11 @@ def described(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(recorded: pd.DataFrame) -> pd.Series:
     """Name and ranks of each process group: together they are the same on all of its ranks."""
-    pairs = zip(texts(recorded[C.GROUP_NAME], ""), texts(recorded[C.GROUP_RANKS], ""), strict=True)
+    pairs = zip(
+        fill_missing_text(recorded[C.GROUP_NAME], ""),
+        fill_missing_text(recorded[C.GROUP_RANKS], ""),
+        strict=True,
+    )
     return pd.Series([" ".join(pair).strip() for pair in pairs], index=recorded.index, dtype=object)
 
 
@@ -252,13 +255,19 @@ def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
     """Bytes by the recorded elements and dtype: what a rank receives in an all-gather, else what it sends."""
     gathered = (kinds == ALL_GATHER).to_numpy(bool)
     elements = recorded[C.ELEMENTS_IN].where(~gathered, recorded[C.ELEMENTS_OUT]).astype("Int64")
-    each = [item_bytes(dtype) for dtype in texts(recorded[C.DTYPE], "")]
+    each = [item_bytes(dtype) for dtype in fill_missing_text(recorded[C.DTYPE], "")]
     return elements * pd.Series(pd.array(each, "Int64"), index=recorded.index)
 
 
 def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
     """Bytes of the first input of each op, 0 if unknown."""
-    pairs = list(zip(texts(recorded[C.INPUT_SHAPES], ""), texts(recorded[C.INPUT_DTYPES], ""), strict=True))
+    pairs = list(
+        zip(
+            fill_missing_text(recorded[C.INPUT_SHAPES], ""),
+            fill_missing_text(recorded[C.INPUT_DTYPES], ""),
+            strict=True,
+        )
+    )
     distinct = {pair: _bytes(*pair) for pair in set(pairs)}
     return pd.Series([distinct[pair] for pair in pairs], index=recorded.index, dtype=np.int64)
 
@@ -271,24 +280,24 @@ def _bytes(shapes: str, dtypes: str) -> int:
     return each * numel(shape) if shape else 0
 
 
-def matched_waits(rows: pd.DataFrame) -> pd.DataFrame:
+def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
     """Waiting in the collectives that are matched over ranks, by row id.
 
     Args:
-        rows: Result of `calls` of all ranks.
+        rows: Result of `read_collectives` of all ranks.
 
     Returns:
         wait_ns, the time by which the kernel is longer than the shortest one of its collective, and
         caused_ns, the sum of the waits of the others if this kernel is the only shortest one, else 0.
     """
     peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
-    matched, _ = match(rows[~peers])
+    matched, _ = match_collectives(rows[~peers])
     found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
     for one, spread in zip(matched, end_spreads(matched), strict=True):
-        together = aligned(one, spread)
+        together = end_together(one, spread)
         dur = one.dur[together]
         waits = dur - dur.min(axis=1, keepdims=True)
-        last = last_of(dur)[:, None] == np.arange(dur.shape[1])
+        last = last_arrivals(dur)[:, None] == np.arange(dur.shape[1])
         caused = np.where(last, waits.sum(axis=1, keepdims=True), 0)
         columns = {"wait_ns": waits.ravel(), "caused_ns": caused.ravel()}
         found.append(pd.DataFrame(columns, index=one.row_id[together].ravel()))
@@ -311,7 +320,7 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
             np.stack([ints(side, name) for side in ends], axis=1) for name in (C.ROW_ID, C.START_NS, C.DUR_NS)
         )
         apart = np.diff(start + dur, axis=1)[:, 0]
-        spread = np.abs(apart - _middle(apart))
+        spread = np.abs(apart - _lower_median(apart))
         together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
         wait = (dur - dur.min(axis=1, keepdims=True))[together]
         columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}
@@ -319,18 +328,18 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found)
 
 
-def last_of(dur: Ints) -> Ints:
+def last_arrivals(dur: Ints) -> Ints:
     """Column of the shortest kernel of each row, -1 for ties.
 
     Example:
-        >>> last_of(np.array([[5, 3], [4, 4]]))
+        >>> last_arrivals(np.array([[5, 3], [4, 4]]))
         array([ 1, -1])
     """
     ordered = np.sort(dur, axis=1)
     return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
 
 
-def waiting(rows: pd.DataFrame) -> pd.Series:
+def wait_times(rows: pd.DataFrame) -> pd.Series:
     """Time in which communication kernels wait for the last rank, by row id, ns; unknown ones are left out.
 
     Of a matched collective it is its wait. Of another one it is the time by which it is longer than a kernel
@@ -338,9 +347,9 @@ def waiting(rows: pd.DataFrame) -> pd.Series:
     taken longer than that.
 
     Args:
-        rows: Result of `calls` of all ranks.
+        rows: Result of `read_collectives` of all ranks.
     """
-    known = matched_waits(rows)["wait_ns"]
+    known = collective_waits(rows)["wait_ns"]
     every: pd.Series = pd.concat([known, _longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(known.index)])])
     return every
 
@@ -352,15 +361,15 @@ def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
-def waiting_share(rows: pd.DataFrame) -> float:
+def wait_share(rows: pd.DataFrame) -> float:
     """Share of the time of communication kernels, in steps if marked, that is waiting for the last rank.
 
     Args:
-        rows: Result of `calls` of all ranks.
+        rows: Result of `read_collectives` of all ranks.
     """
     chosen = rows[rows[C.STEP].notna()] if rows[C.STEP].notna().any() else rows
     total = int(ints(chosen, C.DUR_NS).sum())
-    waited = waiting(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
+    waited = wait_times(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
     return float(waited / total) if total else 0.0
 
 
@@ -368,7 +377,7 @@ FEWEST_STEPS, WIDELY = 3, 2
 """Steps in which a collective must recur, and its longest time over its shortest to be called varying."""
 
 
-def varying(rows: pd.DataFrame) -> pd.DataFrame:
+def varying_collectives(rows: pd.DataFrame) -> pd.DataFrame:
     """Collectives without recorded sizes whose times vary widely over the steps of one rank.
 
     The k-th collective of a step is the same as the k-th of the others, if all steps of the device have the
@@ -376,7 +385,7 @@ def varying(rows: pd.DataFrame) -> pd.DataFrame:
     other ranks. Messages between two ranks are left out: their sizes may differ.
 
     Args:
-        rows: Result of `calls`.
+        rows: Result of `read_collectives`.
 
     Returns:
         By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -63,14 +63,14 @@ def absent_device_note(run: Run) -> str:
     """Note on why a run has no device intervals."""
     kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
-    return NOT_RECORDED if launches(calls[C.NAME]).any() else NO_DEVICE
+    return NOT_RECORDED if is_launch(calls[C.NAME]).any() else NO_DEVICE
 
 
-def launches(names: pd.Series) -> pd.Series:
+def is_launch(names: pd.Series) -> pd.Series:
     """Whether each call launches device work.
 
     Example:
-        >>> launches(pd.Series(["cudaMemcpyAsync", "cudaLaunchHostFunc"], dtype="category")).tolist()
+        >>> is_launch(pd.Series(["cudaMemcpyAsync", "cudaLaunchHostFunc"], dtype="category")).tolist()
         [True, False]
     """
     return matches(names, LAUNCH_PATTERN) & ~matches(names, HOST_FUNCTION_PATTERN)
@@ -113,7 +113,7 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return lane[first], starts[first], reach[last]
 
 
-def worst_devices(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
+def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
     """Sum over ranks of the largest per-device sum: devices of a rank run concurrently.
 
     Args:
@@ -122,7 +122,7 @@ def worst_devices(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
 
     Example:
         >>> frame = pd.DataFrame({C.RANK: [0, 0, 0, 1], C.DEVICE: [0, 0, 1, 0]})
-        >>> worst_devices(frame, [2, 3, 4, 7])
+        >>> max_per_rank(frame, [2, 3, 4, 7])
         12
     """
     lanes = frame[[C.RANK, C.DEVICE]].assign(value=np.asarray(values, np.int64))
@@ -157,14 +157,14 @@ def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
         >>> positions(pd.Series([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
         array([ 1, -1, -1])
     """
-    return Places(row_ids.to_numpy(dtype=np.int64)).of(known(wanted))
+    return RowIndex(row_ids.to_numpy(dtype=np.int64)).of(ids_or_absent(wanted))
 
 
-def known(ids: pd.Series) -> Ints:
+def ids_or_absent(ids: pd.Series) -> Ints:
     """Ids as plain integers, `NO_PARENT` for null.
 
     Example:
-        >>> known(pd.Series([9, None], dtype="Int64"))
+        >>> ids_or_absent(pd.Series([9, None], dtype="Int64"))
         array([ 9, -1])
     """
     if isinstance(ids.dtype, pd.Int64Dtype):
@@ -173,13 +173,13 @@ def known(ids: pd.Series) -> Ints:
     return ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
 
 
-class Places:
+class RowIndex:
     """Index from distinct row ids to row positions.
 
     Dense ids use a lookup table of 4 bytes per possible id; sparse ids use binary search.
 
     Example:
-        >>> Places(np.array([7, 9])).of(np.array([9, -1, 8]))
+        >>> RowIndex(np.array([7, 9])).of(np.array([9, -1, 8]))
         array([ 1, -1, -1])
     """
 
@@ -226,11 +226,11 @@ def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -
     return found
 
 
-def coded(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
+def to_categorical(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
     """Categorical of texts by code, with distinct sorted categories.
 
     Example:
-        >>> coded(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
+        >>> to_categorical(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
         [1, 0, 1]
     """
     used = np.unique(codes)
@@ -266,7 +266,7 @@ class Line(NamedTuple):
     head: float | None
 
 
-def measured(metrics: Iterable[Metric]) -> list[Line]:
+def metric_lines(metrics: Iterable[Metric]) -> list[Line]:
     """Convert the metrics of a comparison to lines."""
     return [Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
 
@@ -279,18 +279,18 @@ def ratios(lines: Sequence[Line]) -> pd.DataFrame:
     return table
 
 
-def between(base: Run, head: Run, varying: Sequence[str]) -> Diff:
+def diff_runs(base: Run, head: Run, varying: Sequence[str]) -> Diff:
     """Compare two runs without explanations by analyses, since an analysis calls this."""
     return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
 
 
-def refusal(found: Diff) -> str:
+def refusal_note(found: Diff) -> str:
     """Reason why two runs are not comparable, empty if they are."""
     fields = [f"{one.field} ({one.base} and {one.head})" for one in found.comparability.refused]
     return f"the runs differ in {', '.join(fields)}: nothing was compared" if fields else ""
 
 
-def parts(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
+def time_by_activity(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
     """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
     shared = compared_spans.shared(base, head)
     causes = (wall.causes(base, head)[0]) or (None, None)
@@ -338,3 +338,56 @@ def _text(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str
             digits = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
             return f"{digits} {unit}"
     return f"{amount} {smallest}"
+
+
+def medians(codes: Ints, groups: int, values: Ints) -> Ints:
+    """Lower median of the values of each group; every group has at least one value.
+
+    Example:
+        >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))
+        array([3, 7])
+    """
+    ordered = values[np.lexsort((values, codes))]
+    count = np.bincount(codes, minlength=groups)
+    first = np.cumsum(count) - count
+    middle: Ints = ordered[first + (count - 1) // 2]
+    return middle
+
+
+def largest_rows(rows: pd.DataFrame, by: str, most: int) -> list[int]:
+    """Ids of the rows with the largest values of a column, ties by id."""
+    order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:most]
+    return [int(row) for row in ints(rows, C.ROW_ID)[order]]
+
+
+def concat_tables(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate tables with the same columns; empty tables do not affect the types.
+
+    Categories remain categories, sorted.
+
+    Example:
+        >>> concat_tables([pd.DataFrame({"n": [2, 1]}), pd.DataFrame({"n": [3]})])["n"].tolist()
+        [2, 1, 3]
+    """
+    full = [part for part in parts if len(part)] or list(parts[:1])
+    if len(full) == 1:
+        return full[0].reset_index(drop=True)
+    table = pd.concat(full, ignore_index=True)
+    for name, kind in full[0].dtypes.items():
+        if isinstance(kind, pd.CategoricalDtype):
+            table[name] = pd.api.types.union_categoricals([part[name] for part in full], sort_categories=True)
+    return table
+
+
+def concat_by_name(
+    parts: Sequence[Mapping[str, pd.DataFrame]], names: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """Concatenate tables by name, in the order of names; names without any table are omitted.
+
+    Example:
+        >>> one, other = {"a": pd.DataFrame({"n": [1]})}, {"a": pd.DataFrame({"n": [2]})}
+        >>> concat_by_name([one, {}, other], ["b", "a"])["a"]["n"].tolist()
+        [1, 2]
+    """
+    found = {name: [part[name] for part in parts if name in part] for name in names}
+    return {name: concat_tables(tables) for name, tables in found.items() if tables}

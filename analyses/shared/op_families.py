@@ -15,7 +15,12 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from .common import ints, share
-from .hosts import NO_OP, Ops, launching_texts, total_by
+from .host_rows import (
+    NO_OP,
+    Ops,
+    launching_texts,
+    sum_by_code,
+)
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
 _FAMILIES = {
@@ -95,7 +100,7 @@ def _by_op(ops: Ops) -> pd.DataFrame:
     """Calls, host self time and longest call by op."""
     size = len(ops.labels)
     _, host_row = _longest(ops.names, size, ints(ops.frame, C.DUR_NS), ints(ops.frame, C.ROW_ID))
-    own = total_by(ops.names, size, ops.self_ns)
+    own = sum_by_code(ops.names, size, ops.self_ns)
     calls = np.bincount(ops.names, minlength=size)
     return pd.DataFrame({OP: ops.labels, "host_self_ns": own, "calls": calls, "host_row": host_row})
 
@@ -126,7 +131,7 @@ def _kernels(run: Run) -> pd.DataFrame | None:
         {
             OP: np.asarray(op.categories, object)[keys // len(families)],
             KERNEL: families[keys % len(families)],
-            "device_self_ns": total_by(groups, len(keys), duration),
+            "device_self_ns": sum_by_code(groups, len(keys), duration),
             "launches": np.bincount(groups, minlength=len(keys)),
             _LONGEST: longest,
             "longest_row": rows,

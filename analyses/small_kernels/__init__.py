@@ -46,13 +46,14 @@ from ..shared.common import (
     UNLINKED,
     absent_device_note,
     ints,
+    largest_rows,
+    max_per_rank,
+    medians,
     share,
     spans,
     union_by,
-    worst_devices,
 )
-from ..shared.hosts import source_lines
-from ..shared.lanes import largest, medians
+from ..shared.host_rows import source_lines
 from . import runs
 from .runs import ELEMENTWISE, OPTIMIZER, ZERO_GRAD
 
@@ -116,7 +117,7 @@ def findings(run: Run, work: Work, by_kind: pd.DataFrame, spent: Budget) -> tupl
 
 
 def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
-    saving = worst_devices(rows, rows["late_ns"])
+    saving = max_per_rank(rows, rows["late_ns"])
     if not spent.matters(saving):
         return
     names = rows["range"].value_counts()
@@ -133,7 +134,7 @@ def _optimizer(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Itera
 
 
 def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Iterator[Finding]:
-    saving = worst_devices(rows, rows["late_ns"])
+    saving = max_per_rank(rows, rows["late_ns"])
     if not spent.matters(saving):
         return
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
@@ -148,7 +149,7 @@ def _elementwise(run: Run, work: Work, rows: pd.DataFrame, spent: Budget) -> Ite
 def _repeating(run: Run, work: Work, spent: Budget) -> Iterator[Finding]:
     rows = runs.runs(work, None)
     rows = rows[rows[C.STEP].notna() & (rows["kind_of_work"] != ZERO_GRAD)]
-    saving = worst_devices(rows, np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0))
+    saving = max_per_rank(rows, np.maximum(ints(rows, "late_ns") - REPLAY_NS, 0))
     if not spent.marked or not spent.matters(saving, least=HIGH_SHARE):
         return
     same, steps = _identical_steps(work.rows)
@@ -180,7 +181,7 @@ def _finding(code: str, title: str, advice: str, rows: pd.DataFrame, saving: int
         Basis.MEASURED,
         _HOW,
         INFERRED,
-        {"device_intervals": largest(rows, "late_ns", EVIDENCE_ROWS)},
+        {"device_intervals": largest_rows(rows, "late_ns", EVIDENCE_ROWS)},
     )
 
 
@@ -189,7 +190,7 @@ _HOW = f"idle time before late launches in the runs, {WORST}, with the profiler,
 
 def _described(work: Work, rows: pd.DataFrame, spent: Budget) -> str:
     count, runs = len(rows) // spent.steps, rows["run"].nunique()
-    idle = spent.per_step(worst_devices(rows, rows["gap_ns"]))
+    idle = spent.per_step(max_per_rank(rows, rows["gap_ns"]))
     return (
         f"{count:,} kernels {spent.per}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
         f"{runs:,} {'runs' if runs > 1 else 'run'} in total; the device is idle {human(idle, 'ns')} "

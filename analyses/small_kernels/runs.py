@@ -14,11 +14,11 @@ import pandas as pd
 from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
-from ..shared import lanes
 from ..shared.common import NO_PARENT, ints, positions, spans
+from ..shared.thread_ranges import launch_calls
 
 if TYPE_CHECKING:
-    from ..shared.hosts import Objects
+    from ..shared.host_rows import Objects
 
     Bools = npt.NDArray[np.bool_]
 
@@ -63,7 +63,7 @@ def read(run: Run) -> Work | None:
     alone = kernels & ~shared & frame[C.LAUNCH_ROW].notna().to_numpy() & frame[C.GRAPH_ID].isna().to_numpy()
     if not alone.any():
         return None
-    calls = lanes.launching(run, frame)
+    calls = launch_calls(run, frame)
     known = alone & calls[C.DUR_NS].notna().to_numpy()
     costs = calls.loc[known, C.DUR_NS].to_numpy(dtype=np.int64)
     if not len(costs):

@@ -16,7 +16,7 @@ from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..copies.groups import Hiding
 from ..memory.allocations import theil_sen
-from ..shared.lanes import largest
+from ..shared.common import largest_rows
 from .series import CPU, RSS
 from .specs import POWER_CAP, SETTING, busy_clock, link, reasons, throttled
 
@@ -195,7 +195,7 @@ def _copied(scene: Scene, device: int, own: Link) -> tuple[int, dict[str, list[i
     if rows.empty or not own.rate or not own.most:
         return 0, {}
     saved = int(Hiding(scene.run).exposed(rows) * (1 - own.rate / own.most))
-    return saved, {"device_intervals": largest(rows, C.DUR_NS, EVIDENCE_ROWS)}
+    return saved, {"device_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)}
 
 
 def _shared(scene: Scene, device: int) -> Finding | None:
@@ -283,5 +283,5 @@ def _idle_rows(scene: Scene, device: int) -> dict[str, list[int]]:
     columns = [C.ROW_ID, C.KIND, C.DEVICE, C.START_NS, C.DUR_NS]
     rows = scene.run.table("device_intervals", columns=columns)
     rows = rows[(rows[C.KIND] == str(DeviceKind.IDLE)) & (rows[C.DEVICE] == device)]
-    longest = largest(rows, C.DUR_NS, EVIDENCE_ROWS)
+    longest = largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)
     return {"device_intervals": longest} if longest else {}

@@ -15,7 +15,7 @@ from tracekit.runs.nvml import M
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, RANK, STEP
-from ..shared.groups import link_gb_per_s
+from ..shared.pcie import link_gb_per_s
 
 if TYPE_CHECKING:
     from .series import Scene, Series, Stats

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analyses.shared.groups import link_rates
+from tracekit.analyses.shared.pcie import link_rates
 
 from tracekit.runs.nvml import M
 from tracekit.schema import C, Memory

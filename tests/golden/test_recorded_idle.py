@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from tracekit.analyses import launch_latency
 from tracekit.analyses.idle import causes
-from tracekit.analyses.shared import host_lines, lanes
 from tracekit.analyses.shared.common import ints
+from tracekit.analyses.shared.host_columns import read_host_columns
+from tracekit.analyses.shared.idle_neighbors import read_occupying
 
 from tests.golden.test_truth import TRACES, TRUTH
 from tracekit.analysis import analyze
@@ -55,7 +56,7 @@ def test_hta_queue_length_is_a_mean_over_changes_and_ours_over_time(shared_runs:
     Changes at one µs come in no fixed order, so that its mean is only near; over time it is 0.3155.
     """
     run = shared_runs.of(TRACES / HTA_CASE)
-    table = launch_latency.launches(lanes.occupying(run), host_lines.read(run))
+    table = launch_latency.launches(read_occupying(run), read_host_columns(run))
     assert round(float(table["delay_ns"].mean()) / 1_000, 3) == 13.899
     times = np.concatenate([ints(table, name) for name in ("called_ns", "begun_ns")])
     depth = np.cumsum(np.repeat([1, -1], len(table))[np.argsort(times, kind="stable")])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracekit.analyses.shared import host_lines
+from tracekit.analyses.shared import host_columns
 
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 4)), max_size=20)
 
@@ -12,7 +12,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 4
 @pytest.fixture(scope="module", autouse=True)
 def _small_blocks() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_lines, "_BLOCK", 4)
+        patch.setattr(host_columns, "_BLOCK", 4)
         yield
 
 
@@ -22,7 +22,7 @@ def test_rows_are_ordered_by_thread_and_every_key(
 ) -> None:
     ordered = sorted(rows, key=lambda row: row[1]) if by_start else rows
     thread, start, length = (np.array([row[key] for row in ordered], np.int64) for key in range(3))
-    found = host_lines.by_thread(thread, lambda at: start[at], lambda at: -length[at])
+    found = host_columns.order_by_thread(thread, lambda at: start[at], lambda at: -length[at])
     assert found.tolist() == np.lexsort((-length, start, thread)).tolist()
 
 
@@ -30,7 +30,7 @@ def test_rows_are_ordered_by_thread_and_every_key(
 def test_values_are_picked_the_same_in_blocks(places: list[int]) -> None:
     values = np.arange(10, 17)
     assert (
-        host_lines.picked(values, np.array(places, np.int8)).tolist()
+        host_columns.take(values, np.array(places, np.int8)).tolist()
         == values[np.array(places, int)].tolist()
     )
 
@@ -38,6 +38,6 @@ def test_values_are_picked_the_same_in_blocks(places: list[int]) -> None:
 def test_what_arrow_holds_is_not_written_over() -> None:
     fixed = np.array([5, 7])
     fixed.flags.writeable = False
-    moved = host_lines.moved(np.array([1, 0]), [fixed, np.array([1, 2]), np.array([3, 4])])
+    moved = host_columns.reorder(np.array([1, 0]), [fixed, np.array([1, 2]), np.array([3, 4])])
     assert [column.tolist() for column in moved] == [[7, 5], [2, 1], [4, 3]]
     assert fixed.tolist() == [5, 7]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, Places, coded, union_by
+from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, RowIndex, to_categorical, union_by
 
 from tests.builders import kernel, make_run
 from tracekit import registry
@@ -58,11 +58,11 @@ def test_notes_name_only_what_exists() -> None:
 @pytest.mark.parametrize("ids", [[], [5], [7, 5, 6], [0, 10**15, 3], [2**62, -4, 9]])
 def test_places_of_ids_near_and_far_apart(ids: list[int]) -> None:
     wanted = np.array([*ids, -1, 4, 8, 10**15 + 1, 2**63 - 1, *ids], np.int64)
-    found = Places(np.array(ids, np.int64)).of(wanted)
+    found = RowIndex(np.array(ids, np.int64)).of(wanted)
     assert found.tolist() == [ids.index(one) if one in ids else -1 for one in wanted.tolist()]
 
 
 def test_texts_by_number_come_once_and_in_their_order() -> None:
-    found = coded(["b", "a", "b", "unused"], np.array([2, 0, 1, 0]))
+    found = to_categorical(["b", "a", "b", "unused"], np.array([2, 0, 1, 0]))
     assert found.tolist() == ["b", "b", "a", "b"]
     assert found.categories.tolist() == ["a", "b"]

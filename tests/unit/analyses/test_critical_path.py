@@ -15,7 +15,7 @@ from tracekit.analyses import critical_path
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE, walk, whatif
 from tracekit.analyses.critical_path import host as path_host
 from tracekit.analyses.critical_path.whatif import WhatIf
-from tracekit.analyses.shared import host_lines as shared_columns
+from tracekit.analyses.shared import host_columns as shared_columns
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
 from samples.simulator import Program, write

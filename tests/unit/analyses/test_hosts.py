@@ -9,7 +9,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.shared.hosts import Ops, host_rows, line_of, source_lines
+from tracekit.analyses.shared.host_rows import (
+    Ops,
+    host_rows,
+    line_of,
+    source_lines,
+)
 
 from tests.builders import host, kernel, make_run, step
 from tests.tiers import examples

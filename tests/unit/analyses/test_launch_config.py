@@ -7,7 +7,7 @@ import pytest
 from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES, configs
 from tracekit.analyses.launch_config.configs import kind_of
 from tracekit.analyses.shared.common import NO_DEVICE
-from tracekit.analyses.shared.hosts import NO_OP
+from tracekit.analyses.shared.host_rows import NO_OP
 
 from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze, compare

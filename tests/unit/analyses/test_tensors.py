@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.analyses.shared.groups import Tensor, item_bytes, parse_dtypes, parse_shapes, tensors
+from tracekit.analyses.shared.tensor_shapes import (
+    Tensor,
+    item_bytes,
+    parse_dtypes,
+    parse_shapes,
+    tensors,
+)
 
 
 def test_an_input_is_a_tensor_where_its_dtype_or_its_dimensions_say_so() -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses.shared.lanes import _kind
+from tracekit.analyses.shared.collective_kinds import _kind
 
 from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES, configured
 from tracekit.errors import UnusableInputError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,13 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Memory
 
-from .common import NO_PARENT, Places, coded, ints, known, op_parents, positions, share
-from .host_lines import LazyColumns
+from .common import NO_PARENT, RowIndex, ids_or_absent, ints, op_parents, positions, share, to_categorical
+from .host_columns import (
+    LazyColumns,
+    climb_to,
+)
 
-if TYPE_CHECKING:
-    from .host_lines import Bools, Small
-
-    Objects: TypeAlias = npt.NDArray[np.object_]
+Objects: TypeAlias = npt.NDArray[np.object_]
 
 NO_OP = "(no op recorded)"
 NO_SHAPES = "(no shapes recorded)"
@@ -58,8 +58,8 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     Returns:
         One row per id, on the same index.
     """
-    found, at = _found(run, known(rows), columns)
-    return pd.DataFrame({name: _picked(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
+    found, at = _read_rows(run, ids_or_absent(rows), columns)
+    return pd.DataFrame({name: _take(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
 
 
 def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
@@ -70,12 +70,14 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
         rows: Ids of host rows, any of them null.
         absent: The columns, each with its text for null ids, absent ids and missing values.
     """
-    found, at = _found(run, known(rows), [*absent])
+    found, at = _read_rows(run, ids_or_absent(rows), [*absent])
     made = {}
     for name, word in absent.items():
         column = found[name].cat
         codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[at]
-        made[name] = coded([*column.categories, word], np.where(codes < 0, len(column.categories), codes))
+        made[name] = to_categorical(
+            [*column.categories, word], np.where(codes < 0, len(column.categories), codes)
+        )
     return made
 
 
@@ -100,15 +102,15 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
     if not captured.any():
         return found
     for name, word in absent.items():
-        own = texts(rows.loc[captured, CAPTURED[name]], word)
+        own = fill_missing_text(rows.loc[captured, CAPTURED[name]], word)
         every = np.array(found[name], object)
         every[captured] = own
         codes, labels = pd.factorize(every)
-        found[name] = coded([str(label) for label in labels], codes)
+        found[name] = to_categorical([str(label) for label in labels], codes)
     return found
 
 
-def _found(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
+def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
     """Read host rows that include these ids; return them with the positions of the ids.
 
     Reading a range with unneeded rows is faster than filtering many ids.
@@ -119,22 +121,22 @@ def _found(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, I
     else:
         where = row_id.isin(pa.array(np.unique(present), pa.int64()))
     found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
-    return found, Places(ints(found, C.ROW_ID)).of(ids)
+    return found, RowIndex(ints(found, C.ROW_ID)).of(ids)
 
 
-def _picked(values: pd.Series, at: Ints) -> object:
+def _take(values: pd.Series, at: Ints) -> object:
     """Values at positions, missing at -1: text as objects, integers as nullable integers."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = np.append(values.cat.categories.to_numpy(object), [np.nan])
         return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[at]]
     if values.dtype.kind in "iu":
-        plain = known(values)
+        plain = ids_or_absent(values)
         absent = np.append(values.isna().to_numpy(bool), [True])[at]
         return pd.arrays.IntegerArray(np.append(plain, [0])[at], absent)
     return np.append(values.to_numpy(np.float64, na_value=np.nan), [np.nan])[at]
 
 
-def texts(values: pd.Series, absent: str) -> Objects:
+def fill_missing_text(values: pd.Series, absent: str) -> Objects:
     """Text column with a replacement for missing values."""
     return values.astype(object).where(values.notna(), absent).to_numpy(object)
 
@@ -150,7 +152,7 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
         run: The run.
         rows: Ids of host rows, any of them null.
     """
-    place, ids = pd.factorize(known(rows))
+    place, ids = pd.factorize(ids_or_absent(rows))
     distinct = pd.Series(ids[ids != NO_PARENT], dtype="Int64")
     if distinct.empty:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
@@ -167,7 +169,7 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     row_id = pc.field(C.ROW_ID)
     where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
     found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
-    at = Places(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(known(rows))
+    at = RowIndex(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(ids_or_absent(rows))
     stacks = found[C.STACK].cat.remove_unused_categories().cat
     lines = np.array([*(line_of(str(stack)) for stack in stacks.categories), np.nan], object)
     picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[at]]
@@ -192,29 +194,18 @@ def _python_frames(run: Run, rows: Ints) -> Objects:
     """Innermost user frame among the ancestors of each of these rows."""
     lines = np.full(len(rows), NO_SOURCE, object)
     columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
-    is_python = columns.coded(C.KIND).among(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
+    is_python = columns.coded(C.KIND).is_any_of(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
     if not is_python.any():
         return lines
     names = columns.coded(C.NAME)
-    usable = is_python & names.matching(_FRAME)
-    places = Places(columns.numbers(C.ROW_ID))
+    usable = is_python & names.matches(_FRAME)
+    places = RowIndex(columns.numbers(C.ROW_ID))
     parent = places.of_every(columns.numbers(C.PARENT_ROW))
     place = places.of(rows)
-    for frames in (usable, usable & ~names.matching(_LIBRARY)):
-        at = _climbed(place, parent, frames)
+    for frames in (usable, usable & ~names.matches(_LIBRARY)):
+        at = climb_to(place, parent, frames)
         lines[at >= 0] = names.texts[names.codes[at[at >= 0]]]
     return lines
-
-
-def _climbed(place: Ints, parent: Small, wanted: Bools) -> Ints:
-    """Innermost wanted row among each row and its ancestors, -1 if there is none."""
-    at = place.copy()
-    active = np.flatnonzero(at >= 0)
-    while len(active):
-        active = active[~wanted[at[active]]]
-        at[active] = parent[at[active]]
-        active = active[at[active] >= 0]
-    return at
 
 
 COLUMNS = (
@@ -307,25 +298,25 @@ def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
     return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))
 
 
-def total_by(codes: Ints, groups: int, values: Ints) -> Ints:
+def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
     """Exact integer sums per group."""
     sums = np.zeros(groups, np.int64)
     np.add.at(sums, codes, values)
     return sums
 
 
-def by_op(run: Run) -> pd.DataFrame:
+def host_time_by_op(run: Run) -> pd.DataFrame:
     """Host time by op name, longest self time first."""
     ops = read_ops(run)
     groups = len(ops.labels)
     duration = ints(ops.frame, C.DUR_NS)
-    own = total_by(ops.names, groups, ops.self_ns)
+    own = sum_by_code(ops.names, groups, ops.self_ns)
     table = pd.DataFrame(
         {
             C.NAME: ops.labels,
             "calls": np.bincount(ops.names, minlength=groups),
             "self_ns": own,
-            "total_ns": total_by(ops.names[ops.outermost], groups, duration[ops.outermost]),
+            "total_ns": sum_by_code(ops.names[ops.outermost], groups, duration[ops.outermost]),
             "self_share": share(own, int(own.sum())),
         }
     )
@@ -357,11 +348,11 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
     return waits.assign(call=waits[C.NAME].astype(object), op=ops)
 
 
-def of_wait(call: str, op: str) -> str:
+def advise_on_wait(call: str, op: str) -> str:
     """Advice on a call that waits for the device, by the op around it.
 
     Example:
-        >>> of_wait("cudaMemcpyAsync", "aten::item").partition(" with ")[0]
+        >>> advise_on_wait("cudaMemcpyAsync", "aten::item").partition(" with ")[0]
         'A value is read back'
     """
     if op in ("aten::_local_scalar_dense", "aten::item"):

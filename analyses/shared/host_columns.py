@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +15,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit import schema
 from tracekit.ingest import nesting
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT, Places, coded, known, values_at
+from .common import NO_PARENT, RowIndex, ids_or_absent, to_categorical, values_at
 
-if TYPE_CHECKING:
-    Bools: TypeAlias = npt.NDArray[np.bool_]
-    Objects: TypeAlias = npt.NDArray[np.object_]
-    Small: TypeAlias = npt.NDArray[np.integer[Any]]
-    AnyArray: TypeAlias = npt.NDArray[Any]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Objects: TypeAlias = npt.NDArray[np.object_]
+Small: TypeAlias = npt.NDArray[np.integer[Any]]
+AnyArray: TypeAlias = npt.NDArray[Any]
 
 _BLOCK = 1 << 17
 """Rows per block, so that intermediate arrays fit the CPU cache."""
@@ -50,34 +48,33 @@ class Coded:
         """Select rows."""
         return Coded(self.codes[rows], self.texts)
 
-    def among(self, *values: str) -> Bools:
+    def is_any_of(self, *values: str) -> Bools:
         """Whether each row has one of these texts."""
         wanted = {str(value) for value in values}
-        return self.selected([str(text) in wanted for text in self.texts])
+        return self._select([str(text) in wanted for text in self.texts])
 
-    def matching(self, pattern: str) -> Bools:
+    def matches(self, pattern: str) -> Bools:
         """Whether each row's text contains the pattern, matching each distinct text once.
 
         Example:
             >>> names = Coded(np.array([1, 0, -1]), np.array(["cudaFree", "cudaLaunchKernel"], object))
-            >>> names.matching("(?i)launch").tolist()
+            >>> names.matches("(?i)launch").tolist()
             [True, False, False]
         """
         regex = re.compile(pattern)
-        return self.selected([bool(regex.search(str(text))) for text in self.texts])
+        return self._select([bool(regex.search(str(text))) for text in self.texts])
 
-    def selected(self, chosen: list[bool]) -> Bools:
+    def _select(self, chosen: list[bool]) -> Bools:
         """Whether the text of each row is chosen."""
-        return picked(
-            np.array([*chosen, False], np.bool_), self.codes
-        )  # index -1 is the last: missing texts are not chosen
+        # code -1 picks the last entry: missing texts are not chosen
+        return take(np.array([*chosen, False], np.bool_), self.codes)
 
 
-def picked(values: AnyArray, places: Small) -> AnyArray:
+def take(values: AnyArray, places: Small) -> AnyArray:
     """Values at positions, in blocks: NumPy converts smaller indices to 8 bytes each.
 
     Example:
-        >>> picked(np.array([5, 7, 9]), np.array([2, 0, -1], np.int8))
+        >>> take(np.array([5, 7, 9]), np.array([2, 0, -1], np.int8))
         array([9, 5, 9])
     """
     found = np.empty(len(places), values.dtype)
@@ -87,7 +84,7 @@ def picked(values: AnyArray, places: Small) -> AnyArray:
     return found
 
 
-def moved(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
+def reorder(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
     """Reorder columns, each into the memory of the previous one to avoid allocations.
 
     Args:
@@ -95,7 +92,7 @@ def moved(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
         columns: Overwritten, except those owned by Arrow.
 
     Example:
-        >>> moved(np.array([1, 0]), [np.array([5, 7]), np.array([3, 2])])
+        >>> reorder(np.array([1, 0]), [np.array([5, 7]), np.array([3, 2])])
         [array([7, 5]), array([2, 3])]
     """
     found, buffer = [], np.empty(len(order), np.int64)
@@ -144,11 +141,32 @@ class LazyColumns:
             return Coded(np.empty(0, np.int32), np.empty(0, object))
         texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
         small = np.min_scalar_type(-1 - len(texts))
-        codes = [one.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for one in column.chunks]
+        codes = [chunk.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for chunk in column.chunks]
         return Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts)
 
 
-def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
+def climb_to(rows: Ints, parent: Small, wanted: Bools) -> Ints:
+    """Innermost wanted row among each row and its ancestors, -1 if there is none.
+
+    Args:
+        rows: Positions, -1 for none.
+        parent: Position of the row around each row, -1 for none.
+        wanted: Whether each row is wanted.
+
+    Example:
+        >>> climb_to(np.array([2, 1, -1]), np.array([-1, 0, 1]), np.array([True, False, False]))
+        array([ 0,  0, -1])
+    """
+    position = rows.copy()
+    active = np.flatnonzero(position >= 0)
+    while len(active):
+        active = active[~wanted[position[active]]]
+        position[active] = parent[position[active]]
+        active = active[position[active] >= 0]
+    return position
+
+
+def map_equal_runs(number: Callable[..., Small], table: pa.Table) -> Small:
     """Map integer columns to numbers, evaluated once per run of equal rows.
 
     Args:
@@ -157,7 +175,7 @@ def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
 
     Example:
         >>> import pyarrow as pa
-        >>> per_run(lambda key: key * 2, pa.table({"key": [3, 3, 3, 1]}))
+        >>> map_equal_runs(lambda key: key * 2, pa.table({"key": [3, 3, 3, 1]}))
         array([6, 6, 6, 2])
     """
     firsts, counts = [], []
@@ -175,7 +193,7 @@ def per_run(number: Callable[..., Small], table: pa.Table) -> Small:
     return np.repeat(number(*map(np.concatenate, zip(*firsts, strict=True))), np.concatenate(counts))
 
 
-def by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
+def order_by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
     """Order of rows by thread and then by keys.
 
     Rows of a table are sorted by start, so a stable sort by thread often suffices.
@@ -186,12 +204,12 @@ def by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> Ints:
 
     Example:
         >>> start = np.array([5, 7, 3])
-        >>> by_thread(np.array([1, 0, 1]), lambda rows: start[rows])
+        >>> order_by_thread(np.array([1, 0, 1]), lambda rows: start[rows])
         array([1, 2, 0])
     """
     small = len(thread) and int(thread.max()) <= np.iinfo(np.int16).max
-    lane = thread.astype(np.int16) if small else thread  # 16-bit integers use radix sort
-    order = np.argsort(lane, kind="stable")
+    # NumPy sorts 16-bit integers by radix, which is several times faster.
+    order = np.argsort(thread.astype(np.int16) if small else thread, kind="stable")
     for first in range(0, len(order), _BLOCK):
         rows = order[first : first + _BLOCK + 1]
         if not _in_order(thread[rows], rows, keys):
@@ -211,7 +229,6 @@ def _in_order(thread: Small, rows: Ints, keys: Sequence[Callable[[Ints | slice],
     return True
 
 
-STEP_MARKER = schema.MARKER
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _COLUMNS = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID),
@@ -220,103 +237,88 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class HostLines:
+class HostColumns:
     """Host rows ordered by thread, start and depth; positions refer to that order, -1 is none.
 
     Small integer types save memory, since there can be millions of rows.
 
     Attributes:
         row_id: Id of each row.
-        kind: Kind of each row, as an index into `kinds`.
-        kinds: The distinct kinds.
-        name: Name of each row, as an index into `names`.
-        names: The distinct names.
+        kind: Kind of each row.
+        name: Name of each row.
         rank: Rank of each row.
         thread: Number of each row's thread, unique across ranks and processes.
         start: Starts.
         end: Ends.
         parent: Position of the innermost enclosing row.
         depth: Number of enclosing rows.
-        loading: Whether the row belongs to the phase of data loading.
+        data_loading: Whether the row belongs to the phase of data loading.
     """
 
     row_id: Ints
-    kind: Small
-    kinds: Objects
-    name: Small
-    names: Objects
+    kind: Coded
+    name: Coded
     rank: Small
     thread: Small
     start: Ints
     end: Ints
     parent: Small
     depth: Small
-    loading: Bools
+    data_loading: Bools
 
     @cached_property
-    def _places(self) -> Places:
-        return Places(self.row_id)
+    def _places(self) -> RowIndex:
+        return RowIndex(self.row_id)
 
     @cached_property
-    def lanes(self) -> dict[int, slice]:
+    def rows_of_thread(self) -> dict[int, slice]:
         """The positions of each thread."""
         edges = np.flatnonzero(np.concatenate(([True], self.thread[1:] != self.thread[:-1], [True])))
         if not len(self.thread):
             return {}
         return {int(self.thread[low]): slice(int(low), int(high)) for low, high in pairwise(edges)}
 
-    def at(self, row_ids: pd.Series) -> Ints:
+    def positions(self, row_ids: pd.Series) -> Ints:
         """Positions of host rows by id, -1 for null and absent ids."""
-        return self._places.of(known(row_ids))
+        return self._places.of(ids_or_absent(row_ids))
 
     def of_kind(self, *kinds: HostKind) -> Bools:
         """Whether each row is of one of these kinds."""
-        return np.isin(
-            self.kind, np.flatnonzero(np.isin(self.kinds.astype(str), [str(one) for one in kinds]))
-        )
+        return self.kind.is_any_of(*kinds)
 
-    def named(self, pattern: str) -> Bools:
+    def name_matches(self, pattern: str) -> Bools:
         """Whether each row's name contains the pattern, matching each distinct name once."""
-        regex = re.compile(pattern)
-        chosen = np.array([bool(regex.search(str(name))) for name in self.names], np.bool_)
-        return chosen[self.name] if len(chosen) else np.zeros(len(self.name), np.bool_)
+        return self.name.matches(pattern)
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Innermost row that covers each instant on its thread."""
         latest = np.full(len(times), NO_PARENT, np.int64)
-        for lane in np.unique(thread):
-            rows = self.lanes.get(int(lane))
+        for number in np.unique(thread):
+            rows = self.rows_of_thread.get(int(number))
             if rows is not None:
-                on_lane = thread == lane
-                started = np.searchsorted(self.start[rows], times[on_lane], side="right")
-                latest[on_lane] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
-        found = nesting.covering(self.end, self.parent, latest, times)
-        return found.astype(np.int64, copy=False)
+                on_thread = thread == number
+                started = np.searchsorted(self.start[rows], times[on_thread], side="right")
+                latest[on_thread] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
+        return nesting.covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)
 
-    def filling(self, thread: Ints, low: Ints, high: Ints) -> Ints:
+    def mostly_covering(self, thread: Ints, low: Ints, high: Ints) -> Ints:
         """Innermost row that covers the middle and more than half of each window."""
-        found = self.innermost(thread, low + (high - low) // 2)
-        while (found >= 0).any():
-            inside = np.minimum(self.end[found], high) - np.maximum(self.start[found], low)
-            small = (found >= 0) & (2 * inside <= high - low) & (high > low)
-            if not small.any():
+        row = self.innermost(thread, low + (high - low) // 2)
+        while (row >= 0).any():
+            inside = np.minimum(self.end[row], high) - np.maximum(self.start[row], low)
+            too_small = (row >= 0) & (2 * inside <= high - low) & (high > low)
+            if not too_small.any():
                 break
-            found[small] = self.parent[found[small]]
-        return found
+            row[too_small] = self.parent[row[too_small]]
+        return row
 
-    def up_to(self, rows: Ints, wanted: Bools) -> Ints:
+    def nearest_ancestor(self, rows: Ints, wanted: Bools) -> Ints:
         """Innermost wanted row among each row and its ancestors."""
-        found = rows.copy()
-        active = np.flatnonzero(found >= 0)
-        while len(active):
-            active = active[~wanted[found[active]]]
-            found[active] = self.parent[found[active]]
-            active = active[found[active] >= 0]
-        return found
+        return climb_to(rows, self.parent, wanted)
 
-    def common(self, one: Ints, other: Ints) -> Ints:
+    def common_ancestor(self, row: Ints, other: Ints) -> Ints:
         """Lowest common ancestor of both rows, which may be one of them."""
-        a, b = one.copy(), other.copy()
+        a, b = row.copy(), other.copy()
         none = (a < 0) | (b < 0)
         a[none], b[none] = NO_PARENT, NO_PARENT
         depth, parent = np.append(self.depth, NO_PARENT), np.append(self.parent, NO_PARENT)
@@ -331,20 +333,20 @@ class HostLines:
     @cached_property
     def shown_names(self) -> Objects:
         """Distinct names without object addresses."""
-        return np.array([_ADDRESS.sub("", str(name)) for name in self.names], object)
+        return np.array([_ADDRESS.sub("", str(name)) for name in self.name.texts], object)
 
     def labels(self, rows: Ints, absent: str) -> Objects:
         """Names of rows without object addresses, `absent` for no row."""
-        found: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
-        return found
+        labels: Objects = np.array([*self.shown_names, absent], object)[self.name_codes(rows)]
+        return labels
 
     def categories(self, rows: Ints, absent: str) -> pd.Categorical:
         """Like `labels`, as sorted categories."""
-        return coded([*self.shown_names, absent], self.name_codes(rows))
+        return to_categorical([*self.shown_names, absent], self.name_codes(rows))
 
     def name_codes(self, rows: Ints) -> Small:
-        """Index of each row's name, `len(names)` for no row."""
-        return values_at(self.name, rows, len(self.names))
+        """Index of each row's name in `shown_names`, their number for no row."""
+        return values_at(self.name.codes, rows, len(self.name.texts))
 
     def ids(self, rows: Ints) -> pd.Series:
         """Ids of rows, missing for no row."""
@@ -353,40 +355,37 @@ class HostLines:
     def unions(self, marked: Bools) -> dict[int, Union]:
         """Union of the marked rows of each thread that has any."""
         rows = np.flatnonzero(marked)
-        lanes = self.thread[rows]
-        return {
-            int(lane): intervals.union(self.start[rows[lanes == lane]], self.end[rows[lanes == lane]])
-            for lane in np.unique(lanes)
+        by_thread = {
+            int(number): rows[self.thread[rows] == number] for number in np.unique(self.thread[rows])
         }
+        return {number: intervals.union(self.start[own], self.end[own]) for number, own in by_thread.items()}
 
 
-def read(run: Run) -> HostLines:
+def read_host_columns(run: Run) -> HostColumns:
     """Read the host rows of a run, ordered by thread."""
     columns = LazyColumns(run, "host_intervals", _COLUMNS)
     threads = columns.table(C.RANK, C.PID, C.TID)
-    thread, rank = per_run(_threads, threads), per_run(_ranks, threads)
+    thread, rank = map_equal_runs(_threads, threads), map_equal_runs(_ranks, threads)
     del threads
     start, row_id = columns.numbers(C.START_NS), columns.numbers(C.ROW_ID)
     depth = columns.numbers(C.DEPTH, np.int32)
     order = _order(thread, start, depth, row_id)
     parent = _parents(order, row_id, columns.numbers(C.PARENT_ROW))
     depth, thread, rank = depth[order], thread[order], rank[order]
-    start, row_id, end = moved(order, [start, row_id, columns.numbers(C.DUR_NS)])
+    start, row_id, end = reorder(order, [start, row_id, columns.numbers(C.DUR_NS)])
     end += start
-    kinds, names = columns.coded(C.KIND)[order], columns.coded(C.NAME)[order]
-    return HostLines(
+    kind, name = columns.coded(C.KIND)[order], columns.coded(C.NAME)[order]
+    return HostColumns(
         row_id=row_id,
-        kind=kinds.codes,
-        kinds=kinds.texts,
-        name=names.codes,
-        names=names.texts,
+        kind=kind,
+        name=name,
         rank=rank,
         thread=thread,
         start=start,
         end=end,
         parent=parent,
         depth=depth,
-        loading=columns.coded(C.PHASE).among(Phase.DATALOAD)[order],
+        data_loading=columns.coded(C.PHASE).is_any_of(Phase.DATALOAD)[order],
     )
 
 
@@ -395,7 +394,7 @@ def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     place[-1] = NO_PARENT  # position of absent rows
-    found = picked(place, Places(row_id).of_every(parent)[order])
+    found = take(place, RowIndex(row_id).of_every(parent)[order])
     found[found >= np.arange(len(found), dtype=np.int32)] = NO_PARENT
     return found
 
@@ -416,4 +415,6 @@ def _ranks(rank: Small, _pid: Ints, _tid: Ints) -> Small:
 
 def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
     """Order by thread, start, depth and id."""
-    return by_thread(thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows])
+    return order_by_thread(
+        thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows]
+    )

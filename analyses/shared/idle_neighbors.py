@@ -1,0 +1,114 @@
+"""Idle intervals of a device, with the intervals before and after and the calls that launched these."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.rank_view import END_NS
+from tracekit.runs.run import Run, busy
+from tracekit.schema import C, DeviceKind
+
+from .common import NO_PARENT, ints, spans
+from .host_columns import HostColumns
+from .waits import WAIT_COLUMNS
+
+NEAR_NS = 30_000
+"""Maximum distance of the next linked interval whose launch is used for an unlinked one of its stream."""
+_READ = dict.fromkeys((*WAIT_COLUMNS, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
+_PLACE = [C.RANK, C.DEVICE]
+_LATE = np.iinfo(np.int64).max
+AFTER, BEFORE, LAUNCH, EARLIER = "after", "before", "launch", "earlier"
+
+
+def read_occupying(run: Run) -> pd.DataFrame:
+    """Intervals that occupy a device, with the columns needed by the analyses of idle time."""
+    return busy(run, [*_READ])
+
+
+def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
+    """One row per idle interval, sorted by rank, device and start, with positions of its neighbors.
+
+    `before` and `after` are positions in the table of intervals that occupy a device: those that end at the
+    start of the gap and start at its end. `launch` is the host position of the call that launched the
+    interval after, `earlier` of the one before; `replayed` means that an earlier interval has the same
+    launch (a CUDA graph). The step is that of the work after the gap.
+
+    Args:
+        run: The run.
+        device: Result of `read_occupying`.
+        host: Host rows.
+    """
+    columns = [C.ROW_ID, *_PLACE, C.START_NS, C.DUR_NS, C.STEP]
+    idle = run.table("device_intervals", columns=columns, where=pc.field(C.KIND) == str(DeviceKind.IDLE))
+    idle = idle.sort_values([*_PLACE, C.START_NS], ignore_index=True)
+    call = host.positions(device[C.LAUNCH_ROW])
+    found = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
+    replayed = np.zeros(len(idle), np.bool_)
+    rows_of = device.groupby(_PLACE, sort=True).indices
+    for key, gaps in idle.groupby(_PLACE, sort=True).indices.items():
+        lane = _DeviceOrder(device, np.asarray(rows_of[key]), call, host)
+        start, end = spans(idle.iloc[gaps])
+        found[BEFORE][gaps] = lane.ending_at(start)
+        found[AFTER][gaps], linked_row = lane.starting_at(end)
+        found[LAUNCH][gaps] = np.where(linked_row >= 0, call[linked_row], NO_PARENT)
+        replayed[gaps] = lane.replayed[linked_row] & (linked_row >= 0)
+    found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
+    idle[C.STEP] = _steps(idle, device, found[AFTER])
+    return idle.assign(**found, replayed=replayed)
+
+
+def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
+    """Length of each gap inside the profiled steps of its rank; time between steps does not count.
+
+    Args:
+        gaps: Rows with rank, start and duration.
+        windows: Result of `step_windows`.
+    """
+    found = np.zeros(len(gaps), np.int64)
+    start, end = spans(gaps)
+    for rank, own in windows.groupby(C.RANK):
+        rows = (gaps[C.RANK] == rank).to_numpy(bool)
+        steps = intervals.union(ints(own, C.START_NS), ints(own, END_NS))
+        found[rows] = covered(steps, start[rows], end[rows])
+    return found
+
+
+def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
+    """Step of the work delayed by each gap, else the step in which the gap begins."""
+    step = device[C.STEP].astype("Int64").iloc[after].set_axis(idle.index)
+    return step.fillna(idle[C.STEP].astype("Int64"))
+
+
+class _DeviceOrder:
+    """Intervals that occupy one device, in an order independent of the order of rows."""
+
+    def __init__(self, device: pd.DataFrame, rows: Ints, call: Ints, host: HostColumns) -> None:
+        own = device.iloc[rows]
+        start, end = spans(own)
+        row_id = ints(own, C.ROW_ID)
+        launched = np.where(call[rows] >= 0, np.append(host.start, _LATE)[call[rows]], _LATE)
+        by_start = np.lexsort((row_id, launched, start))
+        by_end = np.lexsort((row_id, -launched, start, end))
+        self.rows, self.start, self.call = rows[by_start], start[by_start], call[rows][by_start]
+        self.stream = own[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)[by_start]
+        self.ends, self.by_end = end[by_end], rows[by_end]
+        repeated = pd.Series(self.call).duplicated().to_numpy() & (self.call >= 0)
+        self.replayed = np.zeros(len(device), np.bool_)
+        self.replayed[self.rows[repeated]] = True
+
+    def ending_at(self, times: Ints) -> Ints:
+        """Interval that ends at each instant."""
+        return self.by_end[np.maximum(np.searchsorted(self.ends, times, side="right") - 1, 0)]
+
+    def starting_at(self, times: Ints) -> tuple[Ints, Ints]:
+        """Interval that starts at each instant, and the linked one whose launch is used for it, or -1."""
+        first = np.minimum(np.searchsorted(self.start, times), len(self.start) - 1)
+        linked = np.where(self.call >= 0, np.arange(len(self.call)), len(self.call) - 1)
+        linked_row = np.minimum.accumulate(linked[::-1])[::-1][first]
+        near = (self.start[linked_row] - times <= NEAR_NS) & (self.stream[linked_row] == self.stream[first])
+        known = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
+        return self.rows[first], np.where(known, self.rows[linked_row], NO_PARENT)

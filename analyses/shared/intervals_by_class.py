@@ -1,0 +1,99 @@
+"""Unions of the intervals of a device by class: kernels, communication, computation, all work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.runs import intervals
+from tracekit.runs.intervals import Union
+from tracekit.runs.rank_view import END_NS, step_windows
+from tracekit.runs.run import Run, busy
+from tracekit.schema import C, DeviceKind
+
+from .common import ints, spans
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class IntervalsByClass:
+    """Unions of one device's intervals.
+
+    Attributes:
+        kernels: K, all kernels.
+        communication: N, the communication kernels.
+        computation: Union of the other kernels.
+        occupied: All intervals that occupy the device.
+    """
+
+    kernels: Union
+    communication: Union
+    computation: Union
+    occupied: Union
+
+
+def is_communication(rows: pd.DataFrame) -> Flags:
+    """Whether each row is a communication kernel."""
+    found: Flags = ((rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)).to_numpy(bool)
+    return found
+
+
+def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:
+    """The unions of the rows of one device."""
+    kernel = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
+    communication = is_communication(rows)
+    start, end = spans(rows)
+
+    def union(selected: Flags) -> Union:
+        return intervals.union(start[selected], end[selected])
+
+    return IntervalsByClass(
+        union(kernel), union(communication), union(kernel & ~communication), union(np.ones(len(rows), bool))
+    )
+
+
+def measured_window(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
+    """Measured windows of one device: the profiled steps, else from first start to last end.
+
+    Args:
+        rows: Its intervals, at least one.
+        windows: The profiled steps of its rank; empty if none are marked.
+    """
+    if len(windows):
+        return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
+    start, end = spans(rows)
+    return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
+
+
+def idle_by_rank(run: Run, ranks: Iterable[int]) -> pd.Series:
+    """Idle time of each rank's busiest device, in its profiled steps, or the capture if none are marked.
+
+    For a rank without device intervals all of its time counts.
+    """
+    windows, rows = step_windows(run), busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+    idle = {
+        int(rank): _idle(run, int(rank), rows[rows[C.RANK] == rank], windows[windows[C.RANK] == rank])
+        for rank in ranks
+    }
+    return pd.Series(idle, dtype="int64")
+
+
+def _idle(run: Run, rank: int, rows: pd.DataFrame, windows: pd.DataFrame) -> int:
+    inside = measured_window(rows if len(rows) else _on_host(run, rank), windows)
+    worked = [
+        intervals.length(intervals.intersect(intervals.union(*spans(own)), inside))
+        for _, own in rows.groupby(C.DEVICE, sort=True)
+    ]
+    return intervals.length(inside) - max(worked, default=0)
+
+
+def _on_host(run: Run, rank: int) -> pd.DataFrame:
+    where = pc.field(C.RANK) == rank
+    return run.table("host_intervals", columns=[C.START_NS, C.DUR_NS], where=where)
