@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief, family, matches, uses_tensor_cores
 from tracekit.analysis.savings import WARN_SHARE, Budget
 from tracekit.runs import intervals
@@ -62,6 +62,7 @@ RULES = (
         f"steps; without a saving below {DEVICE_BOUND:.0%}",
         "tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
         "idle, faster kernels save little",
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         DOUBLE,
@@ -69,12 +70,14 @@ RULES = (
         "the kernel time",
         "among kernels of single or half precision a few in double are rarely intended; GPUs for inference "
         "and graphics compute in double 32 to 64 times more slowly",
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         EAGER,
         "softmax kernels and the batched products before and after them take at least "
         f"{LEAST[EAGER]:.0%} of the steps",
         "fused attention does not write the scores to memory",
+        bound=Bottleneck.COMPUTE,
     ),
 )
 

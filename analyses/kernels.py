@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import (
     EVIDENCE_ROWS,
     Analysis,
+    Bottleneck,
     ByRank,
     Column,
     Finding,
@@ -295,6 +296,7 @@ ANALYSIS = Analysis(
             "communication kernels, which wait for other ranks, are ignored",
             "below that it does not distort other numbers; longer runs amortize it, so no saving is "
             "estimated",
+            bound=Bottleneck.COMPUTE,
         ),
     ),
 )

@@ -27,7 +27,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    TableSpec,
+)
 from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
@@ -200,6 +210,7 @@ SLOW_CALLS = Rule(
     f"least {LEAST_SHARE:.0%} of the steps",
     why=f"a launch call takes 3 to 10 µs; a median above {SLOW_NS // UNIT_NS} µs is caused by the machine, "
     "not by the program",
+    bound=Bottleneck.LAUNCH,
 )
 
 

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
@@ -126,12 +126,14 @@ ORDER_RULES = (
         f"ended, at most {MOST_OVERLAPPED:.0%} of their time overlaps, and the overlap would save at least "
         f"{LEAST_SHARE:.0%} of the step; not on devices that are known to have one copy engine",
         "a copy engine runs one direction; with two of them both directions of the link can be used at once",
+        bound=Bottleneck.COPIES,
     ),
     Rule(
         BACK,
         "managed memory is copied to the device, and back before a kernel runs; these copies take at least "
         f"{LEAST_SHARE:.0%} of the step, exposed",
         "without a kernel in between nothing on the device used the pages",
+        bound=Bottleneck.COPIES,
     ),
 )
 

@@ -30,6 +30,7 @@ from tracekit.analysis import (
     EVIDENCE_ROWS,
     Analysis,
     Basis,
+    Bottleneck,
     Column,
     Finding,
     Remark,
@@ -216,6 +217,7 @@ _STARVES = Rule(
     states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
     f"least {LEAST_SHARE:.0%} of the steps (per idle interval the minimum of its length and the wait's)",
     why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
+    bound=Bottleneck.SYNC,
 )
 SAVED_NS = "saved_ns"
 """Per wait: the idle time it causes, inside the profiled steps if they are marked."""

@@ -26,7 +26,17 @@ import re
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    TableSpec,
+)
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
@@ -371,6 +381,7 @@ ANALYSIS = Analysis(
                 f"fusing fewer than {FEWEST_FILLS} fills gains almost nothing; two runs of one program "
                 "differ by up to 1%"
             ),
+            bound=Bottleneck.LAUNCH,
         ),
     ),
 )

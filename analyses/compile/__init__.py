@@ -43,7 +43,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    TableSpec,
+)
 from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs import compilation
 from tracekit.runs.run import Run
@@ -63,6 +73,7 @@ GUARDS = Rule(
     "compile_guards",
     states=f"all devices were idle for at least {LEAST_SHARE:.0%} of the steps while guards were checked",
     why=f"guards run before each call of compiled code; they cost the time the device idles. {_WHY}",
+    bound=Bottleneck.COMPUTE,
 )
 BREAKS = Rule(
     "compile_breaks",
@@ -71,12 +82,14 @@ BREAKS = Rule(
         "separated by a graph break; needs Python frames"
     ),
     why=f"at a break a graph ends and the host runs Python; it costs the time the device idles. {_WHY}",
+    bound=Bottleneck.COMPUTE,
 )
 COMPILES = Rule(
     "compile_in_steps",
     states="code was compiled in profiled steps, with the device idle for at least "
     f"{LEAST_SHARE:.0%} of the steps meanwhile",
     why=f"steps after the warm-up should not compile; if they do, inputs keep failing guards. {_WHY}",
+    bound=Bottleneck.COMPUTE,
 )
 RULES = (GUARDS, BREAKS, COMPILES)
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    Severity,
+    TableSpec,
+)
 from tracekit.analysis.savings import budget
 from tracekit.diff import Diff
 from tracekit.diff.judge import THRESHOLD
@@ -61,6 +71,7 @@ SLOWER = Rule(
     "compile_slower",
     states=f"a step of the compiled head takes at least {THRESHOLD:.0%} longer than one of the eager base",
     why="two runs of one program may differ by less (TorchBench alarms at 7%)",
+    bound=Bottleneck.COMPUTE,
 )
 RULES = (SLOWER,)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Basis, Column, Finding, Rule, Severity, TableSpec
+from tracekit.analysis import Basis, Bottleneck, Column, Finding, Rule, Severity, TableSpec
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE
 from tracekit.runs import intervals
@@ -28,11 +28,13 @@ LATE = Rule(
     "compile_late",
     states="torch compiled code in the timed or the profiled steps, after the warm-up",
     why="one compilation takes longer than many steps: times that include it are not steady-state step times",
+    bound=Bottleneck.COMPUTE,
 )
 BROKEN = Rule(
     "compile_graph_breaks",
     states="torch counted a graph break",
     why="a graph ends there, so nothing is fused across it; torch reports the reason",
+    bound=Bottleneck.COMPUTE,
 )
 RULES = (LATE, BROKEN)
 

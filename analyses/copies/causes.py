@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
 from tracekit.runs.run import Run
@@ -105,7 +105,8 @@ _MATTERS = (
     f"side's or the time of copies by {LEAST_TIME_SHARE:.0%}"
 )
 RULES = tuple(
-    Rule(one.code, f"comparing two runs: {one.states}; {_MATTERS}", one.why) for one in CAUSES.values()
+    Rule(one.code, f"comparing two runs: {one.states}; {_MATTERS}", one.why, bound=Bottleneck.COPIES)
+    for one in CAUSES.values()
 )
 INFERRED = 0.6
 _RECORDED = frozenset({SHAPES, DTYPES, MEMORY_KIND})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Basis, Finding, Rule, Severity
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
@@ -44,6 +44,7 @@ RULE = Rule(
     f"every step, and there is no D2H copy of that size; saving at least {LEAST_SHARE:.0%} of the step",
     "a trace does not show whether it is the same tensor, so confidence is low; a tensor copied once per "
     "step shows that a step is not several micro-batches; more repeats are layers or tables",
+    bound=Bottleneck.COPIES,
 )
 
 
@@ -106,6 +107,7 @@ PING_PONG_RULE = Rule(
     f"are at least {MANY_UP_FIRST} such pairs; their exposed time is at least {LEAST_SHARE:.0%} of the step",
     "equal sizes in both directions in every step indicate offloading; a single pair with the H2D copy "
     "first may be a batch and a result of the same size",
+    bound=Bottleneck.COPIES,
 )
 
 
@@ -178,6 +180,7 @@ def scalars_rule(code: str, direction: str) -> Rule:
         f"{LEAST_SHARE:.0%} of the step",
         "without the copy the host could be earlier by at most the time it was blocked; a wait costs nothing "
         "if kernels still run after it",
+        bound=Bottleneck.COPIES,
     )
 
 

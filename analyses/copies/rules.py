@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tracekit.analysis import Basis, Finding, Rule
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
@@ -67,6 +67,7 @@ PINNED_RULES = (
         f"their exposed time is at least {LEAST_SHARE:.0%} of the step",
         "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; two runs of one "
         "program differ by up to 1%",
+        bound=Bottleneck.COPIES,
     ),
     Rule(
         SLOW_LINK,
@@ -75,6 +76,7 @@ PINNED_RULES = (
         "saved; needs a recorded link",
         "large pinned copies reach 80 to 90% of a link, so half of it indicates a lower width or generation, "
         "a remote NUMA node or a shared link",
+        bound=Bottleneck.COPIES,
     ),
 )
 
@@ -256,6 +258,7 @@ RULE = Rule(
     f"{LEAST_BYTES >> 10} KiB; saving at least {LEAST_SHARE:.0%} of the step",
     "a ratio of item sizes is exact; int64 labels or float64 data that kernels read directly are needed; "
     "smaller copies do not get faster with fewer bytes",
+    bound=Bottleneck.COPIES,
 )
 
 

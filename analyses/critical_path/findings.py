@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
@@ -55,12 +55,13 @@ ASYNC_FACTOR = 2
 """Minimum ratio of the saving without waits to the idle time directly after them."""
 
 
-def _rule(code: str, what: str, besides: str = "") -> Rule:
+def _rule(code: str, what: str, bound: Bottleneck, besides: str) -> Rule:
     return Rule(
         code,
         f"the longest path, recomputed without {what}, is shorter by at least {BOUNDS_SHARE:.0%} of the "
         f"steps' time{besides}",
         _WHY,
+        bound=bound,
     )
 
 
@@ -68,6 +69,7 @@ RULES = (
     _rule(
         "critical_path_sync_waits",
         "the host's waits for the device",
+        Bottleneck.SYNC,
         ", and by more than twice the idle time directly after the waits (else `sync_points` reports them); "
         "at most half of the waiting is for H2D copies; the saving is at most the idle time due to waits and "
         f"launches, and at least {LEAST[WAITS]:.0%} of the steps",
@@ -75,6 +77,7 @@ RULES = (
     _rule(
         "critical_path_communication",
         "communication kernels",
+        Bottleneck.COMMUNICATION,
         ", without the time in which matched collectives wait for their last rank; there are other kernels",
     ),
 )

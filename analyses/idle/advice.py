@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
@@ -56,6 +56,7 @@ LAUNCHES = Rule(
     states=f"launch_bound gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; without a "
     "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
+    bound=Bottleneck.LAUNCH,
 )
 COMPUTES = Rule(
     "idle_host_work",
@@ -63,6 +64,7 @@ COMPUTES = Rule(
     "without a saving where it was not recorded what the host did, or, with at most "
     "one step marked, was late only before it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
+    bound=Bottleneck.LAUNCH,
 )
 CALLS = Rule(
     "idle_slow_call",
@@ -70,26 +72,31 @@ CALLS = Rule(
     "graphs are not counted, and memory calls that occur less than 3 times have no saving",
     why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
     "graph's launch takes longer while each of its kernels is recorded",
+    bound=Bottleneck.LAUNCH,
 )
 FIRST_CALLS = Rule(
     "idle_first_calls",
     states=f"first_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
+    bound=Bottleneck.LAUNCH,
 )
 LOADING = Rule(
     "idle_dataload",
     states=f"dataload gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="the device waits for a batch; workers can prepare the next one concurrently",
+    bound=Bottleneck.INPUT,
 )
 DEPENDS = Rule(
     "idle_stream_dependency",
     states=f"stream_dependency gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
     why="a device starts queued work within a few µs, so it waited for something else",
+    bound=Bottleneck.QUEUED,
 )
 SMALL = Rule(
     "idle_between_kernels",
     states=f"kernel_to_kernel gaps sum to at least {LEAST_SMALL:.0%} of the steps",
     why="below that fewer or fused kernels make no visible difference; savings are not estimated",
+    bound=Bottleneck.QUEUED,
 )
 RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SMALL)
 

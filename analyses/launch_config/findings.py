@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Result,
+    Rule,
+    Severity,
+    TableSpec,
+)
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs.run import Run
@@ -174,6 +184,7 @@ RULES = (
             "either run's steps"
         ),
         why="a grid that grows with the number of elements indicates more work, not a worse configuration",
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "launch_config_changed",
@@ -182,6 +193,7 @@ RULES = (
             f"block, and takes at least {LEAST_SHARE:.0%} of either run's steps"
         ),
         why="the work is the same, so a change in time is not caused by the amount of work",
+        bound=Bottleneck.COMPUTE,
     ),
 )
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Finding, Rule, Severity
+from tracekit.analysis import Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE
 from tracekit.runs.text import human
@@ -46,6 +46,7 @@ RULES = (
             "one block uses one SM of the device; below 20 µs a kernel costs little more than its launch, "
             "and a small result needs no more blocks; collectives use few blocks by design and are excluded"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "few_blocks",
@@ -55,6 +56,7 @@ RULES = (
             "a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, "
             "because the gain is an upper bound"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "partial_wave",
@@ -66,6 +68,7 @@ RULES = (
             "with many waves the last one matters little; blocks rarely take equally long, so the bound is "
             "rarely reached"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "low_occupancy",
@@ -78,6 +81,7 @@ RULES = (
             "few resident threads do not hide memory latency; libraries and autotuners trade occupancy for "
             "registers and shared memory by design"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "threads_per_element",
@@ -87,6 +91,7 @@ RULES = (
         ),
         why="element-wise kernels of PyTorch process at least 4 elements per thread; an extra warp is "
         "rounding",
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "config_varies",
@@ -99,6 +104,7 @@ RULES = (
             "information only: strides, alignment and library heuristics are not recorded and may explain "
             "it; a data-dependent grid takes many values, each once"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
 )
 

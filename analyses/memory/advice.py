@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
@@ -39,6 +39,7 @@ RULES = (
         "of growth that ends includes zero; random minima of 4 to 10 steps exceed half of the growth once in "
         "100; 64 KiB per step are 6 GiB in 100,000 steps, and a program may store less by design, such as "
         "losses",
+        bound=Bottleneck.LAUNCH,
     ),
     Rule(
         "unused_reserved_memory",
@@ -46,6 +47,7 @@ RULES = (
         f"{UNUSED_BYTES >> 20} MiB are not allocated",
         "the caching allocator rounds and splits blocks, which costs a few percent; less than 512 MiB "
         "does not allow a larger batch or model",
+        bound=Bottleneck.LAUNCH,
     ),
 )
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Column, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Column, Finding, Rule
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
@@ -226,12 +226,14 @@ RULES = (
         "a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
         "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
         "distinguished from a loop, but start-up rarely frees memory",
+        bound=Bottleneck.LAUNCH,
     ),
     Rule(
         "caching_allocator_off",
         f"at least half of at least {FEWEST_TENSORS} `aten::empty` and `aten::empty_strided` calls contain "
         "an allocation at the driver; otherwise as `allocator_churn`, which it replaces",
         "a caching allocator serves nearly all tensors from memory that it holds",
+        bound=Bottleneck.LAUNCH,
     ),
 )
 

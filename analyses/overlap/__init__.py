@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Bottleneck, ByRank, Column, Remark, Result, Rule, TableSpec
 from tracekit.analysis.savings import WARN_SHARE, Spent, budget_of, spent
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
@@ -407,6 +407,7 @@ ANALYSIS = Analysis(
             f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; only "
             "computation can overlap communication, only transfer can be overlapped, and where the host or "
             "other work is nearly as long a step does not become shorter by all of it",
+            bound=Bottleneck.COMMUNICATION,
         ),
         Rule(
             "exposed_copies",
@@ -416,6 +417,7 @@ ANALYSIS = Analysis(
             f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; copies within a "
             "device are ignored because they compete with kernels for memory bandwidth; pinned copies on a "
             "stream of their own are already issued as advised",
+            bound=Bottleneck.COPIES,
         ),
     ),
 )

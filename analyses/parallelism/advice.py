@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.schema import C
 
@@ -187,11 +187,13 @@ RULES = (
         f"stages' time, and twice the microbatches save at least {LEAST_SHARE:.0%} of a step",
         "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
         "saving, since `rank_imbalance` of `ranks` gives it",
+        bound=Bottleneck.COMMUNICATION,
     ),
     Rule(
         "expert_imbalance",
         f"the experts of a rank compute at least {EXPERT_RATIO:.1f} times the mean of their group, all of "
         f"whose ranks are here, and the others wait for at least {LEAST_SHARE:.0%} of a step in combines",
         "a router keeps differences below that; without the traces of all ranks the mean is unknown",
+        bound=Bottleneck.COMMUNICATION,
     ),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.rank_view import listed
@@ -176,6 +176,7 @@ RULES = (
         "in a balanced job the last rank varies and waits are short; of two equal ranks each is last half "
         "of the time, but neither causes two thirds of the wait time; a rank whose host is nearly as late "
         "is the last once the straggler is not",
+        bound=Bottleneck.STRAGGLERS,
     ),
     Rule(
         "rank_imbalance",
@@ -184,6 +185,7 @@ RULES = (
         "straggler for that reason",
         f"ranks with equal work differ by less than {IMBALANCE:.0%} (clocks, memory); all ranks wait for "
         "the slowest",
+        bound=Bottleneck.STRAGGLERS,
     ),
 )
 _CAUSES = dict(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
@@ -201,6 +201,7 @@ RULES = (
             "TF32 keeps the range and 10 bits of the mantissa, and its peak is 2 to 8 times FP32's; calls "
             "far from the FP32 peak are bound by something else"
         ),
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "unaligned_half_precision",
@@ -210,6 +211,7 @@ RULES = (
             f"{WARN_SHARE:.0%} of a step"
         ),
         why="tensor cores load 16 bytes, 8 elements of 16 bits, at once; narrower loads are slower",
+        bound=Bottleneck.COMPUTE,
     ),
     Rule(
         "low_matrix_utilization",
@@ -218,6 +220,7 @@ RULES = (
             f"{WARN_SHARE:.0%} of a step, and no other rule explains it"
         ),
         why="libraries reach 60-90% of a roof on large matrices; runs differ by less than 3% of a step",
+        bound=Bottleneck.COMPUTE,
     ),
 )
 

@@ -31,7 +31,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Remark, Result, Rule, TableSpec
+from tracekit.analysis import (
+    EVIDENCE_ROWS,
+    Analysis,
+    Basis,
+    Bottleneck,
+    Column,
+    Finding,
+    Remark,
+    Result,
+    Rule,
+    TableSpec,
+)
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
@@ -80,6 +91,7 @@ RULES = (
             f"between them, at late launches, is at least {LEAST_SHARE:.0%} of the steps' time"
         ),
         why="foreach and fused optimizers need only a few kernels; runs of one program differ by up to 1%",
+        bound=Bottleneck.LAUNCH,
     ),
     Rule(
         "small_elementwise_kernels",
@@ -89,6 +101,7 @@ RULES = (
             f"{LEAST_SHARE:.0%} of the steps' time"
         ),
         why="a chain of element-wise kernels fuses into one; fewer than 5 kernels leave little to fuse",
+        bound=Bottleneck.LAUNCH,
     ),
     Rule(
         "launch_bound_steps",
@@ -101,6 +114,7 @@ RULES = (
             "a CUDA graph replays the same kernels at about 1.5 µs each, so steps must repeat; because the "
             f"step has to be rewritten, the threshold is {HIGH_SHARE:.0%}"
         ),
+        bound=Bottleneck.LAUNCH,
     ),
 )
 

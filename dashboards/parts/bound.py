@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from dash import html
 
+from tracekit.analysis import Bottleneck
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.verdict import Bound, Part, Verdict
+from tracekit.analysis.verdict import Part, Verdict
 from tracekit.render import human
 
 from .charts import aria
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 
 COLORS = {
-    Bound.COMPUTE: "#3b82c4",
-    Bound.COMMUNICATION: "#009e73",
-    Bound.STRAGGLERS: "#7a5195",
-    Bound.COPIES: "#e69f00",
-    Bound.LAUNCH: "#d55e00",
-    Bound.QUEUED: "#56b4e9",
-    Bound.INPUT: "#cc79a7",
-    Bound.SYNC: "#a89200",
-    Bound.PROFILER: "#9467bd",
-    Bound.UNKNOWN: "#868e96",
-    Bound.EDGES: "#ced4da",
+    Bottleneck.COMPUTE: "#3b82c4",
+    Bottleneck.COMMUNICATION: "#009e73",
+    Bottleneck.STRAGGLERS: "#7a5195",
+    Bottleneck.COPIES: "#e69f00",
+    Bottleneck.LAUNCH: "#d55e00",
+    Bottleneck.QUEUED: "#56b4e9",
+    Bottleneck.INPUT: "#cc79a7",
+    Bottleneck.SYNC: "#a89200",
+    Bottleneck.PROFILER: "#9467bd",
+    Bottleneck.UNKNOWN: "#868e96",
+    Bottleneck.EDGES: "#ced4da",
 }
 _WIDTH = 40
 _SHOWN = 0.005
@@ -62,7 +63,7 @@ def _listed(parts: tuple[Part, ...]) -> list[Part]:
     if len(small) < 2:
         return list(parts)
     rest = sum(part.dur_ns for part in small), sum(part.share for part in small)
-    return [*shown, Part(Bound.UNKNOWN, f"{len(small)} smaller parts", *rest)]
+    return [*shown, Part(Bottleneck.UNKNOWN, f"{len(small)} smaller parts", *rest)]
 
 
 def _segment(part: Part) -> Component:

@@ -16,9 +16,9 @@ import pytest
 
 from tests.golden.test_judgements import SHARED
 from tests.shared_runs import copy_of
+from tracekit.analysis import Bottleneck
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.idle_causes import label
-from tracekit.analysis.verdict import Bound
 from tracekit.cli import main
 from tracekit.render import human
 from tracekit.runs.meta import Timings
@@ -170,7 +170,7 @@ def steps(shown: Shown) -> Places:
     return {"Runs": shown.row["steps"], "steps.summary": int(summary["steps"].max())}
 
 
-def share(shown: Shown, tile: str, column: str, *bounds: Bound) -> Places:
+def share(shown: Shown, tile: str, column: str, *bounds: Bottleneck) -> Places:
     """A share of `gpu_breakdown` and the parts of the verdict that it consists of."""
     frame, verdict = shown.breakdown(), shown.advice.verdict
     if frame is None:
@@ -184,15 +184,32 @@ def share(shown: Shown, tile: str, column: str, *bounds: Bound) -> Places:
 
 def active_share(shown: Shown) -> Places:
     """Time in which a kernel runs."""
-    return share(shown, "GPU active", "active_share", Bound.COMPUTE, Bound.COMMUNICATION, Bound.STRAGGLERS)
+    return share(
+        shown,
+        "GPU active",
+        "active_share",
+        Bottleneck.COMPUTE,
+        Bottleneck.COMMUNICATION,
+        Bottleneck.STRAGGLERS,
+    )
 
 
 def movement_share(shown: Shown) -> Places:
     """Exposed copies."""
-    return share(shown, "Data movement", "movement_share", Bound.COPIES)
+    return share(shown, "Data movement", "movement_share", Bottleneck.COPIES)
 
 
-IDLE = (*(Bound.LAUNCH, Bound.QUEUED, Bound.INPUT, Bound.SYNC, Bound.PROFILER, Bound.UNKNOWN, Bound.EDGES),)
+IDLE = (
+    *(
+        Bottleneck.LAUNCH,
+        Bottleneck.QUEUED,
+        Bottleneck.INPUT,
+        Bottleneck.SYNC,
+        Bottleneck.PROFILER,
+        Bottleneck.UNKNOWN,
+        Bottleneck.EDGES,
+    ),
+)
 
 
 def idle_share(shown: Shown) -> Places:
@@ -248,7 +265,7 @@ def exposed_communication(shown: Shown) -> Places:
     frame, ranks, verdict = shown.breakdown(), shown.table("ranks", "per_rank"), shown.advice.verdict
     if frame is None or ranks is None or verdict is None:
         return {}
-    parts = [one for one in verdict.parts if one.bound in {Bound.COMMUNICATION, Bound.STRAGGLERS}]
+    parts = [one for one in verdict.parts if one.bound in {Bottleneck.COMMUNICATION, Bottleneck.STRAGGLERS}]
     return {
         "gpu_breakdown": int(frame["communication_exposed_ns"].sum()),
         "ranks": int(ranks["communication_exposed_ns"].sum()),
@@ -267,7 +284,7 @@ def top_idle_cause(shown: Shown) -> Places:
     (figure,) = [one.figure for part in content for one in part._traverse() if isinstance(one, dcc.Graph)]
     longest = max(figure["data"], key=lambda bar: max(bar["x"], default=0))
     table = table[table["aside_ns"] == 0]
-    parts = [one for one in verdict.parts if one.bound in IDLE and one.bound != Bound.EDGES]
+    parts = [one for one in verdict.parts if one.bound in IDLE and one.bound != Bottleneck.EDGES]
     column = "idle_ns" if table["steps_ns"].isna().any() else "steps_ns"
     if not parts or not table[column].max():
         return {}

@@ -16,9 +16,8 @@ import pytest
 
 from tests import tiers
 from tests.golden.precision import VERDICTS, by_rule, judged
-from tracekit.analysis import Severity, analyze
+from tracekit.analysis import Bottleneck, Severity, analyze, available
 from tracekit.analysis.findings import advise
-from tracekit.analysis.verdict import Bound, bound_of
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ REPRESENTATIVE = (
     "pytorch__benchmark/h2d_pinned_a100.json.gz",
 )
 """Traces of the default tier: small ones, with the rules that most programs meet."""
+BOUNDS = {f"{one.name}:{rule.code}": rule.bound for one in available() for rule in one.rules}
 NAMES = tiers.thinned(JUDGED, default=REPRESENTATIVE)
 
 
@@ -96,26 +96,26 @@ def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Ad
 
 
 MAIN = {
-    "AMD-AGI__TraceLens/mi210_gpu_only.json.gz": Bound.COMPUTE,
-    "AMD-AGI__TraceLens/serving/sglang_decode/capture_bs32_rank0.json.gz": Bound.UNKNOWN,
-    "AMD-AGI__TraceLens/serving/sglang_decode/execution.json.gz": Bound.COMPUTE,
-    "AMD-AGI__TraceLens/serving/vllm_decode_full/capture_rank0.json.gz": Bound.UNKNOWN,
-    "AMD-AGI__TraceLens/vllm_decode_full_hipgraph.json.gz": Bound.COMPUTE,
-    "0x822a5b87__test-cuda/report1.sqlite": Bound.COPIES,
-    "0x822a5b87__test-cuda/report2.sqlite": Bound.COPIES,
-    "GindaChen__nsys-ai/mfu_2gpu_before.sqlite": Bound.COMPUTE,
-    "extra-p__extrap/con_kernel.sqlite": Bound.COMPUTE,
-    "facebookresearch__HolisticTraceAnalysis/large_integer_handmade.json.gz": Bound.UNKNOWN,
-    "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz": Bound.COMPUTE,
-    "facebookresearch__HolisticTraceAnalysis/sampled_2rank (rank0+rank1)": Bound.UNKNOWN,
-    "facebookresearch__HolisticTraceAnalysis/sampled_rank0of128.json.gz": Bound.UNKNOWN,
-    "facebookresearch__HolisticTraceAnalysis/sampled_rank1of128.json.gz": Bound.UNKNOWN,
-    "facebookresearch__HolisticTraceAnalysis/trace_diff_test_v100_r1of2.json.gz": Bound.COPIES,
-    "facebookresearch__HolisticTraceAnalysis/triton_example.json.gz": Bound.UNKNOWN,
-    "harrisonvshen__triton-accelerated-attention/rtx3060_no_gpu_events.json.gz": Bound.UNKNOWN,
-    "lighttransport__gemm/profile_no_kernels.sqlite": Bound.UNKNOWN,
-    "nevakrien__python_c_nvidia/report1_osrt_only.sqlite": Bound.UNKNOWN,
-    "pytorch__benchmark/h2d_pinned_a100.json.gz": Bound.COPIES,
+    "AMD-AGI__TraceLens/mi210_gpu_only.json.gz": Bottleneck.COMPUTE,
+    "AMD-AGI__TraceLens/serving/sglang_decode/capture_bs32_rank0.json.gz": Bottleneck.UNKNOWN,
+    "AMD-AGI__TraceLens/serving/sglang_decode/execution.json.gz": Bottleneck.COMPUTE,
+    "AMD-AGI__TraceLens/serving/vllm_decode_full/capture_rank0.json.gz": Bottleneck.UNKNOWN,
+    "AMD-AGI__TraceLens/vllm_decode_full_hipgraph.json.gz": Bottleneck.COMPUTE,
+    "0x822a5b87__test-cuda/report1.sqlite": Bottleneck.COPIES,
+    "0x822a5b87__test-cuda/report2.sqlite": Bottleneck.COPIES,
+    "GindaChen__nsys-ai/mfu_2gpu_before.sqlite": Bottleneck.COMPUTE,
+    "extra-p__extrap/con_kernel.sqlite": Bottleneck.COMPUTE,
+    "facebookresearch__HolisticTraceAnalysis/large_integer_handmade.json.gz": Bottleneck.UNKNOWN,
+    "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz": Bottleneck.COMPUTE,
+    "facebookresearch__HolisticTraceAnalysis/sampled_2rank (rank0+rank1)": Bottleneck.UNKNOWN,
+    "facebookresearch__HolisticTraceAnalysis/sampled_rank0of128.json.gz": Bottleneck.UNKNOWN,
+    "facebookresearch__HolisticTraceAnalysis/sampled_rank1of128.json.gz": Bottleneck.UNKNOWN,
+    "facebookresearch__HolisticTraceAnalysis/trace_diff_test_v100_r1of2.json.gz": Bottleneck.COPIES,
+    "facebookresearch__HolisticTraceAnalysis/triton_example.json.gz": Bottleneck.UNKNOWN,
+    "harrisonvshen__triton-accelerated-attention/rtx3060_no_gpu_events.json.gz": Bottleneck.UNKNOWN,
+    "lighttransport__gemm/profile_no_kernels.sqlite": Bottleneck.UNKNOWN,
+    "nevakrien__python_c_nvidia/report1_osrt_only.sqlite": Bottleneck.UNKNOWN,
+    "pytorch__benchmark/h2d_pinned_a100.json.gz": Bottleneck.COPIES,
 }
 """What the expert says first of a trace beside the rules that must speak."""
 
@@ -125,7 +125,7 @@ def test_the_verdict_is_the_experts_main_statement(name: str, advised: Callable[
     verdict = advised(name).verdict
     assert verdict is not None
     assert sum(part.dur_ns for part in verdict.parts) == verdict.window_ns
-    said = {bound_of(*code.split(":")) for code in JUDGED[name]["must"]} | {MAIN.get(name)} - {None}
+    said = {BOUNDS.get(code) for code in JUDGED[name]["must"]} | {MAIN.get(name)} - {None}
     assert not said or {verdict.bound, verdict.loss} & said
 
 
@@ -140,7 +140,7 @@ def test_no_finding_contradicts_the_verdict(
     if verdict is None or table is None or len(table) > 1 or verdict.window_ns != table["window_ns"].sum():
         return
     for one in advice.findings:
-        bound = bound_of(one.analysis, one.finding.code)
+        bound = one.bound
         if one.analysis == "idle_gaps" and bound is not None:
             assert (one.share_of_step or 0) <= verdict.share(bound) + ROUNDED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.analysis import Analysis, Basis, Column, Finding, Result, Rule, Severity, TableSpec
+from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Result, Rule, Severity, TableSpec
 
 
 def compute(run) -> Result:
@@ -36,5 +36,13 @@ ANALYSIS = Analysis(
     sources=("an example",),
     order=900,
     compute=compute,
-    rules=(Rule("one_kernel", "there is a kernel", "an example needs no threshold"),),
+    rules=(
+        Rule(
+            "one_kernel",
+            "a kernel takes at least {min_share} of the kernel time",
+            "an example",
+            bound=Bottleneck.COMPUTE,
+            thresholds={"min_share": 0.2},
+        ),
+    ),
 )

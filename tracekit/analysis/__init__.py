@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
+from tracekit.analysis.rules import Basis as Basis
+from tracekit.analysis.rules import Bottleneck as Bottleneck
+from tracekit.analysis.rules import Finding as Finding
+from tracekit.analysis.rules import Rule as Rule
+from tracekit.analysis.rules import Severity as Severity
 from tracekit.errors import PluginError, TracekitError, UnusableInputError, unknown_name
 
 if TYPE_CHECKING:
@@ -34,21 +38,6 @@ NODE, PARENT = "node", "parent"
 """Columns of a table that is a tree: the number of each row, and that of the row above it."""
 EVIDENCE_ROWS = 20
 """Maximum evidence rows per table of a finding, those with the largest values."""
-
-
-class Severity(StrEnum):
-    """Severity of a finding."""
-
-    INFO = "info"
-    WARN = "warn"
-    HIGH = "high"
-
-
-class Basis(StrEnum):
-    """Basis of an estimated saving."""
-
-    MEASURED = "measured"
-    ESTIMATED = "estimated"
 
 
 @dataclass(frozen=True)
@@ -82,62 +71,6 @@ class TableSpec:
     name: str
     title: str
     columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Condition under which an analysis gives advice.
-
-    Attributes:
-        code: Stable identifier, the code of its findings.
-        states: The condition, with its thresholds.
-        why: Why the thresholds are what they are.
-    """
-
-    code: str
-    states: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Ranked advice with its evidence.
-
-    Attributes:
-        code: Code of the rule that gave it.
-        severity: How much it matters.
-        title: What is the case, in one line.
-        advice: What to change, naming the line or op.
-        saving_ns_per_step: Time a step would save; None where no number can be given.
-        basis: Whether the saving was measured or estimated, None without a saving.
-        how: How the saving was worked out.
-        confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
-        evidence: Table of the run (`device_intervals`, `host_intervals`) to the row ids that show it, the
-            weightiest first, at most `EVIDENCE_ROWS` of each table.
-    """
-
-    code: str
-    severity: Severity
-    title: str
-    advice: str
-    saving_ns_per_step: int | None = None
-    basis: Basis | None = None
-    how: str = ""
-    confidence: float = 1.0
-    evidence: dict[str, list[int]] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        """Describe the finding in one line.
-
-        Example:
-            >>> Finding("tiny", Severity.WARN, "Half of the kernels are short", "Fuse them", 2_500_000)
-            <Finding warn tiny: Half of the kernels are short; saves 2.50 ms per step>
-        """
-        from tracekit.runs.text import human
-
-        saving = self.saving_ns_per_step
-        saves = "" if saving is None else f"; saves {human(saving, 'ns')} per step"
-        return f"<Finding {self.severity} {self.code}: {self.title}{saves}>"
 
 
 class Remark(str):

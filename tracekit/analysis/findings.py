@@ -99,23 +99,22 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
     evidence = Evidence()
     usable = tuple(_without_tables(analysis, result, evidence) for analysis, result in results)
     against = budget(run)
-    found = [
-        ranked(analysis.name, finding, against) for analysis, result in usable for finding in result.findings
-    ]
+    found = [ranked(analysis, finding, against) for analysis, result in usable for finding in result.findings]
     rules = sum(len(analysis.rules) for analysis, _ in usable)
     once = by_saving(found)
     return Advice(once, against, rules, usable, evidence.verdict(once) if evidence.complete else None)
 
 
-def ranked(analysis: str, finding: Finding, against: Budget) -> Ranked:
-    """Return a finding of an analysis with its saving as a share of the step.
+def ranked(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
+    """Return a finding with what its rule says and its saving as a share of the step.
 
     Args:
-        analysis: Name of the analysis.
+        analysis: The analysis that made it.
         finding: The finding.
         against: What savings are measured against.
     """
-    return Ranked(analysis, finding, _share(finding, against))
+    bound = next((rule.bound for rule in analysis.rules if rule.code == finding.code), None)
+    return Ranked(analysis.name, finding, _share(finding, against), bound)
 
 
 def by_saving(found: Iterable[Ranked]) -> tuple[Ranked, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.analysis import Finding, Severity
+from tracekit.analysis import Bottleneck, Finding, Severity
 from tracekit.runs import intervals, rank_view
 from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
@@ -41,11 +41,13 @@ class Ranked:
         analysis: Name of the analysis.
         finding: What it found.
         share_of_step: Its saving over the mean step; None without a saving.
+        bound: What its time is spent on, as its rule says.
     """
 
     analysis: str
     finding: Finding
     share_of_step: float | None
+    bound: Bottleneck | None = None
 
 
 @dataclass(frozen=True)

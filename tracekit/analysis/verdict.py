@@ -28,10 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import Analyze, Result, Severity, analyze
+from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
 from tracekit.analysis.savings import LEAST_SHARE, Ranked
 from tracekit.errors import PluginError, clean
@@ -43,77 +42,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Bound(StrEnum):
-    """What time of the window is spent on."""
-
-    COMPUTE = "compute"
-    COMMUNICATION = "communication"
-    STRAGGLERS = "stragglers"
-    COPIES = "memory copies"
-    INPUT = "input"
-    LAUNCH = "kernel launches"
-    SYNC = "synchronization"
-    QUEUED = "queued work"
-    PROFILER = "the profiler"
-    UNKNOWN = "unknown"
-    EDGES = "edges of the capture"
-
-
 _CAUSED = {
-    **dict.fromkeys(HOST_LAUNCHES, Bound.LAUNCH),
-    **dict.fromkeys(QUEUED, Bound.QUEUED),
-    IdleCause.DATALOAD: Bound.INPUT,
-    IdleCause.SYNC: Bound.SYNC,
-    IdleCause.PROFILER: Bound.PROFILER,
-    IdleCause.UNKNOWN: Bound.UNKNOWN,
+    **dict.fromkeys(HOST_LAUNCHES, Bottleneck.LAUNCH),
+    **dict.fromkeys(QUEUED, Bottleneck.QUEUED),
+    IdleCause.DATALOAD: Bottleneck.INPUT,
+    IdleCause.SYNC: Bottleneck.SYNC,
+    IdleCause.PROFILER: Bottleneck.PROFILER,
+    IdleCause.UNKNOWN: Bottleneck.UNKNOWN,
 }
 _MEANS = {
-    Bound.COMPUTE: "kernels compute",
-    Bound.COMMUNICATION: "communication runs and no other kernel",
-    Bound.STRAGGLERS: "a collective waits for its last rank",
-    Bound.COPIES: "copies run and no kernel",
-    Bound.INPUT: "the GPU is idle during data loading",
-    Bound.LAUNCH: "the GPU is idle until the CPU launches",
-    Bound.SYNC: "the GPU is idle after the CPU waited for it",
-    Bound.QUEUED: "the GPU is idle with work queued",
-    Bound.PROFILER: "the GPU is idle during profiler overhead",
-    Bound.UNKNOWN: "the GPU is idle for an unknown cause",
+    Bottleneck.COMPUTE: "kernels compute",
+    Bottleneck.COMMUNICATION: "communication runs and no other kernel",
+    Bottleneck.STRAGGLERS: "a collective waits for its last rank",
+    Bottleneck.COPIES: "copies run and no kernel",
+    Bottleneck.INPUT: "the GPU is idle during data loading",
+    Bottleneck.LAUNCH: "the GPU is idle until the CPU launches",
+    Bottleneck.SYNC: "the GPU is idle after the CPU waited for it",
+    Bottleneck.QUEUED: "the GPU is idle with work queued",
+    Bottleneck.PROFILER: "the GPU is idle during profiler overhead",
+    Bottleneck.UNKNOWN: "the GPU is idle for an unknown cause",
 }
-_OF_ANALYSIS = {
-    "idle_gaps": Bound.LAUNCH,
-    "small_kernels": Bound.LAUNCH,
-    "launch_latency": Bound.LAUNCH,
-    "zero_grad_gaps": Bound.LAUNCH,
-    "memory": Bound.LAUNCH,
-    "sync_points": Bound.SYNC,
-    "ranks": Bound.STRAGGLERS,
-    "overlap": Bound.COMMUNICATION,
-    "collectives": Bound.COMMUNICATION,
-    "parallelism": Bound.COMMUNICATION,
-    "pinned_memory": Bound.COPIES,
-    "h2d_copies": Bound.COPIES,
-    "d2h_copies": Bound.COPIES,
-    "kernels": Bound.COMPUTE,
-    "kernel_choice": Bound.COMPUTE,
-    "roofline": Bound.COMPUTE,
-    "launch_config": Bound.COMPUTE,
-    "compile": Bound.COMPUTE,
-}
-_OF_RULE = {
-    "idle_dataload": Bound.INPUT,
-    "idle_stream_dependency": Bound.QUEUED,
-    "idle_between_kernels": Bound.QUEUED,
-    "exposed_copies": Bound.COPIES,
-    "critical_path_copies": Bound.COPIES,
-    "critical_path_communication": Bound.COMMUNICATION,
-    "critical_path_sync_waits": Bound.SYNC,
-    "critical_path_host_op": Bound.LAUNCH,
-}
-CARRYING = 3
+MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
 TOP_OPS = 3
 _WIDTH = 40
-FEWEST_INTERVALS = 4
+MIN_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
@@ -138,7 +91,7 @@ class Part:
         share: Its share of the window.
     """
 
-    bound: Bound
+    bound: Bottleneck
     label: str
     dur_ns: int
     share: float
@@ -158,15 +111,15 @@ class Verdict:
         findings: Findings on the bound and on the loss, at most three; then the largest others.
     """
 
-    bound: Bound
-    loss: Bound | None
+    bound: Bottleneck
+    loss: Bottleneck | None
     sentence: str
     parts: tuple[Part, ...] = ()
     window: str = ""
     window_ns: int = 0
     findings: tuple[Ranked, ...] = ()
 
-    def share(self, bound: Bound) -> float:
+    def share(self, bound: Bottleneck) -> float:
         """Return the share of the window that is spent on something."""
         return sum(part.share for part in self.parts if part.bound == bound)
 
@@ -218,7 +171,7 @@ class Evidence:
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
-                if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < FEWEST_INTERVALS:
+                if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < MIN_INTERVALS:
                     return _unknown("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
@@ -226,21 +179,23 @@ class Evidence:
         host = self.tables.get(("gpu_breakdown", "host"))
         return _unknown("neither work of a device nor an op is recorded") if host is None else _of_host(host)
 
-    def _lengths(self, frame: pd.DataFrame, *, stepped: bool) -> tuple[dict[tuple[Bound, str], int], int]:
+    def _lengths(
+        self, frame: pd.DataFrame, *, stepped: bool
+    ) -> tuple[dict[tuple[Bottleneck, str], int], int]:
         """Return the parts of the window of the devices, and the length of its edges."""
         waits = self._of(frame, "ranks", "stragglers").get("waited_ns")
         exposed = frame["communication_exposed_ns"]
         waited = 0 if waits is None else int(waits.fillna(0).clip(upper=exposed.to_numpy()).sum())
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
         lengths = {
-            (Bound.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
-            (Bound.COMPUTE, "opaque CUDA graphs"): graph,
-            (Bound.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
-            (Bound.STRAGGLERS, "waiting for the last rank"): waited,
-            (Bound.COPIES, "exposed copies"): int(frame["movement_ns"].sum()),
+            (Bottleneck.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
+            (Bottleneck.COMPUTE, "opaque CUDA graphs"): graph,
+            (Bottleneck.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
+            (Bottleneck.STRAGGLERS, "waiting for the last rank"): waited,
+            (Bottleneck.COPIES, "exposed copies"): int(frame["movement_ns"].sum()),
         }
         if ("idle_gaps", "summary") not in self.tables:
-            return {**lengths, (Bound.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
+            return {**lengths, (Bottleneck.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
         found = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _CAUSED.items()}
         return {**lengths, **found}, idle - sum(found.values())
@@ -266,23 +221,23 @@ _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
-def _of_device(lengths: dict[tuple[Bound, str], int], window: str, edges_ns: int) -> Verdict:
+def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int) -> Verdict:
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
-        lengths = {**lengths, (Bound.EDGES, "before the first or after the last work"): edges_ns}
+        lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
     total = sum(lengths.values())
     parts = _parts(lengths, total)
-    if not {part.bound for part in parts} - {Bound.EDGES}:
+    if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return _unknown("the window has no length")
-    shares: dict[Bound, float] = {}
+    shares: dict[Bottleneck, float] = {}
     for part in parts:
         shares[part.bound] = shares.get(part.bound, 0.0) + part.share
-    bound, *others = sorted(shares.keys() - {Bound.EDGES}, key=lambda one: (-shares[one], one))
+    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda one: (-shares[one], one))
     text = f"{_MEANS[bound]} for {human(shares[bound], 'share')} of {window}"
-    known = {one: shares[one] for one in others if one != Bound.COMPUTE and shares[one] >= LEAST_SHARE}
-    loss = next(iter(known), None) if bound == Bound.COMPUTE else None
-    if bound == Bound.UNKNOWN:
+    known = {one: shares[one] for one in others if one != Bottleneck.COMPUTE and shares[one] >= LEAST_SHARE}
+    loss = next(iter(known), None) if bound == Bottleneck.COMPUTE else None
+    if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
         text = f"Bound by {bound}: {text}{_mostly(parts, bound)}"
@@ -290,61 +245,53 @@ def _of_device(lengths: dict[tuple[Bound, str], int], window: str, edges_ns: int
         text += (
             f". Largest loss: {loss}, {human(shares[loss], 'share')} ({_MEANS[loss]}{_mostly(parts, loss)})"
         )
-    elif bound != Bound.COMPUTE:
-        text += f"; {_MEANS[Bound.COMPUTE]} for {human(shares.get(Bound.COMPUTE, 0.0), 'share')}"
+    elif bound != Bottleneck.COMPUTE:
+        text += f"; {_MEANS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
     return Verdict(bound, loss, f"{text}.", parts, window, total)
 
 
-def _mostly(parts: tuple[Part, ...], bound: Bound) -> str:
+def _mostly(parts: tuple[Part, ...], bound: Bottleneck) -> str:
     """Name the largest cause of idle time that the words for a bound do not tell."""
     own = [part for part in parts if part.bound == bound]
     largest = max(own, key=lambda part: part.dur_ns)
     said = len(own) == 1 or largest.label == IdleCause.LAUNCH_BOUND.label
-    return "" if said or bound not in {Bound.LAUNCH, Bound.QUEUED} else f", mostly {largest.label}"
+    return "" if said or bound not in {Bottleneck.LAUNCH, Bottleneck.QUEUED} else f", mostly {largest.label}"
 
 
 def _of_host(host: pd.DataFrame) -> Verdict:
     """Describe a run without device work by its ops with the highest self time."""
     table = host.sort_values("self_ns", ascending=False, kind="stable")
     names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
-    lengths = {(Bound.COMPUTE, name): int(time) for name, time in zip(names[:TOP_OPS], times, strict=False)}
+    lengths = {
+        (Bottleneck.COMPUTE, name): int(time) for name, time in zip(names[:TOP_OPS], times, strict=False)
+    }
     rest = sum(times[TOP_OPS:])
-    parts = _parts({**lengths, (Bound.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
+    parts = _parts({**lengths, (Bottleneck.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
     if not parts:
         return _unknown("the ops have no length")
     largest = [(shorten(part.label, _WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]]
     named = ", ".join(f"{name} {share}" for name, share in largest)
     text = f"Bound by compute on the CPU, with no GPU work recorded. Largest ops by self time: {named}."
-    return Verdict(Bound.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
+    return Verdict(Bottleneck.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
 
 
-def _parts(lengths: dict[tuple[Bound, str], int], total: int) -> tuple[Part, ...]:
+def _parts(lengths: dict[tuple[Bottleneck, str], int], total: int) -> tuple[Part, ...]:
     return tuple(
         Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
     )
 
 
 def _unknown(reason: str) -> Verdict:
-    return Verdict(Bound.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
-
-
-def bound_of(analysis: str, code: str) -> Bound | None:
-    """Return what the time of a finding is spent on; None if its rule concerns no part of the window.
-
-    Example:
-        >>> bound_of("idle_gaps", "idle_dataload").value, bound_of("steps", "warmup_steps")
-        ('input', None)
-    """
-    return _OF_RULE.get(code) or _OF_ANALYSIS.get(analysis)
+    return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
 
 
 def _carrying(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
     """Return the findings on the bound and the loss, then the largest others that are no information."""
-    wanted = {verdict.bound, verdict.loss} - {None, Bound.UNKNOWN}
-    own = [one for one in ranked if bound_of(one.analysis, one.finding.code) in wanted]
+    wanted = {verdict.bound, verdict.loss} - {None, Bottleneck.UNKNOWN}
+    own = [one for one in ranked if one.bound in wanted]
     others = [one for one in ranked if one not in own and one.finding.severity != Severity.INFO]
     serious = [one for one in own if one.finding.severity != Severity.INFO]
-    return tuple([*serious, *others, *(one for one in own if one not in serious)][:CARRYING])
+    return tuple([*serious, *others, *(one for one in own if one not in serious)][:MAX_VERDICT_FINDINGS])
 
 
 def judge(run: Run, *, by: Analyze = analyze) -> Verdict:

@@ -57,7 +57,7 @@ def _metadata(one: Analysis) -> dict[str, Any]:
     return {
         **{name: getattr(one, name) for name in described},
         "tables": [asdict(spec) for spec in one.tables],
-        "rules": [asdict(rule) for rule in one.rules],
+        "rules": [{"code": rule.code, "states": rule.condition, "why": rule.reason} for rule in one.rules],
         "comparison": [asdict(spec) for spec in one.comparison],
     }
 
@@ -134,5 +134,5 @@ def _unit(column: Column) -> str:
 
 
 def _rules(analysis: str, rules: Sequence[Rule], level: int) -> str:
-    rows = [(f"`{rule.code}`", escape_prose(rule.states), escape_prose(rule.why)) for rule in rules]
+    rows = [(f"`{rule.code}`", escape_prose(rule.condition), escape_prose(rule.reason)) for rule in rules]
     return f"{'#' * level} Findings of `{analysis}`\n\n{grid(('code', 'condition', 'reason'), rows)}"

@@ -15,7 +15,7 @@ from tracekit import analysis
 from tracekit.analysis import Analysis, Finding, Result
 from tracekit.analysis.findings import Advice, by_saving, gather, ranked
 from tracekit.analysis.savings import Ranked, budget
-from tracekit.analysis.verdict import CARRYING, INPUTS, Evidence, Verdict
+from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
 from tracekit.render import human
 from tracekit.render.capture import of_results
@@ -89,7 +89,7 @@ class Advising:
             with _SERIAL:
                 found = self._result(one)
             self.evidence.add(one.name, found)
-            self.found += tuple(ranked(one.name, finding, against) for finding in found.findings)
+            self.found += tuple(ranked(one, finding, against) for finding in found.findings)
             yield one, found
 
     @property
@@ -243,7 +243,7 @@ def _progress(context: Context, job: Advising) -> list[Component]:
 def _so_far(context: Context, job: Advising) -> list[Component]:
     """Show the most important findings so far in the places of the final ones."""
     found, verdict = by_saving(job.found), job.verdict
-    shown = verdict.findings if verdict else tuple(found[:CARRYING])
+    shown = verdict.findings if verdict else tuple(found[:MAX_VERDICT_FINDINGS])
     return _cards(context, shown, _spots(context, shown))
 
 
@@ -274,7 +274,7 @@ def _progress_text(job: Advising) -> str:
 
 def _shown(context: Context, advice: Advice) -> list[Component]:
     """Show the findings that carry the verdict, and the others folded, one entry per rule."""
-    first = advice.verdict.findings if advice.verdict else advice.findings[:CARRYING]
+    first = advice.verdict.findings if advice.verdict else advice.findings[:MAX_VERDICT_FINDINGS]
     others = [one for one in advice.findings if one not in first]
     lacks = capture.advice(of_results(advice.results))
     known = _spots(context, advice.findings)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
-from tracekit.analysis import Finding, Result, Severity
+from tracekit.analysis import Bottleneck, Finding, Result, Severity, get
 from tracekit.analysis.savings import Ranked
-from tracekit.analysis.verdict import INPUTS, Bound, Evidence, Verdict, judge
+from tracekit.analysis.verdict import INPUTS, Evidence, Verdict, judge
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -53,12 +53,13 @@ def told(results: dict[str, Result], *ranked: Ranked) -> Verdict:
 
 
 def finding(analysis: str, code: str, severity: Severity = Severity.WARN) -> Ranked:
-    return Ranked(analysis, Finding(code, severity, code, "do it"), None)
+    bound = next(rule.bound for rule in get(analysis).rules if rule.code == code)
+    return Ranked(analysis, Finding(code, severity, code, "do it"), None, bound)
 
 
 def test_compute_with_its_largest_loss() -> None:
     found = told(tables({"dataload": 200, "launch_bound": 100}, active_ns=600, movement_ns=100))
-    assert (found.bound, found.loss, found.window_ns) == (Bound.COMPUTE, Bound.INPUT, 1000)
+    assert (found.bound, found.loss, found.window_ns) == (Bottleneck.COMPUTE, Bottleneck.INPUT, 1000)
     assert found.sentence == (
         "Bound by compute: kernels compute for 60.0% of the capture. Largest loss: input, 20.0% (the GPU is "
         "idle during data loading)."
@@ -67,7 +68,7 @@ def test_compute_with_its_largest_loss() -> None:
 
 def test_causes_of_late_launches_are_one_bound() -> None:
     found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
-    assert (found.bound, found.loss) == (Bound.LAUNCH, None)
+    assert (found.bound, found.loss) == (Bottleneck.LAUNCH, None)
     assert (
         "45.0% of the capture, mostly CPU busy outside launches; kernels compute for 31.0%" in found.sentence
     )
@@ -76,20 +77,20 @@ def test_causes_of_late_launches_are_one_bound() -> None:
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
     found = told(tables({}, active_ns=100, communication_exposed_ns=40))
     lengths = {part.bound: part.dur_ns for part in found.parts}
-    assert lengths == {Bound.COMPUTE: 60, Bound.COMMUNICATION: 10, Bound.STRAGGLERS: 30}
+    assert lengths == {Bottleneck.COMPUTE: 60, Bottleneck.COMMUNICATION: 10, Bottleneck.STRAGGLERS: 30}
 
 
 @pytest.mark.parametrize(("aside_ns", "window_ns"), [(40, 200), (90, 110)])
 def test_edges_bound_nothing_and_are_left_out_if_most_is_edge(aside_ns: int, window_ns: int) -> None:
     found = told(tables({"unknown": 90, "sync": 20}, aside_ns=aside_ns, outside_ns=30, active_ns=60))
-    assert found.bound is Bound.COMPUTE
+    assert found.bound is Bottleneck.COMPUTE
     assert found.window_ns == (200 if aside_ns == 40 else 80)
     assert ("without the edges of the capture (120 ns)" in found.window) == (aside_ns == 90)
 
 
 def test_nothing_is_told_of_what_is_unknown() -> None:
     found = told(tables({"unknown": 600, "sync": 100}, active_ns=300))
-    assert found.bound is Bound.UNKNOWN
+    assert found.bound is Bottleneck.UNKNOWN
     assert found.sentence.startswith("Cannot tell what bounds this run, too little is recorded")
 
 
@@ -98,7 +99,7 @@ def test_nothing_is_told_of_numbers_that_mislead() -> None:
     bad = pd.DataFrame([{"verdict": "misleading", "reason": "a sample; and more"}])
     integrity = replace(results["integrity"], tables={**results["integrity"].tables, "verdict": bad})
     found = told({**results, "integrity": integrity})
-    assert (found.bound, found.parts) == (Bound.UNKNOWN, ())
+    assert (found.bound, found.parts) == (Bottleneck.UNKNOWN, ())
     assert found.sentence == "Cannot tell what bounds this run: a sample."
 
 
@@ -111,7 +112,7 @@ def test_findings_on_the_bound_and_the_loss_come_first() -> None:
 
 def test_idle_time_without_its_analysis_is_unknown() -> None:
     results = {name: one for name, one in tables({"sync": 100}, active_ns=10).items() if name != "idle_gaps"}
-    assert told(results).bound is Bound.UNKNOWN
+    assert told(results).bound is Bottleneck.UNKNOWN
 
 
 def run_tables(**more: Any) -> dict[str, Any]:
@@ -137,11 +138,11 @@ def run_tables(**more: Any) -> dict[str, Any]:
 
 def test_a_run_is_judged_by_its_analyses(tmp_path: Path) -> None:
     found = judge(make_run(tmp_path, **run_tables()))
-    assert found.bound is Bound.LAUNCH
+    assert found.bound is Bottleneck.LAUNCH
     assert {part.bound: part.dur_ns for part in found.parts} == {
-        Bound.COMPUTE: 20_000,
-        Bound.COPIES: 2_000,
-        Bound.LAUNCH: 78_000,
+        Bottleneck.COMPUTE: 20_000,
+        Bottleneck.COPIES: 2_000,
+        Bottleneck.LAUNCH: 78_000,
     }
 
 

@@ -1,0 +1,140 @@
+"""What an analysis may advise: rules with their thresholds, and the findings that they give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tracekit.runs.text import human
+
+
+class Severity(StrEnum):
+    """Severity of a finding."""
+
+    INFO = "info"
+    WARN = "warn"
+    HIGH = "high"
+
+
+class Basis(StrEnum):
+    """Basis of an estimated saving."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+class Bottleneck(StrEnum):
+    """What the time of a run, or of a part of it, is spent on."""
+
+    COMPUTE = "compute"
+    COMMUNICATION = "communication"
+    STRAGGLERS = "stragglers"
+    COPIES = "memory copies"
+    INPUT = "input"
+    LAUNCH = "kernel launches"
+    SYNC = "synchronization"
+    QUEUED = "queued work"
+    PROFILER = "the profiler"
+    UNKNOWN = "unknown"
+    EDGES = "edges of the capture"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Condition under which an analysis gives advice.
+
+    Each number of the condition is in `thresholds`, from which the texts are made and which the code of the
+    rule reads: `rule["min_blocks"]`.
+
+    Attributes:
+        code: Stable identifier, the code of its findings.
+        states: The condition. `{name}` stands for the threshold of that name.
+        why: Why the thresholds are what they are, with the same placeholders.
+        bound: What the time of its findings is spent on; None if they concern no part of the window. Findings
+            on what bounds a run carry its verdict.
+        thresholds: Numbers of the condition by name. A name starts with `min_` or `max_` and ends in its
+            unit as names of columns do: `_ns`, `_bytes`, `_share`; others are counts or ratios.
+
+    Example:
+        >>> rule = Rule("small", "under {max_ns}", "a launch takes longer", thresholds={"max_ns": 2_500})
+        >>> rule.condition, rule["max_ns"]
+        ('under 2.5 µs', 2500)
+    """
+
+    code: str
+    states: str
+    why: str
+    bound: Bottleneck | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, threshold: str) -> float:
+        return self.thresholds[threshold]
+
+    @property
+    def condition(self) -> str:
+        """The condition with its thresholds."""
+        return self._fill(self.states)
+
+    @property
+    def reason(self) -> str:
+        """Why the thresholds are what they are, with the thresholds."""
+        return self._fill(self.why)
+
+    def _fill(self, template: str) -> str:
+        return template.format_map({name: describe(name, value) for name, value in self.thresholds.items()})
+
+
+def describe(name: str, value: float) -> str:
+    """Return the text of a threshold in the unit that its name ends in.
+
+    Example:
+        >>> describe("min_dur_ns", 20_000), describe("min_saving_share", 0.01), describe("min_bytes", 1 << 20)
+        ('20 µs', '1%', '1 MiB')
+    """
+    unit = name.rpartition("_")[2]
+    if unit == "share":
+        return f"{100 * value:g}%"
+    if unit in {"ns", "bytes"}:
+        return re.sub(r"\.?0+(?= )", "", human(value, unit))
+    return f"{value:,g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Ranked advice with its evidence.
+
+    Attributes:
+        code: Code of the rule that gave it.
+        severity: How much it matters.
+        title: What is the case, in one line.
+        advice: What to change, naming the line or op.
+        saving_ns_per_step: Time a step would save; None where no number can be given.
+        basis: Whether the saving was measured or estimated, None without a saving.
+        how: How the saving was worked out.
+        confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
+        evidence: Table of the run (`device_intervals`, `host_intervals`) to the row ids that show it, the
+            weightiest first, at most `EVIDENCE_ROWS` of each table.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    advice: str
+    saving_ns_per_step: int | None = None
+    basis: Basis | None = None
+    how: str = ""
+    confidence: float = 1.0
+    evidence: dict[str, list[int]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Describe the finding in one line.
+
+        Example:
+            >>> Finding("tiny", Severity.WARN, "Half of the kernels are short", "Fuse them", 2_500_000)
+            <Finding warn tiny: Half of the kernels are short; saves 2.50 ms per step>
+        """
+        saving = self.saving_ns_per_step
+        saves = "" if saving is None else f"; saves {human(saving, 'ns')} per step"
+        return f"<Finding {self.severity} {self.code}: {self.title}{saves}>"
