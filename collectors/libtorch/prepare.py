@@ -7,17 +7,16 @@ temporary folder and then renamed; a lock prevents concurrent builds of the same
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ from typing import Any
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
+from tracekit.storage import locks
+from tracekit.storage.atomic import write_atomically
 
 from ..compilation import MIN_WARMUP
 from ..protocol import Reporter, receive_request, serve
@@ -113,35 +114,32 @@ def _key(source: Path) -> str:
 @contextmanager
 def _build_lock(folder: Path, key: str) -> Iterator[None]:
     """Lock the build of a program, and remove folders of killed builds."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f"{key}.lock").open("w")
-    except OSError as error:
-        raise CollectionError(
-            f"cannot write the C++ program to {folder}: {error.strerror}",
-            hint="set XDG_CACHE_HOME to a writable folder",
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the system when this process ends
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locks.hold(folder / f"{key}{locks.SUFFIX}"))
+        except OSError as error:
+            raise CollectionError(
+                f"cannot write the C++ program to {folder}: {error.strerror}",
+                hint="set XDG_CACHE_HOME to a writable folder",
+            ) from error
         for partial in folder.glob(f"{key}.*.part"):
             shutil.rmtree(partial, ignore_errors=True)
         yield
 
 
 def _build(tools: Toolchain, source: Path, target: Path) -> None:
-    part = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent))
-    try:
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    with write_atomically(target, temporary=part):
+        part.mkdir()
         log = target.with_name(f"{target.name}.log")
         with log.open("wb") as out:
             for command in _commands(tools, source, part / "build"):
                 if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:  # noqa: S603
                     raise _failed(log)
-        (part / "bin").mkdir()
-        (part / "build" / NAME).rename(part / "bin" / NAME)
-        (part / "bin").rename(target)
-        log.unlink()
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        (part / "build" / NAME).rename(part / NAME)
+        shutil.rmtree(part / "build")
+    log.unlink()
 
 
 def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 from . import worker
 
@@ -141,7 +141,7 @@ def existing(folder: Path) -> Path:
 def _sweep(parent: Path) -> None:
     """Delete uploads of servers that no longer run."""
     for entry in parent.iterdir():
-        if owners.is_dead(entry.name):
+        if locks.is_dead(entry.name):
             shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -354,7 +354,7 @@ class Imports:
             )
 
     def _new(self, name: str) -> _Import:
-        key = owners.mark()
+        key = locks.new_mark()
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
         self._abandon()
         with self._lock:

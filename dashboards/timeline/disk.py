@@ -19,7 +19,8 @@ import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.runs.run import Run
-from tracekit.storage import owners
+from tracekit.storage import locks
+from tracekit.storage.atomic import TEMPORARY, temporary_path, write_atomically
 
 from ..site import Results
 from . import causes, reading
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
 _ARRAYS = ("start", "total", "row", "label", "masks", "places", "lengths")
-_TEMPORARY = re.compile(rf"\.tmp-({owners.PATTERN})(?:\.npz)?")
+_TEMPORARY = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 
 
 def place(store: Store, run_id: str) -> Path:
@@ -69,47 +70,30 @@ def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
     """
     target = place(store, run_id)
     try:
-        temporary = store.folder(FOLDER) / f".tmp-{owners.mark()}"
-        with store.writing():
+        folder = store.folder(FOLDER)
+        with write_atomically(target, temporary=temporary_path(folder)) as temporary:
             temporary.mkdir()
+            for name in _ARRAYS:
+                np.save(temporary / f"{name}.npy", arrays[name], allow_pickle=False)
+            (temporary / _OUTLINE).write_bytes(msgspec.json.encode(outline))
+            target.parent.mkdir(exist_ok=True)
+            if target.exists() and load(target, outline.seal) is None:
+                stale = temporary_path(folder)
+                with contextlib.suppress(OSError):  # rename first: causes may still be written into it
+                    target.rename(stale)
+                shutil.rmtree(stale, ignore_errors=True)
     except UnusableInputError:
         return False
-    try:
-        for name in _ARRAYS:
-            np.save(temporary / f"{name}.npy", arrays[name], allow_pickle=False)
-        (temporary / _OUTLINE).write_bytes(msgspec.json.encode(outline))
-        target.parent.mkdir(exist_ok=True)
-        _move(temporary, target, outline)
-    except OSError:
-        return False
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except OSError:  # another writer may have been first
+        return load(target, outline.seal) is not None
     return True
-
-
-def _move(temporary: Path, target: Path, outline: Outline) -> None:
-    """Rename into place; a valid index of the same tables is left in place."""
-    if target.exists() and load(target, outline.seal) is None:
-        stale = temporary.with_name(f".tmp-{owners.mark()}")
-        with contextlib.suppress(OSError):  # rename first: causes may still be written into it
-            target.rename(stale)
-        shutil.rmtree(stale, ignore_errors=True)
-    try:
-        temporary.rename(target)
-    except OSError:
-        if load(target, outline.seal) is None:
-            raise
 
 
 def save_causes(folder: Path, arrays: dict[str, Any]) -> None:
     """Save the causes next to their index; errors are ignored, since causes can be recomputed."""
-    temporary = folder / f".tmp-{owners.mark()}.npz"
-    with contextlib.suppress(OSError):
-        try:
-            np.savez(temporary, **arrays)
-            temporary.rename(folder / _CAUSES)
-        finally:
-            temporary.unlink(missing_ok=True)
+    temporary = folder / f"{TEMPORARY}{locks.new_mark()}.npz"  # numpy would append a missing suffix
+    with contextlib.suppress(OSError), write_atomically(folder / _CAUSES, temporary=temporary):
+        np.savez(temporary, **arrays)
 
 
 def load_causes(folder: Path) -> dict[str, Any] | None:
@@ -149,7 +133,7 @@ def _sweep_run(folder: Path) -> None:
 def _is_leftover(path: Path) -> bool:
     """Return whether it is a temporary file of a process that no longer runs."""
     temporary = _TEMPORARY.fullmatch(path.name)
-    return temporary is not None and owners.is_dead(temporary[1])
+    return temporary is not None and locks.is_dead(temporary[1])
 
 
 _LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tests.integration.test_import_scheduler import IMPORT, _once, job, same
 from tracekit.executors.model import scratch_at
 from tracekit.ingest import cluster
 from tracekit.ingest.importer import import_traces
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def spools(found: SeparateCluster) -> list[Path]:
 
 def is_abandoned(spool: Path) -> bool:
     """Whether its workers have ended without deleting it, as Dask kills one that does not end by itself."""
-    return all(owners.is_abandoned(attempt, attempt.name) for attempt in spool.iterdir())
+    return all(locks.is_abandoned(attempt, attempt.name) for attempt in spool.iterdir())
 
 
 def importing(found: SeparateCluster, folder: Path, store: Store) -> subprocess.Popen[str]:

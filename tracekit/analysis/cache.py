@@ -12,14 +12,13 @@ computed again. Processes that request the same result at the same time wait for
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import platform
 import re
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -40,7 +39,8 @@ from tracekit.runs import meta as run_meta
 from tracekit.runs.rank_view import RankView
 from tracekit.runs.run import ENDING, Run
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.storage import owners
+from tracekit.storage import locks
+from tracekit.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
@@ -289,7 +289,9 @@ class ResultCache:
     def _computed(self, run: Run, name: str, path: Path, key: str) -> Result:
         if not self._prepared(path.parent):
             return self._now(run, name)
-        with _in_turn(path.with_suffix(".lock")):
+        with ExitStack() as stack:
+            with suppress(OSError):  # without the lock, two processes may compute the same
+                stack.enter_context(locks.hold(path.with_suffix(locks.SUFFIX)))
             found = self._found(path, key)  # by the previous holder of the lock
             if found is None:
                 found = self._now(run, name)
@@ -314,16 +316,12 @@ class ResultCache:
         """Cache a result if it reads back unchanged and is not too large; errors are ignored."""
         if result.passing:
             return False
-        temporary = path.with_name(f".tmp-{owners.mark()}")
         try:
-            if not write(temporary, key, result) or temporary.stat().st_size > self.largest:
-                return False
-            temporary.rename(path)
+            with write_atomically(path) as file:
+                if not write(file, key, result) or file.stat().st_size > self.largest:
+                    raise ValueError("the result cannot be cached")
         except UNREADABLE:
             return False
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
         return True
 
     def _make_room(self) -> None:
@@ -352,20 +350,6 @@ def _content(run: Run) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()
-
-
-@contextmanager
-def _in_turn(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process; do nothing without support for locks."""
-    try:
-        stream = path.open("a")
-    except OSError:
-        yield
-        return
-    with stream:
-        with suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:

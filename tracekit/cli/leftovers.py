@@ -1,6 +1,6 @@
 """Leftovers of ended processes: unfinished runs, caches of deleted runs, worktrees, temporary files.
 
-Files of running processes are never deleted; `tracekit.storage.owners` identifies their process.
+Files of running processes are never deleted; `tracekit.storage.locks` identifies their process.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from tracekit.experiments import checkouts
-from tracekit.experiments.checkouts import SUFFIX, abandoned
-from tracekit.runs.store import TEMPORARY, Store, discard
-from tracekit.storage import Place, RemotePath, owners
+from tracekit.runs.store import Store
+from tracekit.storage import Place, RemotePath, locks
+from tracekit.storage.atomic import TEMPORARY, delete
 
 
 class Kind(StrEnum):
@@ -81,17 +81,17 @@ UNUSED_S = 7 * 86_400.0
 CACHES = (".results", ".timeline")
 """Folders of the store that contain a folder per run."""
 _UPLOADS, _SWEEPS = ".uploads", ".sweeps"
-_UNFINISHED = re.compile(rf"\.tmp-({owners.PATTERN})(?:\.npz)?")
+_UNFINISHED = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 _DELETED = re.compile(r"\..+\.(\d+)")
-_LOCK = re.compile(rf"\.({owners.PATTERN})")
+_LOCK = re.compile(rf"\.({locks.MARK_PATTERN})")
 
 
 def drafts(store: Store) -> Iterator[Found]:
     """Find unfinished runs, and partly deleted ones."""
     for path in _inside(store.beside):
         mark = path.name.removeprefix(TEMPORARY)
-        if mark != path.name and owners.is_abandoned(path, mark):
-            yield _found(Kind.DRAFT, path, still=partial(owners.is_abandoned, path, mark))
+        if mark != path.name and locks.is_abandoned(path, mark):
+            yield _found(Kind.DRAFT, path, still=partial(locks.is_abandoned, path, mark))
 
 
 def remote(store: Store) -> Iterator[Found]:
@@ -125,7 +125,7 @@ def caches(store: Store) -> Iterator[Found]:
 def uploads(store: Store) -> Iterator[Found]:
     """Find uploads whose dashboard has ended."""
     for path in _inside(store.beside / _UPLOADS):
-        if owners.is_dead(path.name):
+        if locks.is_dead(path.name):
             yield _found(Kind.UPLOAD, path)
 
 
@@ -133,14 +133,14 @@ def stale_checkouts(store: Store) -> Iterator[Found]:
     """Find worktrees without a lock holder, unused locks, and partly deleted sweeps."""
     place = store.beside / checkouts.FOLDER
     for lock in _inside(place):
-        if lock.name.endswith(SUFFIX) and _is_free(lock):
+        if lock.name.endswith(locks.SUFFIX) and _is_free(lock):
             folder = lock.with_suffix("")
             sweep = partial(checkouts.sweep, place.resolve())
             yield Found(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
-        elif (match := _LOCK.fullmatch(lock.name)) and owners.is_dead(match[1]):
+        elif (match := _LOCK.fullmatch(lock.name)) and locks.is_dead(match[1]):
             yield _found(Kind.WORKTREE, lock)
     for path in _inside(store.beside / _SWEEPS):
-        if (match := _DELETED.fullmatch(path.name)) and owners.is_dead(f"{match[1]}-0"):
+        if (match := _DELETED.fullmatch(path.name)) and locks.is_dead(f"{match[1]}-0"):
             yield _found(Kind.DRAFT, path)
 
 
@@ -148,8 +148,8 @@ def temporary(_store: Store) -> Iterator[Found]:
     """Find folders of this user in the system's temporary folder."""
     for path in _inside(Path(tempfile.gettempdir())):
         mark = path.name.removeprefix(PREFIX)
-        if mark != path.name and _is_mine(path) and owners.is_abandoned(path, mark):
-            yield _found(Kind.TEMPORARY, path, still=partial(owners.is_abandoned, path, mark))
+        if mark != path.name and _is_mine(path) and locks.is_abandoned(path, mark):
+            yield _found(Kind.TEMPORARY, path, still=partial(locks.is_abandoned, path, mark))
 
 
 def code(_store: Store) -> Iterator[Found]:
@@ -159,12 +159,12 @@ def code(_store: Store) -> Iterator[Found]:
     current = _current() if scans else None
     for path in scans:
         name, unfinished, pid = path.name.partition(".o.")
-        if unfinished and name and owners.is_dead(f"{pid}-0"):
+        if unfinished and name and locks.is_dead(f"{pid}-0"):
             yield _found(Kind.CODE, path)
         elif path.suffix == ".o" and current not in {None, path.name}:
             yield replace(_found(Kind.CODE, path), least_age_s=UNUSED_S)
     for path in _inside(root / "libtorch"):
-        lock = path.parent / f"{path.name.rsplit('.', 2)[0]}{SUFFIX}"
+        lock = path.parent / f"{path.name.rsplit('.', 2)[0]}{locks.SUFFIX}"
         if path.name.endswith(".part") and _is_free(lock):
             yield _found(Kind.CODE, path, still=partial(_is_free, lock))
 
@@ -183,7 +183,7 @@ ALL: tuple[Callable[[Store], Iterator[Found]], ...] = (
 def _found(kind: Kind, path: Path, *, still: Callable[[], bool] = lambda: True) -> Found:
     def remove() -> None:
         if still():
-            discard(path)
+            delete(path)
 
     return Found(kind=kind, path=path, remove=remove)
 
@@ -198,11 +198,11 @@ def _inside(folder: Path) -> list[Path]:
 
 def _is_unfinished(path: Path) -> bool:
     match = _UNFINISHED.fullmatch(path.name)
-    return match is not None and owners.is_dead(match[1])
+    return match is not None and locks.is_dead(match[1])
 
 
 def _is_free(lock: Path) -> bool:
-    with abandoned(lock) as free:
+    with locks.hold_abandoned(lock) as free:
         return free
 
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from tracekit.errors import TracekitError
 from tracekit.executors.model import Item, Outcome, Value, attempt, scratch_at, unexpected
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
@@ -124,7 +124,7 @@ class Held:
     def add(self, folder: Path) -> None:
         """Add a folder."""
         self._any = True
-        self._end.enter_context(owners.holding(folder))
+        self._end.enter_context(locks.hold(folder, blocking=False))
         self._end.callback(_delete, folder)
 
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:

@@ -10,10 +10,8 @@ working tree contains the differences from HEAD, and untracked files that are no
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
 from tracekit.runs import revisions
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store
@@ -95,41 +94,7 @@ def _git(folder: Path, *arguments: str) -> None:
         )
 
 
-SUFFIX = ".lock"
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
-    """Create a new locked file in a folder, deleted at the end.
-
-    Args:
-        folder: Folder of the file.
-        content: Text after the process id.
-    """
-    name = f"{os.getpid()}-{secrets.token_hex(4)}"
-    fresh, path = folder / f".{name}", folder / f"{name}{SUFFIX}"
-    with fresh.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        stream.write(f"{os.getpid()}\n{content}")
-        stream.flush()
-        fresh.rename(path)  # visible under its name only once locked
-        try:
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def abandoned(path: Path) -> Iterator[bool]:
-    """Tell whether no running process holds this lock; others cannot take it meanwhile."""
-    try:
-        stream = path.open("r+")
-    except OSError:  # just removed, or owned by another user
-        yield False
-        return
-    with stream:
-        yield _taken(stream.fileno()) and _is(stream.fileno(), path)
 
 
 @contextmanager
@@ -139,8 +104,8 @@ def only_one(path: Path, what: str, *, hint: str) -> Iterator[None]:
     Raises:
         UnusableInputError: Another process, described by `what`, holds it.
     """
-    with path.open("a") as stream:
-        if not _taken(stream.fileno()):
+    with locks.hold(path, blocking=False) as held:
+        if not held:
             raise UnusableInputError(what, hint=hint)
         yield
 
@@ -153,22 +118,6 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _is(descriptor: int, path: Path) -> bool:
-    """Tell whether an open file still has this name; the lock's last holder may have removed it."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 FOLDER = ".worktrees"
@@ -227,7 +176,7 @@ def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktree
     root = repository_root(repository)
     place = store.folder(FOLDER).resolve()
     sweep(place)
-    with new_lock(place, content=f"{root}\n") as lock:
+    with locks.new_lock(place, content=f"{root}\n") as lock:
         folder = lock.with_suffix("")
         folder.mkdir()
         try:
@@ -253,8 +202,8 @@ def repository_root(folder: Path | None = None) -> Path:
 
 def sweep(place: Path) -> None:
     """Remove worktrees of killed processes."""
-    for lock in place.glob(f"*{SUFFIX}"):
-        with abandoned(lock) as free:
+    for lock in place.glob(f"*{locks.SUFFIX}"):
+        with locks.hold_abandoned(lock) as free:
             if free:
                 words = lock.read_text().splitlines()
                 _remove_all(Path(words[1]) if len(words) > 1 else place, lock.with_suffix(""))

@@ -20,6 +20,7 @@ from tracekit.experiments.sweep_model import SUITE, Plan, Record, digest
 from tracekit.registry import VERSION
 from tracekit.runs import environment, scrubbing
 from tracekit.runs.store import Store, timestamp
+from tracekit.storage.atomic import write_atomically
 
 FOLDER = ".sweeps"
 SWEEP_NAME = "sweep"
@@ -105,12 +106,9 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file atomically and durably."""
-        part = self.path / f"{name}.part"
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(self.path / name)
+        path = self.path / name
+        with write_atomically(path, temporary=path.with_name(f"{name}.part"), durable=True) as file:
+            file.write_bytes(content)
 
     def label(self, record_key: str, repeat: int) -> str:
         """Return the label of the run of a measurement, by which an interrupted sweep finds it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from tracekit.runs.meta import write as write_meta
 from tracekit.runs.run import Run, Window
 from tracekit.runs.tables import sound
 from tracekit.schema import TABLES, C
+from tracekit.storage.atomic import delete, write_atomically
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -49,32 +49,23 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise UnusableInputError(
             f"{path} already exists", hint="use --force to overwrite it, or choose another -o"
         )
-    beside = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
+    temporary = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
     try:
-        yield beside
-        if path.is_dir() and not path.is_symlink():
-            _remove(path)
-        beside.replace(path)
+        with write_atomically(path, temporary=temporary):
+            yield temporary
+            if path.is_dir() and not path.is_symlink():
+                delete(path)
     except BrokenPipeError:
         raise
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UnusableInputError(f"{path} cannot be written: {reason}", hint="choose another -o") from error
-    finally:
-        _remove(beside)
 
 
 def _made(folder: Path) -> bool:
     """Whether a folder holds nothing but what an export writes."""
     ours = {f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")} | {FILE_NAME}
     return all(entry.name in ours for entry in folder.iterdir())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 BATCH = 16_384

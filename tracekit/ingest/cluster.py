@@ -27,7 +27,7 @@ from tracekit.ingest.pool import open_pool
 from tracekit.ingest.sources import Source
 from tracekit.runs.tables import deliver
 from tracekit.storage import Place as Address
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Draft
@@ -56,7 +56,7 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
         root = scratch() / self.name
         while True:
             root.mkdir(parents=True, exist_ok=True)
-            folder = root / owners.mark()
+            folder = root / locks.new_mark()
             with suppress(FileNotFoundError):  # another attempt has just deleted the spool, as it was empty
                 folder.mkdir()
                 return folder
@@ -111,7 +111,7 @@ def _delete_abandoned(current: str) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             elif folder.name != current:
                 for attempt in folder.iterdir():
-                    if owners.is_abandoned(attempt, attempt.name):
+                    if locks.is_abandoned(attempt, attempt.name):
                         shutil.rmtree(attempt, ignore_errors=True)
                 folder.rmdir()  # if it is empty
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RunMeta
 from tracekit.runs.run import Run
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage.atomic import write_atomically
 
 FILE_NAME = ".runs.index"
 FORMAT = f"tracekit.index/1 {SCHEMA_VERSION}"
@@ -61,11 +62,9 @@ class Index:
 
     Attributes:
         folder: The store.
-        temporary: Returns a path in the store that is deleted with other leftovers of a killed process.
     """
 
     folder: Path
-    temporary: Callable[[], Path]
     _entries: dict[str, _Entry] | None = None
     _runs: dict[str, Run] = field(default_factory=dict)
     _unwritten: int = 0
@@ -119,13 +118,8 @@ class Index:
             if max(one.stamp.written_ns, one.stamp.changed_ns) < now - SETTLED_NS
         }
         content = msgspec.json.encode(settled)
-        with suppress(OSError):
-            file = self.temporary()
-            try:
-                file.write_bytes(_heading(content) + b"\n" + content)
-                file.replace(self.folder / FILE_NAME)
-            finally:
-                file.unlink(missing_ok=True)
+        with suppress(OSError), write_atomically(self.folder / FILE_NAME) as file:
+            file.write_bytes(_heading(content) + b"\n" + content)
 
 
 def _heading(content: bytes) -> bytes:

@@ -21,14 +21,15 @@ from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
 from tracekit.runs import revisions, scrubbing
-from tracekit.runs.backends import TEMPORARY, Keeper, Leftover, discard, keeper_of
+from tracekit.runs.backends import Keeper, Leftover, keeper_of
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import Delivered
 from tracekit.storage import Place
+from tracekit.storage.atomic import delete
 from tracekit.storage.filesystems import RemoteError
 
-__all__ = ["RUN_ID", "TEMPORARY", "Draft", "Store", "discard", "locate", "new_run_id", "timestamp"]
+__all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
@@ -176,7 +177,7 @@ class Store:
             self.keeper.remove(run)
         for cache in self.beside.glob(f".*/{name}"):
             if not cache.parent.is_symlink():
-                discard(cache)
+                delete(cache)
 
     def leftovers(self) -> list[Leftover]:
         """Return the temporary folders of running and of aborted writers and removers.

@@ -1,4 +1,4 @@
-"""Local paths and object storage under one interface: addresses, file systems, atomic writes, owners."""
+"""Local paths and object storage under one interface: addresses, file systems, atomic writes, locks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tracekit.storage.address import expand as expand
 from tracekit.storage.address import is_address as is_address
 from tracekit.storage.address import kind as kind
 from tracekit.storage.address import parse as parse
+from tracekit.storage.atomic import fetch as fetch
+from tracekit.storage.atomic import move as move
+from tracekit.storage.atomic import put as put
 from tracekit.storage.filesystems import reason as reason
 from tracekit.storage.remote import Place as Place
 from tracekit.storage.remote import RemotePath as RemotePath
 from tracekit.storage.remote import Stat as Stat
 from tracekit.storage.remote import inside as inside
-from tracekit.storage.transfer import fetch as fetch
-from tracekit.storage.transfer import move as move
-from tracekit.storage.transfer import put as put

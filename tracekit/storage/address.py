@@ -12,16 +12,11 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.storage.filesystems import OPTIONS, RemoteError
-from tracekit.storage.remote import RemotePath
-
-if TYPE_CHECKING:
-    from tracekit.storage.remote import Place
-
+from tracekit.storage.remote import Place, RemotePath
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _SECRETS = {"access_key", "secret_key", "session_token", "access_token", "password"}
@@ -113,7 +108,7 @@ def expand(text: str) -> list[Place]:
     if isinstance(place, Path) and not is_address(text):
         return [place]
     if not _WILD.search(text):
-        return [place if isinstance(place, Path) else place.resolved()]
+        return [place if isinstance(place, Path) else place.with_stat()]
     anchor = next(one for one in place.parents if not _WILD.search(str(one)))
     pattern = list(place.parts[len(anchor.parts) :])
     try:

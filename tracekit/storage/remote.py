@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 _PLAIN = "/ !\"#$&'()*+,-.:;<=>@[\\]^_`{|}~"
 """Characters beside letters that are not escaped in addresses."""
+FIRST_BYTES = 256 << 10
+"""Bytes of the first requests of a file."""
+BLOCK_BYTES = 1 << 20
+"""Bytes of a request during sequential reading."""
+MAX_REQUESTS = 8
+"""Limit of concurrent requests during sequential reading."""
+_DIRECT_READS = 4
+"""Consecutive reads from which reading counts as sequential."""
+_COPY_BYTES = 8 << 20
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -38,12 +47,13 @@ class RemotePath:
     """A file or folder on object storage; hashable and picklable.
 
     Methods that access the service raise `OSError` (`FileNotFoundError` if it does not exist) with a message
-    of one line. Paths from a listing contain its size and time, and do not request them again.
+    of one line. Paths from a listing contain size and time, and do not request them again.
 
     Attributes:
         scheme: `s3` or `gs`.
         key: Bucket and key, with single slashes between and none at the end.
         options: Options of the address, by name.
+        listed: Size and time from a listing.
 
     Example:
         >>> run = RemotePath("s3", "bucket/runs/one")
@@ -54,18 +64,19 @@ class RemotePath:
     scheme: str
     key: str
     options: tuple[tuple[str, str], ...] = ()
-    known: Stat | None = field(default=None, compare=False, repr=False)
+    listed: Stat | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """Return the address, which `parse` parses to an equal path."""
+        key = "".join(char if char.isalnum() or char in _PLAIN else quote(char, safe="") for char in self.key)
         query = "&".join(f"{name}={quote(value, safe=':/')}" for name, value in self.options)
-        return f"{self.scheme}://{_spelled(self.key)}" + (f"?{query}" if query else "")
+        return f"{self.scheme}://{key}" + (f"?{query}" if query else "")
 
     def __truediv__(self, name: str | PurePosixPath) -> RemotePath:
-        return self._at("/".join([self.key, *PurePosixPath(name).parts]))
+        return self._with_key("/".join([self.key, *PurePosixPath(name).parts]))
 
-    def _at(self, key: str) -> RemotePath:
-        return replace(self, key=key, known=None)
+    def _with_key(self, key: str) -> RemotePath:
+        return replace(self, key=key, listed=None)
 
     @property
     def name(self) -> str:
@@ -85,13 +96,13 @@ class RemotePath:
     @property
     def parent(self) -> RemotePath:
         """Parent folder; that of a bucket is itself."""
-        return self._at(self.key.rpartition("/")[0] or self.key)
+        return self._with_key(self.key.rpartition("/")[0] or self.key)
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
         """Parent folders, the innermost first."""
         parts = self.parts
-        return tuple(self._at("/".join(parts[:end])) for end in range(len(parts) - 1, 0, -1))
+        return tuple(self._with_key("/".join(parts[:end])) for end in range(len(parts) - 1, 0, -1))
 
     def with_name(self, name: str) -> RemotePath:
         """Return the path with another name."""
@@ -100,10 +111,6 @@ class RemotePath:
     def with_suffix(self, suffix: str) -> RemotePath:
         """Return the path with another suffix."""
         return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
-
-    def relative_to(self, folder: RemotePath) -> PurePosixPath:
-        """Return the path relative to a folder."""
-        return PurePosixPath(self.key).relative_to(folder.key)
 
     def resolve(self) -> RemotePath:
         """Return the path itself: there are no links."""
@@ -120,18 +127,18 @@ class RemotePath:
         Raises:
             OSError: It does not exist, or access is denied.
         """
-        if self.known:
-            return self.known
-        with self._asking():
+        if self.listed:
+            return self.listed
+        with self._one_line_errors():
             found = _stat(self.filesystem.get_file_info(self.key))
         if found is None:
             raise FileNotFoundError(2, "No such file or directory", str(self))
         return found
 
-    def resolved(self) -> RemotePath:
-        """Return the path with its current size and time, which are not requested again."""
+    def with_stat(self) -> RemotePath:
+        """Return the path with its current size and time, if it exists, which are not requested again."""
         try:
-            return replace(self, known=self.stat())
+            return replace(self, listed=self.stat())
         except OSError:
             return self
 
@@ -153,26 +160,23 @@ class RemotePath:
         except FileNotFoundError:
             return 0
 
-    def iterdir(self) -> Iterator[RemotePath]:
-        """Yield the content of the folder; nothing if it does not exist."""
-        return self._listed(deep=False)
-
-    def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield the matching names in the folder and its subfolders."""
-        return (one for one in self._listed(deep=True) if fnmatchcase(one.name, pattern))
-
-    def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield the matching names in the folder."""
-        return (one for one in self.iterdir() if fnmatchcase(one.name, pattern))
-
-    def _listed(self, *, deep: bool) -> Iterator[RemotePath]:
+    def iterdir(self, *, deep: bool = False) -> Iterator[RemotePath]:
+        """Yield the content of the folder, or also that of its subfolders; nothing if it does not exist."""
         from pyarrow import fs as pafs
 
-        with self._asking():
+        with self._one_line_errors():
             select = pafs.FileSelector(self.key, recursive=deep, allow_not_found=True)
             found = self.filesystem.get_file_info(select)
         for info in found:
-            yield replace(self, key=info.path.rstrip("/"), known=_stat(info))
+            yield replace(self, key=info.path.rstrip("/"), listed=_stat(info))
+
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield the matching names in the folder and its subfolders."""
+        return (path for path in self.iterdir(deep=True) if fnmatchcase(path.name, pattern))
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield the matching names in the folder."""
+        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """Open the file for reading in blocks.
@@ -182,24 +186,24 @@ class RemotePath:
         """
         if mode != "rb":
             raise ValueError(f"a file on object storage is opened for reading, not {mode!r}")
-        with self._asking():
-            return io.BufferedReader(RemoteFile(self), ROOM)
+        with self._one_line_errors():
+            return io.BufferedReader(_RemoteFile(self), FIRST_BYTES)
 
     def read_bytes(self) -> bytes:
         """Return the content of a small file."""
-        with self._asking(), self.filesystem.open_input_stream(self.key) as stream:
+        with self._one_line_errors(), self.filesystem.open_input_stream(self.key) as stream:
             content: bytes = stream.read()
         return content
 
     def write_bytes(self, content: bytes) -> int:
         """Write a small file atomically."""
-        with self._asking(), self.filesystem.open_output_stream(self.key) as stream:
+        with self._one_line_errors(), self.filesystem.open_output_stream(self.key) as stream:
             return int(stream.write(content))
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Delete the file."""
         try:
-            with self._asking():
+            with self._one_line_errors():
                 self.filesystem.delete_file(self.key)
         except FileNotFoundError:
             if not missing_ok:
@@ -207,12 +211,12 @@ class RemotePath:
 
     def remove(self) -> None:
         """Delete the folder and its content, if it exists."""
-        with self._asking():
+        with self._one_line_errors():
             self.filesystem.delete_dir_contents(self.key, missing_dir_ok=True)
             self.filesystem.delete_dir(self.key)
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _one_line_errors(self) -> Iterator[None]:
         """Convert errors of a file system to one line without secrets."""
         try:
             yield
@@ -236,7 +240,32 @@ def inside(folder: _Folder, pattern: str = "*", *, deep: bool = False) -> list[_
         found = cast("list[_Folder]", [*(folder.rglob(pattern) if deep else folder.glob(pattern))])
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda one: one.parts)
+    return sorted(found, key=lambda path: path.parts)
+
+
+def copy_file(source: Place, target: Place) -> None:
+    """Copy a file between this machine and object storage; uploads are atomic.
+
+    Raises:
+        RemoteError: It cannot be read or written.
+    """
+    from pyarrow import fs as pafs
+
+    (start, source_fs), (end, target_fs) = (
+        (str(place), pafs.LocalFileSystem()) if isinstance(place, Path) else (place.key, place.filesystem)
+        for place in (source, target)
+    )
+    try:  # one uninterruptible call: closing a stream early would publish a partial object
+        pafs.copy_files(
+            start,
+            end,
+            source_filesystem=source_fs,
+            destination_filesystem=target_fs,
+            chunk_size=_COPY_BYTES,
+            use_threads=False,
+        )
+    except OSError as error:
+        raise RemoteError(reason(error)) from error
 
 
 def _stat(info: Any) -> Stat | None:
@@ -248,35 +277,21 @@ def _stat(info: Any) -> Stat | None:
     return Stat(mode, info.size or 0, info.mtime_ns or 0)
 
 
-def _spelled(key: str) -> str:
-    return "".join(one if one.isalnum() or one in _PLAIN else quote(one, safe="") for one in key)
-
-
-ROOM = 256 << 10
-"""Bytes of the first requests."""
-BLOCK = 1 << 20
-"""Bytes of a request during sequential reading."""
-AHEAD = 8
-"""Limit of concurrent requests during sequential reading."""
-_LOOKING = 4
-"""Consecutive reads from which reading counts as sequential."""
-
-
-class RemoteFile(io.RawIOBase):
+class _RemoteFile(io.RawIOBase):
     """File object of a file on object storage.
 
-    Reading the start or the end requests only these bytes; sequential reading prefetches the next blocks with
-    concurrent requests.
+    Reading the start or the end requests only these bytes. Sequential reading prefetches the next blocks with
+    concurrent requests: a single connection is much slower than the network.
     """
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__()
         self._file: Any = path.filesystem.open_input_file(path.key)
         self._size: int = self._file.size()
-        self._at = self._expected = self._streak = 0
-        self._blocks: deque[Future[bytes]] = deque()
-        self._next = self._used = 0
-        self._threads = ThreadPoolExecutor(AHEAD, "tracekit-read")
+        self._position = self._expected = self._consecutive = 0
+        self._blocks: deque[tuple[int, Future[bytes]]] = deque()  # start and content
+        self._requested = 0  # end of the requested blocks
+        self._threads = ThreadPoolExecutor(MAX_REQUESTS, "tracekit-read")
 
     def readable(self) -> bool:
         """Return True."""
@@ -288,66 +303,64 @@ class RemoteFile(io.RawIOBase):
 
     def tell(self) -> int:
         """Return the position."""
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Set the position."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
 
-    def readinto(self, room: Any, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer; return the number of bytes, 0 only at the end.
 
         Raises:
             OSError: Access is denied, or the service does not respond.
         """
-        if self._at >= self._size:
+        if self._position >= self._size:
             return 0
+        if self._position != self._expected:
+            self._drop_blocks()
+        self._consecutive += 1
         try:
-            piece = self._piece(len(room))
+            if self._consecutive <= _DIRECT_READS:
+                content = memoryview(self._request(self._position, min(len(buffer), BLOCK_BYTES)))
+            else:
+                content = self._read_block(len(buffer))
         except OSError as error:
             raise OSError(reason(error)) from error
-        room[: len(piece)] = piece
-        self._at = self._expected = self._at + len(piece)
-        return len(piece)
+        buffer[: len(content)] = content
+        self._position = self._expected = self._position + len(content)
+        return len(content)
 
-    def _piece(self, most: int) -> memoryview:
-        if self._at != self._expected:
-            self._forget()
-        self._streak += 1
-        if self._streak <= _LOOKING:
-            return memoryview(self._fetched(self._at, min(most, BLOCK)))
+    def _read_block(self, size: int) -> memoryview:
+        """Return up to `size` bytes of the first block, and request further ones, more with each read."""
         if not self._blocks:
-            self._next, self._used = self._at, 0
-        self._ask()
-        block = self._blocks[0].result()
-        piece = memoryview(block)[self._used : self._used + most]
-        self._used += len(piece)
-        if self._used >= len(block):
+            self._requested = self._position
+        ahead = min(MAX_REQUESTS, 1 + (self._consecutive - _DIRECT_READS) // 4)
+        while len(self._blocks) <= ahead and self._requested < self._size:
+            block = self._threads.submit(self._request, self._requested, BLOCK_BYTES)
+            self._blocks.append((self._requested, block))
+            self._requested += BLOCK_BYTES
+        start, block = self._blocks[0]
+        offset, block_content = self._position - start, block.result()
+        if offset + size >= len(block_content):
             self._blocks.popleft()
-            self._used = 0
-        return piece
+        return memoryview(block_content)[offset : offset + size]
 
-    def _ask(self) -> None:
-        wanted = min(AHEAD, 1 + (self._streak - _LOOKING) // 4)
-        while len(self._blocks) <= wanted and self._next < self._size:
-            self._blocks.append(self._threads.submit(self._fetched, self._next, BLOCK))
-            self._next += BLOCK
-
-    def _fetched(self, start: int, most: int) -> bytes:
-        content: bytes = self._file.read_at(min(most, self._size - start), start)
+    def _request(self, start: int, size: int) -> bytes:
+        content: bytes = self._file.read_at(min(size, self._size - start), start)
         return content
 
-    def _forget(self) -> None:
-        self._streak = 0
+    def _drop_blocks(self) -> None:
+        self._consecutive = 0
         while self._blocks:
-            self._blocks.pop().cancel()
+            self._blocks.pop()[1].cancel()
 
     def close(self) -> None:
         """Free the blocks and close the file."""
         if not self.closed:
-            self._forget()
+            self._drop_blocks()
             self._threads.shutdown(wait=True)
             self._file.close()
         super().close()

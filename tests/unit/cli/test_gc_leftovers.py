@@ -12,7 +12,7 @@ import pytest
 from tests.runs import make_run
 from tracekit.cli.leftovers import free, leftovers
 from tracekit.experiments.checkouts import worktrees
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def freed(store: Store, **options: float) -> dict[str, int]:
 def test_drafts_of_the_dead_go_and_those_of_the_living_stay(store: Store, dead: str) -> None:
     run = make_run(store)
     with store.draft() as draft:  # which sweeps the store itself
-        gone, stays = made(store.path / f".tmp-{dead}"), made(store.path / f".tmp-{owners.mark()}")
+        gone, stays = made(store.path / f".tmp-{dead}"), made(store.path / f".tmp-{locks.new_mark()}")
         assert freed(store) == {gone.name: 100}
         assert draft.path.is_dir()
     assert stays.is_dir()
@@ -67,7 +67,7 @@ def test_drafts_of_the_dead_go_and_those_of_the_living_stay(store: Store, dead: 
 def test_a_draft_that_got_an_owner_meanwhile_stays(store: Store, dead: str) -> None:
     path = made(store.path / f".tmp-{dead}")
     (found,) = leftovers(store)
-    with owners.holding(path):
+    with locks.hold(path):
         reported = free(found)
     assert (reported.bytes, reported.complete, path.is_dir()) == (0, False, True)
 
@@ -77,7 +77,7 @@ def test_what_is_kept_of_runs_that_are_gone_goes(store: Store, dead: str, folder
     run = make_run(store)
     made(store.path / folder / "20200101T000000Z-gone-000000")
     living = made(store.path / folder / run.path.name)
-    half, own = living / f".tmp-{dead}", living / f".tmp-{owners.mark()}"
+    half, own = living / f".tmp-{dead}", living / f".tmp-{locks.new_mark()}"
     half.write_bytes(bytes(7))
     own.touch()
     (living / "v1").mkdir()
@@ -89,8 +89,8 @@ def test_what_is_kept_of_runs_that_are_gone_goes(store: Store, dead: str, folder
 def test_uploads_and_temporary_folders_of_the_dead_go(store: Store, dead: str, tmp_path: Path) -> None:
     gone = [made(store.path / ".uploads" / dead), made(tmp_path / "temporary" / f"tracekit-{dead}")]
     stay = [
-        made(store.path / ".uploads" / owners.mark()),
-        made(tmp_path / "temporary" / f"tracekit-{owners.mark()}"),
+        made(store.path / ".uploads" / locks.new_mark()),
+        made(tmp_path / "temporary" / f"tracekit-{locks.new_mark()}"),
         made(tmp_path / "temporary" / f"other-{dead}"),
     ]
     assert freed(store) == {path.name: 100 for path in gone}

@@ -17,7 +17,7 @@ from tracekit.executors.model import scratch_at
 from tracekit.ingest.cluster import PREFIX
 from tracekit.ingest.importer import import_each, import_traces
 from tracekit.schema import TABLES, C
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,7 +134,7 @@ def test_spools_of_killed_imports_are_deleted_by_later_ones(
     store: Store, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = place / f"{PREFIX}left"
-    (left / owners.mark()).mkdir(parents=True)
+    (left / locks.new_mark()).mkdir(parents=True)
     dead = place / f"{PREFIX}dead" / f"{os.getpid()}.1-0a"  # of an earlier process of that id
     dead.mkdir(parents=True)
     folder = job(tmp_path / "job", 1)

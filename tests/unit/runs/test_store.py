@@ -16,7 +16,7 @@ from tests.runs import make_run, write_table
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.runs import revisions
 from tracekit.runs.store import Store, locate
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -60,7 +60,7 @@ def test_a_draft_is_held_so_that_who_does_not_know_its_process_leaves_it(store: 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     with store.draft() as draft:  # as one of another container, whose process ids mean nothing here
-        assert not owners.is_abandoned(draft.path, f"{dead.pid}.1-0a")
+        assert not locks.is_abandoned(draft.path, f"{dead.pid}.1-0a")
 
 
 def test_a_process_killed_while_writing_leaves_no_run(store: Store) -> None:

@@ -12,7 +12,8 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest import sources
 from tracekit.ingest.nsys.rows import MARKS, SUFFIX, TABLES
 from tracekit.runs.toolchain import find_nsys
-from tracekit.storage import Place, owners
+from tracekit.storage import Place, locks
+from tracekit.storage.atomic import write_atomically
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 _LAST = 400
@@ -65,10 +66,10 @@ def exported(path: Path, directory: Path) -> Path:
 
 
 def _export(path: Path, target: Path) -> Path:
-    nsys, part = _found(path), target.with_name(f".{target.stem}.{owners.mark()}{_PART}")
+    nsys, part = _found(path), target.with_name(f".{target.stem}.{locks.new_mark()}{_PART}")
     _delete_abandoned(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
-    try:
+    with write_atomically(target, temporary=part):
         done = subprocess.run(  # noqa: S603 (the tool the user installed)
             [*command, f"--output={part}", str(path)],
             stdin=subprocess.DEVNULL,
@@ -79,9 +80,6 @@ def _export(path: Path, target: Path) -> Path:
         )
         if done.returncode or not part.is_file():
             raise _failed(path, done)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
     return target
 
 
@@ -90,7 +88,7 @@ def _delete_abandoned(target: Path) -> None:
     front = f".{target.stem}."
     for path in target.parent.iterdir():
         mark = path.name.removeprefix(front).removesuffix(_PART)
-        if path.name == f"{front}{mark}{_PART}" and owners.is_dead(mark):
+        if path.name == f"{front}{mark}{_PART}" and locks.is_dead(mark):
             path.unlink(missing_ok=True)
 
 

@@ -6,10 +6,10 @@ storage.
 
 from __future__ import annotations
 
-from tracekit.runs.backends.local import TEMPORARY, Keeper, Leftover, LocalKeeper, discard
+from tracekit.runs.backends.local import Keeper, Leftover, LocalKeeper
 from tracekit.storage import Place, RemotePath
 
-__all__ = ["TEMPORARY", "Keeper", "Leftover", "discard", "keeper_of"]
+__all__ = ["Keeper", "Leftover", "keeper_of"]
 
 
 def keeper_of(path: Place) -> Keeper:

@@ -25,7 +25,8 @@ from tracekit.runs.index import Index, Stamp
 from tracekit.runs.meta import RUN_ID, RunMeta, TableFile
 from tracekit.runs.run import Run
 from tracekit.runs.tables import Delivered, describe_file, seal, sealed, table_files
-from tracekit.storage import Place, RemotePath, inside, owners
+from tracekit.storage import Place, RemotePath, inside, locks
+from tracekit.storage.atomic import TEMPORARY, delete, temporary_path
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +102,7 @@ class Keeper(Protocol):
         """Delete a leftover."""
 
 
-TEMPORARY = ".tmp-"
-"""Prefix of drafts and of runs being deleted; the owner's mark follows."""
-_MARKED = re.compile(re.escape(TEMPORARY) + owners.PATTERN)
+_MARKED = re.compile(re.escape(TEMPORARY) + locks.MARK_PATTERN)
 
 
 class LocalDraft(msgspec.Struct, frozen=True):
@@ -126,7 +125,7 @@ class LocalKeeper:
 
     def __post_init__(self) -> None:
         """Create the index in memory."""
-        object.__setattr__(self, "_index", Index(self.path, self._temporary))
+        object.__setattr__(self, "_index", Index(self.path))
 
     @property
     def beside(self) -> Path:
@@ -145,11 +144,11 @@ class LocalKeeper:
     @contextmanager
     def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
         """Create a hidden folder, which is deleted at exit unless committed."""
-        directory = self._temporary()
+        directory = temporary_path(self.path)
         self.prepare()
         directory.mkdir()
         try:
-            with owners.holding(directory):
+            with locks.hold(directory, blocking=False):
                 yield LocalDraft(directory)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -162,8 +161,8 @@ class LocalKeeper:
             ignore.write_text("*\n")
         for entry in self.path.iterdir():
             name = entry.name.removeprefix(TEMPORARY)
-            if name != entry.name and owners.is_abandoned(entry, name):
-                discard(entry)
+            if name != entry.name and locks.is_abandoned(entry, name):
+                delete(entry)
 
     def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
         """Write the digests of the tables to `run.json`, and rename the folder to the run's id."""
@@ -174,7 +173,7 @@ class LocalKeeper:
 
     def remove(self, run: Run) -> None:
         """Rename a run to a temporary name, then delete it."""
-        grave = self._temporary()
+        grave = temporary_path(self.path)
         Path(str(run.path)).rename(grave)
         if grave.is_symlink():
             grave.unlink()
@@ -188,10 +187,7 @@ class LocalKeeper:
 
     def free(self, leftover: Leftover) -> None:
         """Delete a leftover."""
-        discard(Path(str(leftover.place)))
-
-    def _temporary(self) -> Path:
-        return self.path / f"{TEMPORARY}{owners.mark()}"
+        delete(Path(str(leftover.place)))
 
 
 def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile]:
@@ -218,7 +214,7 @@ def _leftover(entry: Path) -> Leftover:
             status = file.lstat()
             newest, size = max(newest, status.st_mtime), size + status.st_size * file.is_file()
     mark = entry.name.removeprefix(TEMPORARY)
-    pid, alive = mark.partition("-")[0].partition(".")[0], not owners.is_abandoned(entry, mark)
+    pid, alive = mark.partition("-")[0].partition(".")[0], not locks.is_abandoned(entry, mark)
     return Leftover(
         place=entry,
         age_s=max(0.0, time.time() - newest),
@@ -243,15 +239,6 @@ def _stamp(run: Path) -> Stamp | None:
 def _age(run: Path, stamp: Stamp) -> tuple[str, int, str]:
     """Return the sort key of a run: second of the run id, then time of `run.json`."""
     return run.name.partition("-")[0], stamp.written_ns, run.name
-
-
-def discard(path: Path) -> None:
-    """Delete a folder or a file, ignoring errors; links are not followed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink()
 
 
 FOLDER = ".index"

@@ -249,7 +249,7 @@ class RemoteKeeper:
 
 
 def _known(place: RemotePath) -> Stat:
-    return place.known or place.stat()
+    return place.stat()
 
 
 def _owner(mark: RemotePath) -> Owner | None:

@@ -15,8 +15,8 @@ import pytest
 
 from tests.repositories import add_submodule
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.experiments import checkouts
-from tracekit.experiments.checkouts import FOLDER, abandoned, changes, copy, missing, new_lock, worktrees
+from tracekit.experiments.checkouts import FOLDER, changes, copy, missing, worktrees
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -133,20 +133,20 @@ def test_a_submodule_without_a_clone_is_left_out_and_one_without_the_commit_is_s
 
 
 def test_a_lock_that_goes_while_it_is_asked_for_is_not_taken(tmp_path: Path) -> None:
-    with new_lock(tmp_path) as lock:
+    with locks.new_lock(tmp_path) as lock:
         pass
-    with abandoned(lock) as free:
+    with locks.hold_abandoned(lock) as free:
         assert not free
-    swept, taken = tmp_path / "swept", checkouts._taken
+    swept, taken = tmp_path / "swept", locks._lock
     swept.write_text("")
 
-    def taken_and_gone(descriptor: int) -> bool:
+    def taken_and_gone(descriptor: int, *, blocking: bool) -> bool | None:
         swept.unlink()
-        return taken(descriptor)
+        return taken(descriptor, blocking=blocking)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkouts, "_taken", taken_and_gone)
-        with abandoned(swept) as free:
+        patch.setattr(locks, "_lock", taken_and_gone)
+        with locks.hold_abandoned(swept) as free:
             assert not free
 
 

@@ -17,7 +17,7 @@ from tracekit.ingest.nsys import report
 from tracekit.ingest.references import resolve
 from tracekit.runs import toolchain
 from tracekit.schema import DEVICE_INTERVALS
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,7 +142,7 @@ def test_files_of_killed_exports_are_deleted_by_the_next(
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     left = tmp_path / f".run.{process.pid}.17-0a.part.sqlite"
-    living = tmp_path / f".run.{owners.mark()}.part.sqlite"
+    living = tmp_path / f".run.{locks.new_mark()}.part.sqlite"
     other = tmp_path / f".other.{process.pid}.17-0a.part.sqlite"
     for one in (left, living, other):
         one.touch()

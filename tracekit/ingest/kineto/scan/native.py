@@ -24,6 +24,7 @@ import msgspec
 
 from tracekit import schema
 from tracekit.ingest import flops, kineto, text_columns
+from tracekit.storage.atomic import write_atomically
 
 _PREFIX = "tracekit_"
 _ARGUMENTS = {"scan": 6, "code_of": 3, "distinct": 5, "nest": 8, "inherit": 3}
@@ -76,14 +77,10 @@ def can_be_kept() -> bool:
 
 
 def _write(path: Path, code: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
+    with suppress(OSError):  # such as a full disk
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(hashlib.sha256(code).digest() + code)
-        temporary.replace(path)
-    except OSError:  # such as a full disk
-        with suppress(OSError):
-            temporary.unlink()
+        with write_atomically(path, temporary=path.with_name(f"{path.name}.{os.getpid()}")) as file:
+            file.write_bytes(hashlib.sha256(code).digest() + code)
 
 
 def compiled() -> bytes:
