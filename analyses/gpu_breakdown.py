@@ -25,8 +25,8 @@ from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
-from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import (

@@ -39,8 +39,8 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
 
 from .idle import advice

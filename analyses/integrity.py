@@ -8,7 +8,7 @@ Each check has a level: ok, info, warn or error. The definition lists the thresh
   information: libraries make calls of zero bytes. Calls during stream capture are ignored, because they run
   nothing, and so are host functions launched into a stream. If no launch is linked, the number is unknown.
 * A GPU, but no device events: error, because the device may have been busy all the time.
-* Samples of traces, and captures of graphs: see `tracekit.analysis.evidence`. They have no findings.
+* Samples of traces, and captures of graphs: see `tracekit.analysis.trace_quality`. They have no findings.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * Overhead: profiled against un-profiled steps, and the profiler's own intervals (activity buffers,
   instrumentation, CUPTI's resources). Kernel loading and full queues are recorded as overhead too, but are
@@ -30,14 +30,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec, evidence
+from tracekit.analysis import Analysis, Column, Result, TableSpec, trace_quality
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.meta import together
-from tracekit.runs.rank_view import backlog
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
 
 from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_launch, positions, spans
@@ -113,7 +113,7 @@ def device_checks(run: Run) -> list[Check]:
 
 def _launch_calls(run: Run) -> pd.DataFrame:
     """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
-    calls = evidence.runtime_calls(run)
+    calls = trace_quality.runtime_calls(run)
     names = calls[C.NAME]
     patterns = [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)]
     kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
@@ -266,7 +266,7 @@ def compute(run: Run) -> Result:
 
 def _evidence(run: Run) -> list[Check]:
     """Whether the file holds a whole execution."""
-    sampled, captured = evidence.sampled(run), evidence.captured(run)
+    sampled, captured = trace_quality.describe_sample(run), trace_quality.describe_capture(run)
     whole, executed = "no sample by its correlation ids", "no capture of a graph"
     return [
         Check("sampled", ERROR if sampled else OK, detail=sampled or whole),

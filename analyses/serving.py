@@ -42,8 +42,8 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.runs.intervals import Ints, Union, complement, covered, union
-from tracekit.runs.rank_view import HOST_NS
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import HOST_NS
 from tracekit.schema import C, HostKind
 
 from .shared.common import RANK, STEP, absent_device_note, ints, percentile, share, spans

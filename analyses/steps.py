@@ -34,7 +34,6 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
 from tracekit.runs.intervals import Ints
-from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import (
     FEWEST_STEPS,
@@ -44,6 +43,7 @@ from tracekit.runs.step_times import (
     unprofiled,
     warmup,
 )
+from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C
 

@@ -42,8 +42,8 @@ from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
-from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
 from .idle import causes

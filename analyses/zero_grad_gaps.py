@@ -41,8 +41,8 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
-from tracekit.runs.rank_view import END_NS, HOST_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, HOST_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 

@@ -109,7 +109,7 @@ def _stamp(run: Run) -> Stamp | None:
 
 def _read(run: Run) -> Run | Unreadable:
     try:
-        run.outline  # noqa: B018 (read once, cached by the run)
+        run.header  # noqa: B018 (read once, cached by the run)
     except TracekitError as error:
         return Unreadable(run.path.name, error.message, error.hint)
     except (msgspec.MsgspecError, ValueError) as error:

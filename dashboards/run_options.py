@@ -42,7 +42,7 @@ def offered(
 
 
 def _named_by(run: Run, words: Sequence[str]) -> bool:
-    said = f"{run.outline.label or ''} {run.path.name}".lower() if words else ""
+    said = f"{run.header.label or ''} {run.path.name}".lower() if words else ""
     return all(word in said for word in words)
 
 

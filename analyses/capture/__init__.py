@@ -22,10 +22,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, evidence
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, trace_quality
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs.rank_view import RankView
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import RankView, Run, busy
 from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
 from ..integrity import GRAPH_PATTERN
@@ -218,7 +217,7 @@ class _Recorded:
 
 def lacking(run: Run) -> list[str]:
     """What the run lacks, most needed first."""
-    if evidence.captured(run):
+    if trace_quality.describe_capture(run):
         return [to.EXECUTION]
     found = set(_lacking(_Recorded(run)))
     return [option for option in LACKS if option in found]

@@ -37,8 +37,8 @@ from pandas.api.types import union_categoricals
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union, covered
-from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints, share

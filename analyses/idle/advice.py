@@ -16,9 +16,9 @@ from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, S
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share

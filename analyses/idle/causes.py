@@ -36,8 +36,8 @@ from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
-from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
 from ..shared.common import NO_PARENT, ints, spans, to_categorical, values_at

@@ -34,8 +34,8 @@ from tracekit.analysis import Analysis, Bottleneck, ByRank, Column, Remark, Resu
 from tracekit.analysis.savings import WARN_SHARE, Spent, budget_of, spent
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..gpu_breakdown import OPAQUE_GRAPHS

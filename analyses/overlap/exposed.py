@@ -407,7 +407,7 @@ def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     if pattern is None:
         return scheme
     where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
-    for one in rank_view.pieces(run):
+    for one in rank_view.split_by_rank(run):
         names = one.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
         if matches(names, pattern).any():
             return scheme

@@ -40,8 +40,8 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import Spent, budget_of, spent
-from tracekit.runs.rank_view import step_windows
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, absent_device_note

@@ -12,7 +12,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
 from tracekit.runs.intervals import Ints
-from tracekit.runs.rank_view import listed
+from tracekit.runs.text import format_ranks
 from tracekit.schema import C
 
 from ..shared.collectives import end_spreads, match_collectives
@@ -237,7 +237,7 @@ def _late(parts: list[Part], row: dict[str, Any], spent: Budget) -> Finding:
     every = evidence(parts, blamed, marked=spent.marked)
     ranks = sorted({rank for rank, _ in blamed})
     one = f"{_called(parts, row).capitalize()} causes"
-    who = f"{listed(ranks).capitalize()} cause" if len(ranks) > 1 else one
+    who = f"{format_ranks(ranks).capitalize()} cause" if len(ranks) > 1 else one
     found = Finding(
         code="straggler",
         severity=spent.severity(gain),

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered, covered_before
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
 from ..shared.collectives import (

@@ -15,8 +15,8 @@ import pandas as pd
 from tracekit.analysis import Column, Finding, Remark
 from tracekit.runs.devices import Device, known
 from tracekit.runs.intervals import Ints
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import Floats, ints, spans, union_by

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind
 
 from .common import NO_PARENT, ints, spans

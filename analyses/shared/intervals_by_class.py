@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
 from .common import ints, spans

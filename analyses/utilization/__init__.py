@@ -27,8 +27,8 @@ from tracekit.analysis import Analysis, Result, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.nvml import SOURCE, M
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C
 
 from ..shared.common import NO_STEPS, Floats

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.nvml import QUESTIONS, SOURCE, M
-from tracekit.runs.rank_view import END_NS, step_windows, view
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import Floats, ints, spans
@@ -275,7 +275,7 @@ def scene_of(run: Run) -> tuple[Scene, tuple[str, ...]]:
     first = int(pairs[C.RANK].min()) if pairs[C.DEVICE].duplicated().any() else None
     if first is None or first not in run.ranks:
         return Scene(run), ()
-    return Scene(view(run, [first])), (OWN_DEVICES.format(first),)
+    return Scene(run.of_ranks(first)), (OWN_DEVICES.format(first),)
 
 
 def _by_device(rows: pd.DataFrame) -> dict[int, Union]:

@@ -90,9 +90,9 @@ def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint; most commits first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        if run.outline.git and (run.outline.timings or counted(run)):
+        if run.header.git and (run.header.timings or counted(run)):
             found.setdefault(fingerprint_id(run), []).append(run)
-    return dict(sorted(found.items(), key=lambda item: -len({code(run.outline.git) for run in item[1]})))
+    return dict(sorted(found.items(), key=lambda item: -len({code(run.header.git) for run in item[1]})))
 
 
 def states(runs: Sequence[Run], metric: str) -> list[State]:
@@ -105,11 +105,11 @@ def states(runs: Sequence[Run], metric: str) -> list[State]:
     groups: dict[object, list[tuple[Run, float]]] = {}
     for run in runs:
         if value := measured(run, metric):
-            groups.setdefault(code(run.outline.git), []).append((run, value))
+            groups.setdefault(code(run.header.git), []).append((run, value))
     found = []
     for own in groups.values():
         measured_runs, values = zip(*own, strict=True)
-        if git := measured_runs[0].outline.git:
+        if git := measured_runs[0].header.git:
             found.append(State(git, measured_runs, values))
     found.sort(key=lambda state: (_when(state.git), state.git.dirty))
     return _compared(found, metric, {run.path: at for at, run in enumerate(runs)})
@@ -239,7 +239,7 @@ def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric:
     several = [
         one
         for one, own in zip(offered, known.values(), strict=True)
-        if one.chosen or len({run.outline.git.sha for run in own if run.outline.git}) > 1
+        if one.chosen or len({run.header.git.sha for run in own if run.header.git}) > 1
     ]
     rest = [one for one in offered if one not in several]
     more = html.Details(

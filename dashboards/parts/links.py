@@ -120,7 +120,7 @@ _ID = 24
 
 def display_name(run: Run, *, width: int = WIDTH) -> str:
     """Return label and id of a run within a width."""
-    return joined(clean(run.outline.label or ""), run.path.name, width=width)
+    return joined(clean(run.header.label or ""), run.path.name, width=width)
 
 
 def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:

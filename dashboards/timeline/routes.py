@@ -17,8 +17,8 @@ import numpy.typing as npt
 from flask import Blueprint, Response, request
 
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
 from ..exports.offers import safe

@@ -1,6 +1,6 @@
 """Pack the evidence into one archive, without secrets and without names of the machine.
 
-Removed are secrets and home folders (`tracekit.runs.scrubbing`), the names of the host and the user, folders,
+Removed are secrets and home folders (`tracekit.runs.redaction`), the names of the host and the user, folders,
 serial numbers, UUIDs, and addresses. Only text is packed: traces are unpacked, redacted and packed again, and
 reports of Nsight Systems, which contain environment variables, are left out.
 """
@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,7 +76,7 @@ class Redactor:
         """Redact a text."""
         for pattern, name in self._ordered:
             text = pattern.sub(name, text)
-        text = scrubbing.message(text)
+        text = redaction.redact_message(text)
         text = _PATH.sub(SOMEWHERE, text)
         text = _UUID.sub(HIDDEN, text)
         text = _ADDRESS.sub(HIDDEN, text)
@@ -94,7 +94,7 @@ class Redactor:
 
     @cached_property
     def _words(self) -> list[tuple[re.Pattern[str], str]]:
-        named = {**dict.fromkeys(self._users, USER), **dict.fromkeys(self._hosts, scrubbing.HOST)}
+        named = {**dict.fromkeys(self._users, USER), **dict.fromkeys(self._hosts, redaction.HOST)}
         longest = sorted((one for one in named if _names_somebody(one)), key=len, reverse=True)
         return [
             (re.compile(rf"(?i)(?<![A-Za-z0-9]){re.escape(one)}(?![A-Za-z0-9])"), named[one])

@@ -270,7 +270,7 @@ def peaks_of(run: Run, name: str) -> Device | None:
 
 def _supported(run: Run, result: Result) -> Result:
     """Return the result without findings, and with a note, if the trace supports none."""
-    from tracekit.analysis.evidence import obstacle
+    from tracekit.analysis.trace_quality import obstacle
 
     reason = obstacle(run) if result.findings else ""
     return replace(result, findings=(), notes=(*result.notes, reason)) if reason else result

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tracekit.analysis import Analysis, Result
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
-from tracekit.runs.run import Run
+from tracekit.runs.run import RankView, Run
+from tracekit.runs.text import format_ranks
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _at_once(analysis: Analysis, run: Run) -> Result:
     note = SAMPLED.format(
         some=len(chosen),
         all=len(run.ranks),
-        ranks=rank_view.listed(chosen),
+        ranks=format_ranks(chosen),
         rows=_rows(run),
         name=analysis.name,
     )
@@ -91,7 +92,7 @@ def processes(run: Run) -> int:
 
 def _limited(run: Run) -> bool:
     """Return whether a run has several ranks, none of which was selected."""
-    return not isinstance(run, rank_view.RankView) and len(run.ranks) > 1
+    return not isinstance(run, RankView) and len(run.ranks) > 1
 
 
 def _rows(run: Run) -> int:
@@ -104,7 +105,7 @@ def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
 
     assert analysis.by_rank  # noqa: S101 (asked before)
     executor = workers or InProcess()
-    pieces = rank_view.pieces(run, least=1 if executor.count < 2 else PIECES_EACH * executor.count)
+    pieces = rank_view.split_by_rank(run, min_views=1 if executor.count < 2 else PIECES_EACH * executor.count)
     if len(pieces) < 2 and len(run.ranks) < 2:
         return analysis.compute(run)
     parts = sorted(_parts(analysis, executor, pieces), key=lambda part: part[0])
@@ -150,4 +151,4 @@ def _lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
     reasons: dict[str, list[int]] = {}
     for rank, error in lost:
         reasons.setdefault(error.message, []).append(rank)
-    return [LOST.format(ranks=rank_view.listed(failed), why=why) for why, failed in reasons.items()]
+    return [LOST.format(ranks=format_ranks(failed), why=why) for why, failed in reasons.items()]

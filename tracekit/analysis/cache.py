@@ -36,8 +36,7 @@ from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.errors import UnusableInputError
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
-from tracekit.runs.rank_view import RankView
-from tracekit.runs.run import ENDING, Run
+from tracekit.runs.run import ENDING, RankView, Run
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically

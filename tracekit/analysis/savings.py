@@ -18,8 +18,8 @@ import numpy as np
 
 from tracekit.analysis import Bottleneck, Finding, Severity
 from tracekit.runs import intervals, rank_view
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def budget_of(parts: Iterable[Spent]) -> Budget:
 
 def budget(run: Run) -> Budget:
     """The run's steps: how many, and how long they take."""
-    return budget_of(spent(one) for one in rank_view.pieces(run))
+    return budget_of(spent(one) for one in rank_view.split_by_rank(run))
 
 
 def _covered(windows: pd.DataFrame) -> int:

@@ -13,7 +13,8 @@ from tracekit.cli.options import open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.export.tables import Source
-    from tracekit.runs.run import Run, Window
+    from tracekit.runs.run import Run
+    from tracekit.runs.selection import Window
 
 _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
 
@@ -72,7 +73,7 @@ def command(
 def _window(run: Run, steps: str) -> Window:
     """Return the time window from the start of the first step to the end of the last, on host and device."""
     from tracekit.errors import UnusableInputError
-    from tracekit.runs.rank_view import END_NS, step_windows
+    from tracekit.runs.step_windows import END_NS, step_windows
     from tracekit.schema import C
 
     first, _, last = steps.partition(":")

@@ -97,7 +97,7 @@ def _readable(store: Store) -> list[Run]:
     readable = []
     for run in store.runs():
         try:
-            run.outline  # noqa: B018 (read once, cached by the run)
+            run.header  # noqa: B018 (read once, cached by the run)
         except TracekitError as error:
             click.echo(f"tracekit: skipped {run.path.name}: {error}", err=True)
         else:
@@ -108,7 +108,7 @@ def _readable(store: Store) -> list[Run]:
 def _row(run: Run) -> dict[str, Any]:
     from tracekit.runs.step_times import unprofiled
 
-    meta = run.outline
+    meta = run.header
     workload = meta.workload or {}
     timed = unprofiled(meta.timings)
     mark = "+" if meta.git and meta.git.dirty else ""

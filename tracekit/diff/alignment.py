@@ -18,8 +18,8 @@ from tracekit.diff.matching import GROUP, RUNG, SIDE
 from tracekit.diff.naming import PATH_ARROW
 from tracekit.diff.pieces import NO_ROW, OP_PLACE, PIECE, WINDOW, Pieces
 from tracekit.runs.intervals import Ints
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C
 
 _AT, _OTHER = "at", "other"

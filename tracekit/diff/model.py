@@ -278,8 +278,8 @@ def _named(store: Store, reference: str) -> tuple[Run, list[Run]]:
         return newest, [newest]
     if reference.startswith("git:"):
         sha = revisions.commit(reference.removeprefix("git:"))
-        return newest, [run for run in store.readable() if run.outline.git and run.outline.git.sha == sha]
+        return newest, [run for run in store.readable() if run.header.git and run.header.git.sha == sha]
     is_id = RUN_ID.fullmatch(reference) and newest.path.name.startswith(reference)
     if newest.meta.label == reference and not is_id:
-        return newest, [run for run in store.readable() if run.outline.label == reference]
+        return newest, [run for run in store.readable() if run.header.label == reference]
     return newest, [newest]

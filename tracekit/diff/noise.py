@@ -99,7 +99,7 @@ def code(run: Run) -> Hashable | None:
     Returns:
         The clean commit; else the label with commit and changes; None if the run has neither.
     """
-    git, label = run.outline.git, run.outline.label
+    git, label = run.header.git, run.header.label
     if git and not git.dirty:
         return git.sha
     return (label, git.sha if git else None, git.diff_sha256 if git else None) if label else None
@@ -107,7 +107,7 @@ def code(run: Run) -> Hashable | None:
 
 def clock(run: Run) -> str | None:
     """Return the clock that timed the steps; None if they were not timed."""
-    timed = run.outline.timings
+    timed = run.header.timings
     return timed.clock if timed and timed.step_ns else None
 
 
@@ -140,7 +140,7 @@ def _of_configuration(metric: str, side: tuple[str, str | None, str], runs: Iter
 
 def fingerprint_id(run: Run) -> str:
     """Return a short hash of the known fields of a run's fingerprint."""
-    text = json.dumps(run.outline.fingerprint, sort_keys=True, default=str)
+    text = json.dumps(run.header.fingerprint, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -163,7 +163,7 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
 
 
 def _words(run: Run) -> str:
-    known = run.outline.fingerprint
+    known = run.header.fingerprint
     parts = [str(known[field]) for field in _NAMED if known.get(field) is not None]
     parts += [f"batch {known['batch_size']}"] if known.get("batch_size") is not None else []
     parts += [f"resolution {known['resolution']}"] if known.get("resolution") is not None else []

@@ -1,9 +1,10 @@
 """Select the compared part of each run: the same number of profiled steps, without warm-up.
 
 A step counts from its start, or from the end of all earlier steps where that is later, to its own end on the
-host or the device (`tracekit.runs.rank_view`): so steps of a host that runs ahead do not share time, and the
-steps of a rank sum to what they cover together. Warm-up outliers are those of `tracekit.runs.step_times`. As
-many leading steps are left out on both sides as the side with more outliers has, but one step always stays;
+host or the device (`tracekit.runs.step_windows`): so steps of a host that runs ahead do not share time, and
+the steps of a rank sum to what they cover together. Warm-up outliers are those of
+`tracekit.runs.step_times`. As many leading steps are left out on both sides as the side with more outliers
+has, but one step always stays;
 of the rest both sides keep the last n, n being the number the shorter side has. Where steps are not marked on
 both sides, the whole capture of each rank is one step. Ranks are compared with those of their number; where
 no number is on both sides, the lowest are, as many as both have.
@@ -26,8 +27,8 @@ from tracekit.analysis.kernel_names import brief, family
 from tracekit.diff.naming import op_name
 from tracekit.runs import step_times
 from tracekit.runs.intervals import Ints
-from tracekit.runs.rank_view import END_NS, step_windows
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind, Phase
 
 WHOLE_CAPTURE = -1

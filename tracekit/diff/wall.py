@@ -27,8 +27,8 @@ from tracekit.diff.naming import Role
 from tracekit.errors import TracekitError
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
-from tracekit.runs.rank_view import END_NS
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def chosen(store: Store, references: Sequence[str], *, label: str | None = None)
     if not found:
         what = f"no run has the label {label!r}" if label else f"no run in {store.path} has a commit"
         raise CollectionError(what, hint=NEXT)
-    if len({code(run.outline.git) for run in found}) > 1:
+    if len({code(run.header.git) for run in found}) > 1:
         raise UnusableInputError(
             f"the {len(found)} runs of the head are of more than one commit, or of changes to it",
             hint="select runs of one commit with --run or --label",
@@ -68,22 +68,22 @@ def _named(
         found = _of_commit(runs, reference) if reference.startswith(_HEAD_GIT) else runs_of(store, reference)
         named |= {run.path: run for run in found}
     if label:
-        named |= {run.path: run for run in runs if run.outline.label == label}
-    return tuple(sorted(named.values(), key=lambda run: (run.outline.created_at, run.id)))
+        named |= {run.path: run for run in runs if run.header.label == label}
+    return tuple(sorted(named.values(), key=lambda run: (run.header.created_at, run.id)))
 
 
 def _of_commit(runs: Sequence[Run], reference: str) -> tuple[Run, ...]:
     sha = revisions.commit(reference.removeprefix(_HEAD_GIT))
-    found = tuple(run for run in runs if run.outline.git and run.outline.git.sha == sha)
+    found = tuple(run for run in runs if run.header.git and run.header.git.sha == sha)
     if not found:
         raise CollectionError(f"no runs at {reference} ({sha[:12]})", hint=NEXT)
     return found
 
 
 def _latest(runs: Sequence[Run]) -> tuple[Run, ...]:
-    newest = next((run for run in reversed(runs) if run.outline.git), None)
-    state = code(newest.outline.git) if newest else None
-    return tuple(run for run in runs if state and code(run.outline.git) == state)
+    newest = next((run for run in reversed(runs) if run.header.git), None)
+    state = code(newest.header.git) if newest else None
+    return tuple(run for run in runs if state and code(run.header.git) == state)
 
 
 def command(
@@ -103,8 +103,8 @@ def command(
 
 def _heads(head: Sequence[Run], stored: Sequence[Run]) -> tuple[str, ...]:
     """Return references to the runs of the head; a single one if they are all runs of a commit."""
-    state = head[0].outline.git
-    same = [run for run in stored if state and run.outline.git and run.outline.git.sha == state.sha]
+    state = head[0].header.git
+    same = [run for run in stored if state and run.header.git and run.header.git.sha == state.sha]
     if state and not state.dirty and len(same) == len(head):
         return (f"git:{state.sha[:12]}",)
     return tuple(run.id for run in head)
@@ -118,7 +118,7 @@ _MODES = ("train", "infer")
 
 def kind(run: Run) -> Kind:
     """Return workload, mode and device of a run."""
-    workload, mode, device = (run.outline.fingerprint.get(name) for name in _KIND)
+    workload, mode, device = (run.header.fingerprint.get(name) for name in _KIND)
     return workload, mode, device
 
 
@@ -134,12 +134,12 @@ def describe(of: Kind) -> str:
 
 def alike(a: Run, b: Run, free: Collection[str]) -> bool:
     """Tell whether fingerprints match in all fields but the ignored; a missing field matches."""
-    return not _apart(a.outline.fingerprint, b.outline.fingerprint, free)
+    return not _apart(a.header.fingerprint, b.header.fingerprint, free)
 
 
 def nearness(a: Run, b: Run, free: Collection[str]) -> int:
     """Count the fields in which two runs differ."""
-    return len(_apart(a.outline.fingerprint, b.outline.fingerprint, free))
+    return len(_apart(a.header.fingerprint, b.header.fingerprint, free))
 
 
 def _apart(a: dict[str, Any], b: dict[str, Any], free: Collection[str]) -> list[str]:
@@ -154,7 +154,7 @@ def groups(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
     """Group runs by configuration: equal in all fields of the fingerprint that are not ignored."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        fields = {name: value for name, value in run.outline.fingerprint.items() if name not in free}
+        fields = {name: value for name, value in run.header.fingerprint.items() if name not in free}
         found.setdefault(repr(sorted(fields.items(), key=str)), []).append(run)
     return [tuple(own) for own in found.values()]
 
@@ -166,12 +166,12 @@ def names(of: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _name(run: Run, same_kind: Sequence[Run]) -> str:
-    prints = [one.outline.fingerprint for one in same_kind]
+    prints = [one.header.fingerprint for one in same_kind]
     fields = sorted(
         {name for each in prints for name in each if len({repr(p.get(name)) for p in prints}) > 1}
     )
     return ", ".join(
-        [describe(kind(run)), *(f"{name} {run.outline.fingerprint.get(name)}" for name in fields)]
+        [describe(kind(run)), *(f"{name} {run.header.fingerprint.get(name)}" for name in fields)]
     )
 
 
@@ -236,7 +236,7 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
     usable = [run for run in others if allow_dirty or not _is_dirty(run)]
     if _means_label(others, against):
         label = against.removeprefix(_LABEL)
-        states = reversed(_by_code(run for run in usable if run.outline.label == label))  # newest first
+        states = reversed(_by_code(run for run in usable if run.header.label == label))  # newest first
         found = Candidates(tuple(Group(own, None) for own in states))
     else:
         found = _of_revision(usable, against.removeprefix(_GIT), head)
@@ -269,13 +269,13 @@ def _next(found: Candidates, head: Sequence[Run]) -> str:
 
 
 def _is_at(head: Sequence[Run], sha: str) -> bool:
-    return bool(head[0].outline.git and head[0].outline.git.sha == sha)
+    return bool(head[0].header.git and head[0].header.git.sha == sha)
 
 
 def _means_label(runs: Sequence[Run], against: str) -> bool:
     if against.startswith((_LABEL, _GIT)):
         return against.startswith(_LABEL)
-    label = any(run.outline.label == against for run in runs)
+    label = any(run.header.label == against for run in runs)
     try:
         revisions.commit(against)
     except RunNotFoundError:
@@ -290,16 +290,16 @@ def _means_label(runs: Sequence[Run], against: str) -> bool:
 
 
 def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Candidates:
-    state = head[0].outline.git
+    state = head[0].header.git
     if state is None:
         raise UnusableInputError(
             f"run {head[0].id} has no commit", hint="compare with a label: --against LABEL"
         )
     base = revisions.merge_base(revisions.commit(revision), state.sha)
-    known = [run for run in runs if run.outline.git and not _is_of(state, run.outline.git)]
-    nearest = revisions.nearest({run.outline.git.sha for run in known if run.outline.git}, base)
+    known = [run for run in runs if run.header.git and not _is_of(state, run.header.git)]
+    nearest = revisions.nearest({run.header.git.sha for run in known if run.header.git}, base)
     places = {sha: place for place, (sha, _) in enumerate(nearest)}
-    states = [(own, own[0].outline.git) for own in _by_code(known)]
+    states = [(own, own[0].header.git) for own in _by_code(known)]
     found = [(places[git.sha], _is_dirty(own[0]), own) for own, git in states if git and git.sha in places]
     found.sort(key=lambda one: one[:2])
     return Candidates(tuple(Group(own, nearest[place][1]) for place, _, own in found), base)
@@ -311,13 +311,13 @@ def _is_of(head: Git, other: Git) -> bool:
 
 
 def _is_dirty(run: Run) -> bool:
-    return bool(run.outline.git and run.outline.git.dirty)
+    return bool(run.header.git and run.header.git.dirty)
 
 
 def _by_code(runs: Iterable[Run]) -> list[tuple[Run, ...]]:
     found: dict[object, list[Run]] = {}
     for run in runs:
-        found.setdefault(code(run.outline.git), []).append(run)
+        found.setdefault(code(run.header.git), []).append(run)
     return [tuple(own) for own in found.values()]
 
 

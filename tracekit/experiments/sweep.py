@@ -244,7 +244,7 @@ def _cells(plan: Plan, done: Done) -> Iterator[Cell]:
 
 def _labelled(store: Store, folder: Folder) -> dict[str, str]:
     """Return the runs of this sweep by label."""
-    known = [(run.outline.label or "", run.path.name) for run in store.readable()]
+    known = [(run.header.label or "", run.path.name) for run in store.readable()]
     return {label: name for label, name in known if label.startswith(f"{folder.id}/")}
 
 

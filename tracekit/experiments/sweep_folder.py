@@ -18,7 +18,7 @@ from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.experiments.checkouts import only_one
 from tracekit.experiments.sweep_model import SUITE, Plan, Record, digest
 from tracekit.registry import VERSION
-from tracekit.runs import environment, scrubbing
+from tracekit.runs import environment, redaction
 from tracekit.runs.store import Store, timestamp
 from tracekit.storage.atomic import write_atomically
 
@@ -142,7 +142,7 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
         shutil.rmtree(grave, ignore_errors=True)
     (path / _CELLS).mkdir(parents=True, exist_ok=True)
     if not (path / _PLAN).is_file():
-        redacted = tuple(scrubbing.words(command))
+        redacted = tuple(redaction.redact_command(command))
         head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=redacted, machine=_machine())
         known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
     return known

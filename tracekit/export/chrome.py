@@ -20,7 +20,8 @@ from tracekit.export import tracks
 from tracekit.export.tables import Source
 from tracekit.export.tracks import Lanes, fragments, fragments_of_text, lanes, micro, quoted, triples
 from tracekit.registry import VERSION
-from tracekit.runs.run import Run, Window
+from tracekit.runs.run import Run
+from tracekit.runs.selection import Window
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tracekit.errors import UnusableInputError
-from tracekit.runs import run
 from tracekit.runs.meta import FILE_NAME
 from tracekit.runs.meta import write as write_meta
-from tracekit.runs.run import Run, Window
-from tracekit.runs.tables import sound
+from tracekit.runs.run import Run
+from tracekit.runs.selection import Window, restrict
+from tracekit.runs.tables import check_values
 from tracekit.schema import TABLES, C
 from tracekit.storage.atomic import delete, write_atomically
 
@@ -100,16 +100,13 @@ class Source:
         """
         if not self.run.rows(table):
             return
-        with self.run.reading(table):
+        with self.run.one_line_errors(table):
             dataset = self.run.dataset(table)
-            if self.window is not None:
-                inside = run.rows_in(TABLES[table].arrow, self.window)
-                dataset = run.row_groups_in(dataset, self.window)
-                where = inside if where is None else inside & where
+            dataset, where = restrict(dataset, self.window, where)
             wanted = list(columns) if columns is not None else TABLES[table].arrow.names
             for group in _row_groups(dataset):  # a scan of all would read far ahead
                 rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
-                yield from sound(TABLES[table], rows).combine_chunks().to_batches(BATCH)
+                yield from check_values(TABLES[table], rows).combine_chunks().to_batches(BATCH)
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
         """Sort intervals by start, longest first at equal starts, as viewers need for nesting.

@@ -62,7 +62,7 @@ def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    meta = run.outline
+    meta = run.header
     about, tables = meta.workload or {}, meta.tables.values()
     return {
         RUN_ID: meta.run_id,
@@ -115,7 +115,7 @@ def of_runs(
     read: list[Path] = []
     for name in names:
         table, groups, parts = TABLES[name], dict[_Group, list[Path]](), list[str]()
-        for number, run in enumerate(one for one in runs if one.outline.tables.get(name)):
+        for number, run in enumerate(one for one in runs if one.header.tables.get(name)):
             dataset = run.dataset(name) if run.rows(name) else None
             files = [Path(file).resolve() for file in dataset.files] if dataset else []
             if dataset and _by_arrow(run, files):

@@ -37,7 +37,7 @@ from msgspec import structs
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import write_table
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.runs.kernel_sources import unkeyed
 from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
 
@@ -447,7 +447,7 @@ def to_table(kernels: Sequence[Kernel]) -> pa.Table:
 
     def texts(values: Iterable[str | None]) -> pa.Array:
         given = list(values)
-        redacted = iter(scrubbing.texts([value for value in given if value]))
+        redacted = iter(redaction.redact_texts([value for value in given if value]))
         return pa.array(
             [next(redacted) if value else None for value in given], pa.string()
         ).dictionary_encode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.runs.meta import FILE_NAME
 from tracekit.storage import STDIN, Kind, Place, kind
 
@@ -70,7 +70,7 @@ def _earlier(store: Store, job: Job) -> Run | None:
     given, captures = identities(job.sources), capture_identities(job.sources)
     if not is_told_apart(given + captures):
         return None
-    wanted = {"sources": scrubbing.options(given), "captures": scrubbing.options(captures)}
+    wanted = {"sources": redaction.redact_options(given), "captures": redaction.redact_options(captures)}
     for run in reversed(store.readable()):
         options = run.meta.collector.options  # redacted, as what is wanted
         if wanted == {name: options.get(name, []) for name in wanted}:

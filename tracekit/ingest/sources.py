@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import UnusableInputError, printable
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
@@ -185,4 +185,4 @@ def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
 
 
 def _stem(path: Place) -> str:
-    return _SUFFIX.sub("", scrubbing.trace_name(path.name)) or "trace"
+    return _SUFFIX.sub("", redaction.redact_trace_name(path.name)) or "trace"

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -130,7 +130,7 @@ class Collected:
 
     def strings(self) -> Strings:
         """Return the column."""
-        redacted = scrubbing.texts([value.decode() for value in self._known])
+        redacted = redaction.redact_texts([value.decode() for value in self._known])
         values = sorted(set(redacted))
         at = {value: place for place, value in enumerate(values)}
         place = np.fromiter(chain(map(at.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)

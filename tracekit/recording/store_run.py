@@ -15,7 +15,7 @@ from tracekit import storage
 from tracekit.ingest import artifacts
 from tracekit.ingest.importer import import_recording
 from tracekit.ingest.write import import_unprofiled
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.runs.meta import Collector as CollectorMeta
 from tracekit.runs.meta import Diagnostic, RunMeta, fingerprint
 from tracekit.runs.run import Run
@@ -111,7 +111,7 @@ def program_meta(
 def save_raw_trace(trace: Path, draft: Draft) -> Path:
     """Save the profiler's own file in a draft: its report if there is one, else its trace, compressed.
 
-    The host name, the path of the file, and what `tracekit.runs.scrubbing` redacts are removed from a trace.
+    The host name, the path of the file, and what `tracekit.runs.redaction` redacts are removed from a trace.
 
     Args:
         trace: Recorded trace.
@@ -138,5 +138,5 @@ def _redact(lines: Sequence[bytes]) -> bytes:
     named = [
         _TRACE_NAME.sub(b'"traceName": "trace.json"', line) for line in lines if not _HOST_NAME.match(line)
     ]
-    redacted = scrubbing.texts([line.decode("utf-8", "surrogateescape") for line in named])
+    redacted = redaction.redact_texts([line.decode("utf-8", "surrogateescape") for line in named])
     return "".join(redacted).encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Index of a local store: outlines of its runs, so that lists need not read every `run.json`.
+"""Index of a local store: headers of its runs, so that lists need not read every `run.json`.
 
 An entry counts only while size, modification time and change time of its `run.json` are those that it was
 made from; the folders of the store decide which runs there are. The file is written as a whole, beside the
@@ -29,7 +29,7 @@ from tracekit.storage.atomic import write_atomically
 
 FILE_NAME = ".runs.index"
 FORMAT = f"tracekit.index/1 {SCHEMA_VERSION}"
-"""First line of the file, with a digest of the rest; change the number with `run_meta.outline`."""
+"""First line of the file, with a digest of the rest; change the number with `run_meta.header`."""
 WORTH = 64
 """Runs that are read each time rather than to write the index again."""
 MOST_BYTES = 512 << 20
@@ -53,7 +53,7 @@ class Stamp(NamedTuple):
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
     stamp: Stamp
-    outline: RunMeta
+    header: RunMeta
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Index:
     _guard: Lock = field(default_factory=Lock)
 
     def runs(self, found: Iterable[tuple[Path, Stamp]]) -> list[Run]:
-        """Return runs with their outlines; those that cannot be read raise the error when it is asked for.
+        """Return runs with their headers; those that cannot be read raise the error when it is asked for.
 
         Args:
             found: Folder of each run, and the present state of its `run.json`.
@@ -84,7 +84,9 @@ class Index:
             for path, stamp in found:
                 name, entry = path.name, before.get(path.name)
                 if entry and entry.stamp == stamp:
-                    run = self._runs.get(name) or Run.known(path, stamp.written_ns, outline=entry.outline)
+                    run = self._runs.get(name) or Run.from_metadata(
+                        path, stamp.written_ns, header=entry.header
+                    )
                 else:
                     read += 1
                     run, entry = _looked(path, stamp, keep=read <= WORTH)
@@ -127,11 +129,11 @@ def _heading(content: bytes) -> bytes:
 
 
 def _looked(path: Path, stamp: Stamp, *, keep: bool) -> tuple[Run, _Entry | None]:
-    """Read a run; keep all of its metadata in memory or only the outline."""
+    """Read a run; keep all of its metadata in memory or only the header."""
     try:
         meta = run_meta.read(path)
-        outline = run_meta.outline(meta)
+        header = run_meta.header(meta)
     except (TracekitError, AttributeError, TypeError):
         return Run(path), None  # raises the error when it is read
     known = meta if keep else None
-    return Run.known(path, stamp.written_ns, meta=known, outline=outline), _Entry(stamp, outline)
+    return Run.from_metadata(path, stamp.written_ns, meta=known, header=header), _Entry(stamp, header)

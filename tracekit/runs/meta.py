@@ -167,7 +167,7 @@ class RunMeta:
         return not UNPROFILED.items() <= self.collector.options.items()
 
 
-def outline(meta: RunMeta) -> RunMeta:
+def header(meta: RunMeta) -> RunMeta:
     """Return what lists of runs show: metadata without packages, single step times and files of tables.
 
     Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the

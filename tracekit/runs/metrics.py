@@ -51,13 +51,13 @@ def of_run(run: Run) -> dict[str, float]:
 
 def step_time(run: Run) -> float | None:
     """Return the `step_time` of `of_run`, which the index of a store knows; None if it was not measured."""
-    timed = step_times.unprofiled(run.outline.timings)
+    timed = step_times.unprofiled(run.header.timings)
     return float(timed.median_ns) if timed else None
 
 
 def counted(run: Run) -> bool:
     """Return whether a run has counters, which the index of a store knows."""
-    stored = run.outline.tables.get("counters")
+    stored = run.header.tables.get("counters")
     return bool(stored and stored.rows)
 
 

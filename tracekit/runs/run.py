@@ -1,21 +1,29 @@
-"""Read the tables of a run: whole, filtered, or the rows of a window of time."""
+"""Runs, and views of some of their ranks: read tables as a whole, filtered, or in a window of time."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from tracekit import storage
-from tracekit.errors import TracekitError, UnusableInputError, check_type, unknown_name
+from tracekit.errors import TracekitError, UnusableInputError, check_type
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
 from tracekit.runs.meta import RunMeta
-from tracekit.schema import BUSY_KINDS, TABLES, C, Column, Table
+from tracekit.runs.selection import (
+    Window,
+    check_expression,
+    check_filters,
+    find_columns,
+    find_table,
+    restrict,
+)
+from tracekit.runs.text import format_ranks
+from tracekit.schema import BUSY_KINDS, COUNTERS, TABLES, C, Column
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
@@ -25,65 +33,20 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from tracekit.runs.devices import Device
-    from tracekit.runs.rank_view import Holders
-
-
-Window: TypeAlias = tuple[int, int]
-"""Start and end (exclusive) of a window, ns since the run's t0."""
-
-
-def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
-    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
-
-    Rows without a time are in every window.
-
-    Example:
-        >>> from tracekit.schema import TABLES
-        >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
-        '((t_ns >= 5) and (t_ns < 9))'
-    """
-    import pyarrow.compute as pc
-
-    low, high = window
-    if C.T_NS in schema.names:
-        return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)
-    if C.START_NS not in schema.names:
-        return pc.scalar(True)  # noqa: FBT003 (has no keyword)
-    start = pc.field(C.START_NS)
-    return (start < high) & ((start >= low) | (pc.add(start, pc.field(C.DUR_NS)) > low))
-
-
-def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSystemDataset:
-    """Return files with only the row groups that can have rows in a window.
-
-    Statistics bound the starts and durations of a row group; row groups without statistics are included.
-    """
-    import pyarrow.dataset as ds
-
-    parts = list(_parts(dataset, window))
-    return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
-
-
-def _parts(dataset: ds.FileSystemDataset, window: Window) -> Iterator[ds.ParquetFileFragment]:
-    for file in dataset.get_fragments():
-        chosen = [group.id for group in file.row_groups if _may_overlap(group.statistics or {}, window)]
-        if chosen:
-            yield file.subset(row_group_ids=chosen)
-
-
-def _may_overlap(statistics: dict[str, Any], window: Window) -> bool:
-    low, high = window
-    key = C.T_NS if C.T_NS in statistics else C.START_NS
-    if key not in statistics or (key == C.START_NS and C.DUR_NS not in statistics):
-        return True
-    longest = 0 if key == C.T_NS else int(statistics[C.DUR_NS]["max"])
-    first, last = int(statistics[key]["min"]), int(statistics[key]["max"])
-    return first < high and last + longest >= low
 
 
 ENDING = ".parquet"
-_COUNTED = ("steps", "device_intervals", "host_intervals")
+RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
+"""Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
+_SIZES = ("steps", "device_intervals", "host_intervals")
 """Tables whose rows stand for the size of a run."""
+RANKED = [
+    table.name
+    for table in TABLES.values()
+    if any(column.name == C.RANK and not column.nullable for column in table.columns)
+]
+"""Tables of which every row has a rank."""
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -116,17 +79,26 @@ class Run:
         except TracekitError:
             return f"<Run at {self.path}: not readable>"
         label = [f"label {meta.label!r}"] if meta.label else []
-        sizes = [f"{meta.tables[name].rows:,} {_words(name)}" for name in _COUNTED if name in meta.tables]
+        sizes = [
+            f"{meta.tables[name].rows:,} {name.replace('_', ' ')}" for name in _SIZES if name in meta.tables
+        ]
         return f"<Run {meta.run_id}: {', '.join([*label, *sizes]) or 'no tables'}>"
 
     @classmethod
-    def known(
-        cls, path: Place, written_ns: int, *, meta: RunMeta | None = None, outline: RunMeta | None = None
+    def from_metadata(
+        cls, path: Place, written_ns: int, *, meta: RunMeta | None = None, header: RunMeta | None = None
     ) -> Self:
-        """Return a run whose metadata, or its outline, was read already."""
+        """Return a run whose metadata, or its header, was read already.
+
+        Args:
+            path: Its folder.
+            written_ns: Modification time of `run.json`, ns since the epoch.
+            meta: The metadata.
+            header: See `header`.
+        """
         run = cls(path)
-        known = {"written_ns": written_ns, "meta": meta, "outline": outline}
-        vars(run).update({name: value for name, value in known.items() if value is not None})
+        cached = {"written_ns": written_ns, "meta": meta, "header": header}
+        vars(run).update({name: value for name, value in cached.items() if value is not None})
         return run
 
     @cached_property
@@ -135,12 +107,9 @@ class Run:
         return run_meta.read(self.path)
 
     @cached_property
-    def outline(self) -> RunMeta:
-        """What lists of runs show of `run.json`; see `tracekit.runs.meta.outline`.
-
-        It may come from the index of the store.
-        """
-        return run_meta.outline(self.meta)
+    def header(self) -> RunMeta:
+        """What lists of runs show, maybe from the store's index; see `tracekit.runs.meta.header`."""
+        return run_meta.header(self.meta)
 
     @cached_property
     def written_ns(self) -> int:
@@ -162,7 +131,7 @@ class Run:
         Raises:
             UnknownNameError: There is no such table in the schema.
         """
-        stored = self.meta.tables.get(_spec(name).name)
+        stored = self.meta.tables.get(find_table(name).name)
         return stored.rows if stored else 0
 
     def arrow(
@@ -196,26 +165,20 @@ class Run:
             >>> run = tracekit.open("latest")  # doctest: +SKIP
             >>> run.arrow("steps", columns=["step", "dur_ns"], where=pc.field("rank") == 0)  # doctest: +SKIP
         """
-        spec = _spec(name)
-        schema = spec.arrow
-        wanted = _columns(spec, columns)
-        _check_filters(where, window)
+        spec = find_table(name)
+        chosen = find_columns(spec, columns)
+        check_filters(where, window)
         if not self.rows(name):
-            return schema.empty_table().select(wanted)
-        with self.reading(name):
-            dataset = self._dataset(name)
-            condition = where
-            if window is not None:
-                inside = rows_in(schema, window)
-                dataset = row_groups_in(dataset, window)
-                condition = inside if where is None else inside & where
+            return spec.arrow.empty_table().select(chosen)
+        with self.one_line_errors(name):
+            dataset, condition = restrict(self._dataset(name), window, where)
             try:
-                table = dataset.to_table(columns=wanted, filter=condition)
+                table = dataset.to_table(columns=chosen, filter=condition)
             except Exception:
-                _check_expression(spec, where)
+                check_expression(spec, where)
                 raise
-            table = tables.sound(spec, table)
-        return _by_start(table) if self.in_parts(name) else table
+            table = tables.check_values(spec, table)
+        return _sort_by_time(table) if self.in_parts(name) else table
 
     def table(
         self,
@@ -236,19 +199,19 @@ class Run:
         import pandas as pd
         import pyarrow as pa
 
-        held = self.arrow(name, columns=columns, where=where, window=window)
+        table = self.arrow(name, columns=columns, where=where, window=window)
         specs = {column.name: column for column in TABLES[name].columns}
-        made: dict[str, object] = {}
-        rows = held.num_rows
-        for column in held.column_names:  # frees each column after its conversion
-            made[column] = _converted(held[column], specs[column])
-            held = held.drop_columns([column])
+        converted: dict[str, object] = {}
+        rows = table.num_rows
+        for column in table.column_names:  # free each one at once: both copies of a table would not fit
+            converted[column] = _to_pandas(table[column], specs[column])
+            table = table.drop_columns([column])
             pa.default_memory_pool().release_unused()
-        return pd.DataFrame(made, index=pd.RangeIndex(rows), copy=False)
+        return pd.DataFrame(converted, index=pd.RangeIndex(rows), copy=False)
 
-    def reading(self, name: str) -> AbstractContextManager[None]:
+    def one_line_errors(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of reading a table to one line; see `tracekit.runs.tables`."""
-        return tables.reading(name, self.id)
+        return tables.one_line_errors(name, self.id)
 
     def dataset(self, name: str) -> ds.FileSystemDataset:
         """Return the files of a table with rows, to be read in batches; parts are in order.
@@ -257,8 +220,8 @@ class Run:
             UnknownNameError: There is no such table in the schema.
             UnusableInputError: A file is missing or unreadable, or its columns are not those of the schema.
         """
-        _spec(name)
-        with self.reading(name):
+        find_table(name)
+        with self.one_line_errors(name):
             return self._dataset(name)
 
     @cached_property
@@ -268,14 +231,25 @@ class Run:
         Raises:
             UnusableInputError: A file is missing or unreadable.
         """
-        return tuple(sorted({rank for ranks in self.holders.values() for rank in ranks}))
+        return tuple(sorted({rank for ranks in self.ranks_by_file.values() for rank in ranks}))
 
     @cached_property
-    def holders(self) -> Holders:
-        """Return the ranks in each file."""
-        from tracekit.runs import rank_view
+    def ranks_by_file(self) -> RanksByFile:
+        """The ranks in each part file, from the statistics of one file per trace.
 
-        return rank_view.holders(self)
+        Raises:
+            UnusableInputError: A file is missing or unreadable.
+        """
+        ranks: dict[str, frozenset[int]] = {}
+        for name in RANKED:
+            if not self.rows(name):
+                continue
+            with self.one_line_errors(name):
+                for fragment in self.fragments(name):
+                    file = fragment.path.rpartition("/")[2]
+                    if file not in ranks:
+                        ranks[file] = tables.ranks_in(TABLES[name], fragment)
+        return ranks
 
     def of_ranks(self, *ranks: int) -> Run:
         """Return a view of some ranks, which does not read the files of others.
@@ -288,11 +262,34 @@ class Run:
             >>> import tracekit
             >>> tracekit.open("latest").of_ranks(17).table("device_intervals")  # doctest: +SKIP
         """
-        from tracekit.runs import rank_view
-
         for rank in ranks:
             check_type(rank, int, "a rank", "an integer, as in of_ranks(0, 1)")
-        return rank_view.view(self, ranks)
+        if unknown := sorted(set(ranks) - set(self.ranks)):
+            raise UnusableInputError(
+                f"run {self.id} has no rank {unknown[0]}",
+                hint=f"it has {format_ranks(self.ranks) or 'no ranks'}",
+            )
+        chosen = frozenset(ranks)
+        included = {file: held for file, held in self.ranks_by_file.items() if held & chosen}
+        view = RankView(
+            self.path, self.peaks, chosen, included, frozenset(self.ranks_by_file) - set(included)
+        )
+        vars(view)["meta"] = self.meta
+        return view
+
+    def compute_once(self, function: Callable[[Run], _Value]) -> _Value:
+        """Return what a function computes from this run; once per object, as runs never change.
+
+        Args:
+            function: A function without other inputs; its result is shared and must not be changed.
+        """
+        if function not in self._computed:
+            self._computed[function] = function(self)
+        return cast(_Value, self._computed[function])
+
+    @cached_property
+    def _computed(self) -> dict[Callable[[Run], Any], Any]:
+        return {}
 
     def with_peaks(self, peaks: Device | None) -> Self:
         """Return this run with other peaks for its devices, or, with None, with those of the recorded ones.
@@ -307,9 +304,9 @@ class Run:
             return self
         other = copy(self)
         cached = {
-            name: value for name, value in vars(self).items() if name in {"meta", "outline", "written_ns"}
+            name: value for name, value in vars(self).items() if name in {"meta", "header", "written_ns"}
         }
-        vars(other).update(cached, peaks=peaks)
+        vars(other).update(cached, peaks=peaks, _computed={})
         return other
 
     def files(self, name: str) -> list[Place]:
@@ -337,7 +334,7 @@ class Run:
     def _parted(self) -> set[str]:
         in_parts = {name for name, stored in self.meta.tables.items() if stored.parts}
         return in_parts or {
-            one.name for one in storage.inside(self.path) if one.name in TABLES and one.is_dir()
+            path.name for path in storage.inside(self.path) if path.name in TABLES and path.is_dir()
         }
 
     def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
@@ -347,11 +344,118 @@ class Run:
     def _dataset(self, name: str) -> ds.FileSystemDataset:
         stored = self.meta.tables.get(name)
         footers = stored.footers if stored else {}
-        return tables.opened(TABLES[name], self.files(name), self._stored_rows(name), footers)
+        return tables.open_dataset(TABLES[name], self.files(name), self._expected_rows(name), footers)
 
-    def _stored_rows(self, name: str) -> int | None:
+    def _expected_rows(self, name: str) -> int | None:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
         return self.rows(name)
+
+
+@dataclass(frozen=True, repr=False)
+class RankView(Run):
+    """A run restricted to some ranks. Row ids and times are those of the run.
+
+    Samples of `counters` without a rank are included: those in the ranks' traces, and those of the collector.
+
+    Attributes:
+        chosen: The ranks.
+        ranks_by_file: Ranks in the files with rows of these ranks.
+        other_files: Names of the other files.
+    """
+
+    chosen: frozenset[int] = frozenset()
+    ranks_by_file: RanksByFile = field(default_factory=dict, repr=False)
+    other_files: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __repr__(self) -> str:
+        """Describe the run and the ranks in one line, without reading tables."""
+        return f"{super().__repr__().removesuffix('>')}, of which {format_ranks(self.ranks) or 'no ranks'}>"
+
+    def rows(self, name: str) -> int:
+        """Return the number of rows of a table.
+
+        Raises:
+            UnknownNameError: There is no such table in the schema.
+        """
+        if name not in self._row_counts:
+            with self.one_line_errors(name):
+                self._row_counts[name] = self._count_rows(name)
+        return self._row_counts[name]
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks, in order."""
+        return tuple(sorted(self.chosen))
+
+    def files(self, name: str) -> list[Place]:
+        """Return the files of a table with rows of these ranks."""
+        if name not in self._files:
+            files = super().files(name)
+            if name in RANKED and super().in_parts(name):
+                self._files[name] = [file for file in files if file.name in self.ranks_by_file]
+            else:
+                self._files[name] = [file for file in files if file.name not in self.other_files]
+        return self._files[name]
+
+    def in_parts(self, name: str) -> bool:
+        """Return whether the rows are in several files."""
+        return super().in_parts(name) and len(self.files(name)) > 1
+
+    def arrow(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+        window: Window | None = None,
+    ) -> pa.Table:
+        """Return a table as Arrow; arguments are those of `Run.arrow`."""
+        in_ranks = self._rank_filter(name)
+        if in_ranks is not None:
+            where = in_ranks if where is None else in_ranks & where
+        return super().arrow(name, columns=columns, where=where, window=window)
+
+    def _rank_filter(self, name: str) -> pc.Expression | None:
+        """Return the filter for these ranks, if their files contain others too."""
+        import pyarrow.compute as pc
+
+        in_ranks = pc.field(C.RANK).isin(list(self.ranks))
+        if name == COUNTERS.name:
+            return pc.field(C.RANK).is_null() | in_ranks
+        ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
+        return None if name not in RANKED or all(held <= self.chosen for held in ranks) else in_ranks
+
+    def _count_rows(self, name: str) -> int:
+        if not super().rows(name) or not self.files(name):
+            return 0
+        count: int = self._dataset(name).count_rows(filter=self._rank_filter(name))
+        return count
+
+    def _expected_rows(self, name: str) -> int | None:
+        return None
+
+    def _dataset(self, name: str) -> ds.FileSystemDataset:
+        if name not in self._datasets:
+            self._datasets[name] = super()._dataset(name)
+        return self._datasets[name]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle without cached data."""
+        return {
+            name: vars(self)[name] for name in ("path", "peaks", "chosen", "ranks_by_file", "other_files")
+        }
+
+    @cached_property
+    def _files(self) -> dict[str, list[Place]]:
+        return {}
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.FileSystemDataset]:
+        return {}
+
+    @cached_property
+    def _row_counts(self) -> dict[str, int]:
+        return {}
 
 
 def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
@@ -362,83 +466,7 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
     return run.table("device_intervals", columns=columns, where=kinds)
 
 
-def _words(table: str) -> str:
-    return table.replace("_", " ")
-
-
-def _spec(name: str) -> Table:
-    """Return the table of the schema.
-
-    Example:
-        >>> _spec("device_interval")
-        Traceback (most recent call last):
-        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean device_intervals?)
-    """
-    check_type(name, str, "name", "the name of a table (str), such as 'steps'")
-    if name not in TABLES:
-        raise unknown_name("table", name, TABLES)
-    return TABLES[name]
-
-
-def _columns(spec: Table, columns: Sequence[str] | None) -> list[str]:
-    known = [column.name for column in spec.columns]
-    if columns is None:
-        return known
-    wanted = "a list of names of columns, such as ['name', 'dur_ns']"
-    if isinstance(columns, str) or not isinstance(columns, Iterable):
-        check_type(columns, (), "columns", wanted)
-    chosen = list(columns)
-    for name in chosen:
-        check_type(name, str, "columns", wanted)
-        if name not in known:
-            raise unknown_name(f"column of table {spec.name}", name, known)
-    return chosen
-
-
-def _check_filters(where: pc.Expression | None, window: Window | None) -> None:
-    """Check the types of a filter and of a window.
-
-    Raises:
-        TypeError: The one is no expression, or the other no pair of integers.
-    """
-    if where is not None:
-        import pyarrow.compute as pc  # loaded already by who made the expression
-
-        check_type(where, pc.Expression, "where", "an expression such as pyarrow.compute.field('step') == 3")
-    if window is not None:
-        wanted = "(start, end) in integer nanoseconds"
-        check_type(window, (tuple, list), "window", wanted)
-        if len(window) != 2 or not all(hasattr(end, "__index__") for end in window):
-            check_type(window, (), "window", wanted)
-
-
-_NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
-
-
-def _check_expression(spec: Table, where: pc.Expression | None) -> None:
-    """Raise what is wrong with a filter that failed; nothing if it suits the table, so the file does not.
-
-    Raises:
-        UnknownNameError: The table has no such column.
-        UnusableInputError: The filter does not suit the types of the columns.
-    """
-    import pyarrow as pa
-
-    if where is None:
-        return
-    try:
-        spec.arrow.empty_table().filter(where)
-    except pa.ArrowException as error:
-        known = [column.name for column in spec.columns]
-        if field := _NO_FIELD.search(str(error)):
-            raise unknown_name(f"column of table {spec.name}", field[1], known) from error
-        raise UnusableInputError(
-            f"the filter {where} does not suit table {spec.name}: {storage.reason(error)}",
-            hint="compare a column with a value of its type",
-        ) from error
-
-
-def _by_start(table: pa.Table) -> pa.Table:
+def _sort_by_time(table: pa.Table) -> pa.Table:
     """Sort the rows of parts by the selected columns of the order; without a start, keep their order."""
     for key in (C.START_NS, C.T_NS):
         if key in table.column_names:
@@ -446,7 +474,7 @@ def _by_start(table: pa.Table) -> pa.Table:
     return table
 
 
-def _converted(column: pa.ChunkedArray, spec: Column) -> object:
+def _to_pandas(column: pa.ChunkedArray, spec: Column) -> object:
     """Convert a column to pandas: exact integers, with a mask if nullable."""
     if spec.is_integer and not spec.nullable:
         return column.to_numpy()

@@ -2,8 +2,8 @@
 
 * unprofiled: lower median of the steps timed without the profiler.
 * profiled: of each rank the lower median of its profiled steps without warm-up outliers, and of the ranks the
-  lower median. A step takes the time that it adds after all earlier ones (`rank_view.step_windows`); where no
-  step adds any, its time on the host.
+  lower median. A step takes the time that it adds after all earlier ones (`step_windows`); where no step adds
+  any, its time on the host.
 
 Warm-up outliers are leading steps that exceed the median by more than 10% and by more than 3 scaled median
 absolute deviations, of at least 4 steps.
@@ -53,7 +53,7 @@ def profiled(run: Run) -> StepTime | None:
     """Return the step time with the profiler; None if no steps are marked."""
     import numpy as np  # `tracekit runs` needs only the unprofiled steps
 
-    from tracekit.runs.rank_view import END_NS, HOST_NS, HOST_START_NS, step_windows
+    from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 
     windows = step_windows(run).sort_values([C.RANK, C.START_NS, C.STEP])
     serving = of_different_batches(run)

@@ -20,7 +20,7 @@ import msgspec
 from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
-from tracekit.runs import revisions, scrubbing
+from tracekit.runs import redaction, revisions
 from tracekit.runs.backends import Keeper, Leftover, keeper_of
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
@@ -89,7 +89,7 @@ class Draft:
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
         with self.store.writing():
-            return self.store.keeper.commit(self, scrubbing.scrubbed(meta), delivered)
+            return self.store.keeper.commit(self, redaction.redact_meta(meta), delivered)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Store:
         return self.keeper.beside
 
     def runs(self) -> list[Run]:
-        """Return all complete runs, oldest first, whose outlines are known.
+        """Return all complete runs, oldest first, whose headers are known.
 
         Raises:
             UnusableInputError: A remote store cannot be read.
@@ -273,12 +273,12 @@ class Store:
     def _of_commit(self, revision: str) -> Run:
         sha = revisions.commit(revision)
         for run in reversed(self.readable()):
-            if run.outline.git and run.outline.git.sha == sha:
+            if run.header.git and run.header.git.sha == sha:
                 return run
         raise RunNotFoundError(f"no runs at {revision} ({sha[:12]})", hint="list runs with `tracekit runs`")
 
     def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run | None:
-        labelled = [run for run in self.readable() if run.outline.label == reference]
+        labelled = [run for run in self.readable() if run.header.label == reference]
         if labelled:
             return labelled[-1]
         starting = [run for run in runs if run.path.name.startswith(reference)]
@@ -309,7 +309,7 @@ def _short(reference: str) -> str:
 
 def _is_readable(run: Run) -> bool:
     try:
-        run.outline  # noqa: B018 (read once, cached by the run)
+        run.header  # noqa: B018 (read once, cached by the run)
     except (TracekitError, msgspec.MsgspecError, ValueError):
         return False
     return True

@@ -180,7 +180,7 @@ class MisfitError(ValueError):
     """A file does not have the columns of its table, or has invalid values."""
 
 
-def opened(
+def open_dataset(
     table: Table, files: Sequence[Place], rows: int | None = None, footers: Mapping[str, int] | None = None
 ) -> ds.FileSystemDataset:
     """Open the files of a table and check their footers.
@@ -218,6 +218,17 @@ def opened(
     return dataset
 
 
+def ranks_in(table: Table, fragment: ds.ParquetFileFragment) -> frozenset[int]:
+    """Return the ranks in a file, from its statistics if every row group has one rank."""
+    import pyarrow.compute as pc
+
+    ranges = [(group.statistics or {}).get(C.RANK) for group in fragment.row_groups]
+    if all(ranks and ranks["min"] == ranks["max"] for ranks in ranges):
+        return frozenset(int(ranks["min"]) for ranks in ranges if ranks)
+    column = check_values(table, fragment.to_table(columns=[C.RANK]))[C.RANK]
+    return frozenset(int(rank) for rank in pc.unique(column).to_pylist())
+
+
 def _compare(files: Sequence[Place], footers: Mapping[str, int]) -> None:
     for file in files:
         if isinstance(file, Path) and file.name in footers and footer(file) != footers[file.name]:
@@ -232,7 +243,7 @@ def _check(table: Table, file: ds.ParquetFileFragment) -> None:
         raise MisfitError(f"{name} does not match the schema: {', '.join(unfit[:_NAMED])}{more}")
 
 
-def sound(table: Table, rows: pa.Table) -> pa.Table:
+def check_values(table: Table, rows: pa.Table) -> pa.Table:
     """Check that values are valid, and return the rows.
 
     Args:
@@ -287,7 +298,7 @@ def _misfits() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def reading(name: str, run_id: str) -> Iterator[None]:
+def one_line_errors(name: str, run_id: str) -> Iterator[None]:
     """Convert errors of reading a table to one line.
 
     Raises:
@@ -296,7 +307,7 @@ def reading(name: str, run_id: str) -> Iterator[None]:
     Example:
         >>> import pyarrow as pa
         >>> try:
-        ...     with reading("steps", "a"):
+        ...     with one_line_errors("steps", "a"):
         ...         raise pa.ArrowInvalid("no footer")
         ... except UnusableInputError as error:
         ...     print(error)

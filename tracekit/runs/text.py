@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -110,3 +111,25 @@ def _scaled(value: float, scales: tuple[tuple[float, str], ...], base: str) -> s
         if abs(value) >= scale:
             return f"{value / scale:,.2f} {name}"
     return f"{value:g} {base}"
+
+
+def format_ranks(ranks: Sequence[int], max_ranges: int = 8) -> str:
+    """Format ranks, with ranges of consecutive ones.
+
+    Example:
+        >>> format_ranks([0, 1, 2, 5]), format_ranks([7])
+        ('ranks 0–2 and 5', 'rank 7')
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    if not words:
+        return ""
+    if len(words) > max_ranges:
+        words = [*words[:max_ranges], f"{sum(map(len, runs[max_ranges:]))} more"]
+    text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"rank{'s' * (len(ranks) > 1)} {text}"

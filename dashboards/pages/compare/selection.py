@@ -95,16 +95,14 @@ def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
 
     Only shell-safe references are used, since users copy the commands.
     """
-    label, git = run.outline.label, run.outline.git
+    label, git = run.header.label, run.header.git
     stored = store.readable()
     if label and RUN_ID.fullmatch(label):
-        found = _same_fingerprint([one for one in stored if one.outline.label == label])
+        found = _same_fingerprint([one for one in stored if one.header.label == label])
         if len(found) > 1 and run in found:
             return label, found
     if git and _SHA.fullmatch(git.sha):
-        found = _same_fingerprint(
-            [one for one in stored if one.outline.git and one.outline.git.sha == git.sha]
-        )
+        found = _same_fingerprint([one for one in stored if one.header.git and one.header.git.sha == git.sha])
         if len(found) > 1 and run in found:
             return f"git:{git.sha[:12]}", found
     return run.path.name, (run,)
@@ -367,8 +365,8 @@ def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
 
     They are those of the fingerprint, and label and commit, which count only where equal.
     """
-    pairs = {name: (a.outline.fingerprint.get(name), b.outline.fingerprint.get(name)) for name in FIELDS}
-    origins = [(run.outline.label, run.outline.git and run.outline.git.sha) for run in (a, b)]
+    pairs = {name: (a.header.fingerprint.get(name), b.header.fingerprint.get(name)) for name in FIELDS}
+    origins = [(run.header.label, run.header.git and run.header.git.sha) for run in (a, b)]
     for name, one, other in zip(ORIGINS, *origins, strict=True):
         if one and one == other:
             pairs[name] = (one, other)
@@ -380,9 +378,9 @@ def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
 def _offer(context: Context, run: Run) -> dict[str, Any]:
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
-        "label": run.outline.label or None,
-        "commit": commit_name(run.outline.git) or None,
-        "recorded": html.Span(run.outline.created_at.replace("T", " ").removesuffix("Z")),
+        "label": run.header.label or None,
+        "commit": commit_name(run.header.git) or None,
+        "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
         "why": why(run, context.run),
     }
 

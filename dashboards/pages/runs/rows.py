@@ -53,7 +53,7 @@ class StepTimes:
 
     def of(self, run: Run) -> Steps | None:
         """Return the step times of a run; None if not computed yet."""
-        return self._known.get(run.path.name) if run.outline.tables.get("steps") else _NONE
+        return self._known.get(run.path.name) if run.header.tables.get("steps") else _NONE
 
     @property
     def computed(self) -> int:
@@ -90,7 +90,7 @@ def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
 
 def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     """Return the row of a run."""
-    meta = run.outline
+    meta = run.header
     label = clean(meta.label) if meta.label else None
     workload = meta.workload or {}
     size = sum(table.bytes for table in meta.tables.values())

@@ -93,10 +93,10 @@ def points(runs: Iterable[Run]) -> list[Point]:
     """Return the runs with a known workload, oldest first."""
     found = []
     for run in runs:
-        known = run.outline.fingerprint
+        known = run.header.fingerprint
         if known.get("workload"):
             settings = {name: known.get(name) for name in FIELDS} | {
-                COMMIT: commit_name(run.outline.git) or None
+                COMMIT: commit_name(run.header.git) or None
             }
             found.append(Point(run, str(known["workload"]), settings))
     return found

@@ -13,7 +13,7 @@ from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Remark, analyze
-from tracekit.runs.rank_view import step_windows
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C
 
 if TYPE_CHECKING:

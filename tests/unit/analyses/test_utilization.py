@@ -12,7 +12,6 @@ from tracekit.analyses.utilization.series import OWN_DEVICES, Series
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Result, Severity, analyze
 from tracekit.runs.nvml import M
-from tracekit.runs.rank_view import view
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def test_devices_of_ranks_that_number_their_own_alike_do_not_mix(tmp_path: Path)
         }.items()
     }
     run = make_run(tmp_path, counters=sorted(rows, key=lambda row: int(row[C.T_NS])), **ranks)
-    found = {one: analyze(view(run, [one]), "utilization") for one in watts}
+    found = {one: analyze(run.of_ranks(one), "utilization") for one in watts}
     assert [one.tables["devices"]["power"].tolist() for one in found.values()] == [[100.0], [500.0]]
     assert not any("--rank" in note for one in found.values() for note in one.notes)
     whole = analyze(run, "utilization")

@@ -152,7 +152,7 @@ def peak(function: Callable[[Run], object], run: Run) -> int:
 
 @pytest.mark.slow
 def test_memory_hardly_grows_with_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_view, "PIECE_ROWS", 1)
+    monkeypatch.setattr(rank_view, "MAX_VIEW_ROWS", 1)
     few, many = job(tmp_path / "few", 4, layers=400), job(tmp_path / "many", 16, layers=400)
 
     def grown(function: Callable[[Run], object]) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import Row, host, kernel, make_run
 from tracekit.analysis import analyze
-from tracekit.analysis.evidence import captured, obstacle, sampled
+from tracekit.analysis.trace_quality import captured, obstacle, sampled
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def large(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def labels(folder: Path) -> list[str | None]:
     """Labels as another process would list them."""
-    return [run.outline.label for run in Store(folder).readable()]
+    return [run.header.label for run in Store(folder).readable()]
 
 
 def truth(folder: Path) -> list[str | None]:
@@ -59,7 +59,7 @@ def test_runs_edited_added_and_removed_are_listed_as_they_are(large: Store) -> N
     make_run(large, label="added", after_s=9)
     assert {"later", "added"} < set(labels(large.path))
     assert labels(large.path) == truth(large.path)
-    assert large.runs()[0].outline.label == truth(large.path)[0]
+    assert large.runs()[0].header.label == truth(large.path)[0]
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen(large: Store) -> None:

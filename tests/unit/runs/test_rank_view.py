@@ -11,8 +11,10 @@ from tests.builders import kernel, make_run, step
 from tests.jobs import imported
 from tracekit.errors import UnusableInputError
 from tracekit.runs import rank_view
-from tracekit.runs.rank_view import RankView, step_windows
+from tracekit.runs.run import RankView
+from tracekit.runs.step_windows import step_windows
 from tracekit.runs.store import Store
+from tracekit.runs.text import format_ranks
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def test_ranks_that_share_a_file_are_told_apart(tmp_path: Path) -> None:
     view = run.of_ranks(1)
     assert view.arrow("device_intervals", columns=[C.ROW_ID])[C.ROW_ID].to_pylist() == [1, 4, 7]
     assert (view.rows("device_intervals"), view.rows("host_intervals")) == (3, 0)
-    assert rank_view.pieces(run, 1) == [run]
+    assert rank_view.split_by_rank(run, 1) == [run]
 
 
 def test_a_view_travels_without_what_it_has_read(job: Run) -> None:
@@ -67,13 +69,13 @@ def test_a_view_travels_without_what_it_has_read(job: Run) -> None:
 
 
 def test_large_ranks_come_alone_and_small_ones_together(job: Run) -> None:
-    alone = rank_view.pieces(job, 1)
+    alone = rank_view.split_by_rank(job, 1)
     assert [view.ranks for view in alone] == [(0,), (2,), (3,), (4,)]
     assert all(isinstance(view, RankView) for view in alone)
-    assert rank_view.pieces(alone[0], 1) == [alone[0]]
-    assert rank_view.pieces(job) == [job]
-    assert [view.ranks for view in rank_view.pieces(job, least=2)] == [(0, 2), (3, 4)]
-    assert len(rank_view.pieces(job, least=9)) == 4
+    assert rank_view.split_by_rank(alone[0], 1) == [alone[0]]
+    assert rank_view.split_by_rank(job) == [job]
+    assert [view.ranks for view in rank_view.split_by_rank(job, min_views=2)] == [(0, 2), (3, 4)]
+    assert len(rank_view.split_by_rank(job, min_views=9)) == 4
 
 
 def test_a_rank_that_is_not_there_is_named(job: Run) -> None:
@@ -90,7 +92,7 @@ def test_a_rank_that_is_not_there_is_named(job: Run) -> None:
     ],
 )
 def test_ranks_are_listed_in_few_words(ranks: list[int], words: str) -> None:
-    assert rank_view.listed(ranks) == words
+    assert format_ranks(ranks) == words
 
 
 def test_windows_of_steps_do_not_overlap_and_leave_the_backlog_out(tmp_path: Path) -> None:

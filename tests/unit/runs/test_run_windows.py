@@ -12,7 +12,7 @@ import pytest
 
 from tests.runs import make_meta
 from tracekit.errors import UnusableInputError
-from tracekit.runs import run as run_module
+from tracekit.runs import selection
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
@@ -165,5 +165,5 @@ def test_samples_of_a_window_are_those_from_its_start_until_before_its_end(store
 def test_row_groups_without_statistics_are_kept(store: Store, tmp_path: Path) -> None:
     pq.write_table(rows(0), tmp_path / "plain.parquet", row_group_size=GROUP, write_statistics=False)
     dataset = ds.dataset(tmp_path / "plain.parquet", format="parquet")
-    (part,) = run_module.row_groups_in(dataset, (0, 1)).get_fragments()
+    (part,) = selection.row_groups_in(dataset, (0, 1)).get_fragments()
     assert part.num_row_groups == GROUPS

@@ -22,7 +22,7 @@ from tracekit.ingest.kineto.events import UNREADABLE
 from tracekit.ingest.kineto.source import open_trace, title
 from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening, take_apart
 from tracekit.ingest.link.steps import MODULE_MARKER
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.schema import DeviceKind, HostKind
 from tracekit.storage import Place
 
@@ -234,7 +234,7 @@ def _title(name: str, threads: _Threads, at: int) -> str:
     ]
     if not around:
         return name
-    return f"{name} ({scrubbing.text(max(around, key=lambda each: each.start).name)})"
+    return f"{name} ({redaction.redact_text(max(around, key=lambda each: each.start).name)})"
 
 
 def _placed(own: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
@@ -264,7 +264,7 @@ class _Redacted(dict[str, str]):
     """Redacted texts, as the reader of replays redacts theirs."""
 
     def __missing__(self, value: str) -> str:
-        self[value] = found = scrubbing.texts([value])[0]
+        self[value] = found = redaction.redact_texts([value])[0]
         return found
 
 

@@ -133,7 +133,7 @@ class LocalKeeper:
         return self.path
 
     def listed(self, *, read: bool = False) -> list[Run]:
-        """Return the complete runs, oldest first, with their outlines if they are to be read."""
+        """Return the complete runs, oldest first, with their headers if they are to be read."""
         if not self.path.is_dir():
             return []
         named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]

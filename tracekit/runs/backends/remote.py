@@ -157,7 +157,7 @@ class RemoteKeeper:
         run = Run(self.path / name)
         try:
             content = manifest_content(manifest, stat, self.beside / "manifests" / f"{name}.json")
-            known = Run.known(run.path, written_ns, meta=run_meta.decode(content, run.path))
+            known = Run.from_metadata(run.path, written_ns, meta=run_meta.decode(content, run.path))
         except (TracekitError, msgspec.MsgspecError, OSError, ValueError):
             return run  # raises the error when it is read
         self._seen[name] = known
@@ -213,7 +213,7 @@ class RemoteKeeper:
             content = run_meta.encode(known)
             (target / run_meta.FILE_NAME).write_bytes(content)
             written = local.add(self.path, target.name, content)
-        return Run.known(target, written, meta=known)
+        return Run.from_metadata(target, written, meta=known)
 
     def remove(self, run: Run) -> None:
         """Delete a run: first the entry of the index and `run.json`."""

@@ -9,7 +9,7 @@ Two kinds of traces are complete files of something other than an execution:
 
 Example:
     >>> import tracekit
-    >>> from tracekit.analysis.evidence import obstacle
+    >>> from tracekit.analysis.trace_quality import obstacle
     >>> obstacle(tracekit.open("latest"))  # doctest: +SKIP
 """
 
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
 
-LEAST_DENSITY = 0.02
+MIN_DENSITY = 0.02
 """Minimum share of the correlation ids in their range that occur; whole traces have over 5%."""
-FEWEST_CALLS = 100
+MIN_CALLS = 100
 CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
 CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
 """Calls of a thread between these are captured into a graph and not executed."""
 _LAUNCH = r"(?i)launch(?!hostfunc)"
-_KEPT = "obstacle"
 
 
 def obstacle(run: Run) -> str:
     """Return why the run's trace supports no findings, empty if it does."""
-    kept = vars(run)  # as a cached property: every analysis with a finding asks
-    if _KEPT not in kept:
-        kept[_KEPT] = sampled(run) or captured(run)
-    return str(kept[_KEPT])
+    return run.compute_once(_find_obstacle)  # every analysis with a finding asks
+
+
+def _find_obstacle(run: Run) -> str:
+    return describe_sample(run) or describe_capture(run)
 
 
 _COUNTED_UP = r"^(?:cu|hip)"
 """Calls of CUDA and HIP, whose correlation ids count up; those of other runtimes are composed."""
 
 
-def sampled(run: Run) -> str:
+def describe_sample(run: Run) -> str:
     """Describe the trace as a sample, empty if it is none."""
     columns = [C.RANK, C.CORRELATION_ID, C.NAME]
     calls = run.table("host_intervals", columns=columns, where=pc.field(C.CORRELATION_ID).is_valid())
     calls = calls[matches(calls[C.NAME], _COUNTED_UP)]
-    for _, own in calls.groupby(C.RANK, sort=True):
-        ids = np.unique(own[C.CORRELATION_ID].to_numpy(dtype=np.int64))
+    for _, of_rank in calls.groupby(C.RANK, sort=True):
+        ids = np.unique(of_rank[C.CORRELATION_ID].to_numpy(dtype=np.int64))
         span = int(ids[-1] - ids[0]) + 1
-        if len(ids) >= FEWEST_CALLS and len(ids) < LEAST_DENSITY * span:
+        if len(ids) >= MIN_CALLS and len(ids) < MIN_DENSITY * span:
             return (
                 f"the trace is a sample: {len(ids):,} runtime calls have correlation ids over a range of "
                 f"{span:,}, so most events are missing from the file, and findings are withheld"
@@ -68,7 +68,7 @@ def sampled(run: Run) -> str:
     return ""
 
 
-def captured(run: Run) -> str:
+def describe_capture(run: Run) -> str:
     """Describe the trace as the capture of a graph, empty if most of its launches were executed."""
     calls = runtime_calls(run)
     launches = matches(calls[C.NAME], _LAUNCH).to_numpy(bool)
@@ -88,11 +88,11 @@ def runtime_calls(run: Run) -> pd.DataFrame:
     calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
     names = calls[C.NAME]
     turns = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
-    found = np.zeros(len(calls), bool)
-    for at in calls.groupby(thread).indices.values() if turns.any() else ():
-        ordered = at[np.argsort(calls[C.START_NS].to_numpy(np.int64)[at], kind="stable")]
-        found[ordered] = _inside(turns.to_numpy(np.int64)[ordered])
-    return calls.assign(captured=found)
+    is_captured = np.zeros(len(calls), bool)
+    for rows in calls.groupby(thread).indices.values() if turns.any() else ():
+        ordered = rows[np.argsort(calls[C.START_NS].to_numpy(np.int64)[rows], kind="stable")]
+        is_captured[ordered] = _inside(turns.to_numpy(np.int64)[ordered])
+    return calls.assign(captured=is_captured)
 
 
 def _inside(turns: Ints) -> npt.NDArray[np.bool_]:
@@ -102,8 +102,8 @@ def _inside(turns: Ints) -> npt.NDArray[np.bool_]:
         >>> _inside(np.array([-1, 0, 1, 0, -1, 0, 1, 0]))[[1, 3, 5, 7]].tolist()
         [False, True, False, False]
     """
-    found: npt.NDArray[np.bool_] = (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
-    return found
+    inside: npt.NDArray[np.bool_] = (_open(turns) > 0) & (_open(-turns[::-1])[::-1] > 0)
+    return inside
 
 
 def _open(turns: Ints) -> Ints:

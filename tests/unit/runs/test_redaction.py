@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.runs import make_meta
 from tests.tiers import UNTIMED
 from tests.unit.runs.gitleaks import BY_NAME, RULES, UNKNOWN, formed
-from tracekit.runs import scrubbing
+from tracekit.runs import redaction
 from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
 HF = "hf_" + "AbCdEfGhIj" * 3
@@ -65,7 +65,7 @@ SECRET = "s3cr3t-" + "V4lue"
     ],
 )
 def test_a_secret_in_a_command_is_hidden(words: list[str]) -> None:
-    reported = scrubbing.words(["python", "train.py", *words, "--steps", "5"])
+    reported = redaction.redact_command(["python", "train.py", *words, "--steps", "5"])
     assert SECRET not in " ".join(reported)
     assert reported[:2] + reported[-2:] == ["python", "train.py", "--steps", "5"]
 
@@ -100,7 +100,7 @@ def test_a_secret_in_a_command_is_hidden(words: list[str]) -> None:
 )
 def test_what_has_the_shape_of_a_secret_is_hidden_wherever_it_stands(secret: str) -> None:
     for text in (secret, f"kernel<{secret}>", f"login with {secret}, then"):
-        assert scrubbing.text(text) == text.replace(secret, scrubbing.HIDDEN)
+        assert redaction.redact_text(text) == text.replace(secret, redaction.HIDDEN)
 
 
 ORDINARY = """
@@ -151,8 +151,8 @@ python examples/dapi.py --r8 --pypi-index x --npm-run build
 
 @pytest.mark.parametrize("command", ORDINARY.strip().splitlines())
 def test_an_ordinary_command_stays(command: str) -> None:
-    assert scrubbing.words(command.split()) == command.split()
-    assert scrubbing.words(["bash", "-c", command]) == ["bash", "-c", command]
+    assert redaction.redact_command(command.split()) == command.split()
+    assert redaction.redact_command(["bash", "-c", command]) == ["bash", "-c", command]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_an_ordinary_command_stays(command: str) -> None:
     ],
 )
 def test_a_persons_name_in_a_command_is_hidden(word: str, reported: str) -> None:
-    assert scrubbing.words([word]) == [reported]
+    assert redaction.redact_command([word]) == [reported]
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_a_persons_name_in_a_command_is_hidden(word: str, reported: str) -> None
 def test_no_rule_of_gitleaks_finds_a_form(rule: str, data: st.DataObject) -> None:
     secret = data.draw(formed(rule))
     assert re.search(RULES[rule], secret)
-    assert not re.search(RULES[rule], " ".join(scrubbing.words(["train.py", secret])))
+    assert not re.search(RULES[rule], " ".join(redaction.redact_command(["train.py", secret])))
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,12 @@ def test_no_rule_of_gitleaks_finds_a_form(rule: str, data: st.DataObject) -> Non
     ],
 )
 def test_what_is_no_secret_stays(words: list[str]) -> None:
-    assert scrubbing.words(words) == words
+    assert redaction.redact_command(words) == words
 
 
 def test_a_persons_folder_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/people/ann")
-    reported = scrubbing.texts(
+    reported = redaction.redact_texts(
         [
             "/data/people/ann/train.py(12): forward",
             "/data/people/annabel/x",
@@ -237,29 +237,32 @@ def test_everything_that_is_known_of_a_run_is_scrubbed(monkeypatch: pytest.Monke
         fingerprint={"flags": f"token={SECRET}"},
         diagnostics=[Diagnostic(Level.INFO, "x", f"gpu-box: /home/bob/x; PASSWORD={SECRET}")],
     )
-    reported = scrubbing.scrubbed(meta)
+    reported = redaction.redact_meta(meta)
     text = repr(reported)
     for gone in (SECRET, HF, "gpu-box", "bob"):
         assert gone not in text
     assert (reported.run_id, reported.git and reported.git.sha) == (meta.run_id, "a" * 40)
-    assert scrubbing.scrubbed(reported) == reported
+    assert redaction.redact_meta(reported) == reported
 
 
 def test_the_name_of_a_trace_does_not_tell_the_machine() -> None:
     name = "gpu-box.lan_4711.1763694900000000000.pt.trace.json.gz"
-    assert scrubbing.trace_name(name) == "trace_4711.1763694900000000000.pt.trace.json.gz"
-    assert scrubbing.text(f"left out {name}: damaged") == f"left out {scrubbing.trace_name(name)}: damaged"
+    assert redaction.redact_trace_name(name) == "trace_4711.1763694900000000000.pt.trace.json.gz"
+    assert (
+        redaction.redact_text(f"left out {name}: damaged")
+        == f"left out {redaction.redact_trace_name(name)}: damaged"
+    )
 
 
 def test_json_stays_json() -> None:
     text = json.dumps({"token": 123456, "password": SECRET, "url": f"http://u:{SECRET}@h/x", "steps": [1.5]})
-    reported = json.loads(scrubbing.text(text))
+    reported = json.loads(redaction.redact_text(text))
     assert reported == {"token": 123456, "password": "***", "url": "http://***@h/x", "steps": [1.5]}
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from([f"TOKEN={SECRET}", HF, "/home/ann/x", "aten::mm"])))
 def test_many_texts_at_once_are_told_as_each_alone(values: list[str]) -> None:
-    assert scrubbing.texts(values) == [scrubbing.text(value) for value in values]
+    assert redaction.redact_texts(values) == [redaction.redact_text(value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -286,16 +289,16 @@ def test_many_texts_at_once_are_told_as_each_alone(values: list[str]) -> None:
 )
 def test_text_of_any_length_is_read_once(piece: str) -> None:
     long = piece * 40_000 + "://token=.pt.trace.json/home/" + piece * 40_000
-    assert isinstance(scrubbing.text(long), str)  # quadratic time would end in the timeout
+    assert isinstance(redaction.redact_text(long), str)  # quadratic time would end in the timeout
 
 
 @given(st.text(max_size=80))
-def test_scrubbing_twice_changes_nothing_more(value: str) -> None:
-    once = scrubbing.text(value)
-    assert scrubbing.text(once) == once
+def test_redaction_twice_changes_nothing_more(value: str) -> None:
+    once = redaction.redact_text(value)
+    assert redaction.redact_text(once) == once
 
 
 def test_a_home_at_the_root_takes_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/")
-    assert scrubbing.text("/usr/lib/x") == "/usr/lib/x"
-    assert not re.search("~", scrubbing.text(str(Path("/opt/x"))))
+    assert redaction.redact_text("/usr/lib/x") == "/usr/lib/x"
+    assert not re.search("~", redaction.redact_text(str(Path("/opt/x"))))

@@ -1,0 +1,302 @@
+"""Redact secrets, host names and user names before a run is stored.
+
+A secret is recognized by the name of its option or variable (`--api-key`, `AWS_SECRET_ACCESS_KEY=`), by its
+position (user part of a URL, after `Bearer`), or by its form (`hf_...`, `AKIA...`); `secret_forms.toml` has
+the names and forms. A secret that stands alone and has no such form cannot be recognized.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tracekit.runs.meta import RunMeta
+
+HIDDEN = "***"
+"""Replacement of a secret."""
+HOST = "HOST"
+"""Replacement of the host name."""
+HOME = "~"
+"""Replacement of a home folder."""
+_COMMON_HOSTS = frozenset(
+    {"localhost", "host", "linux", "ubuntu", "debian", "server", "node", "gpu", "cpu", "train", "test"}
+)
+
+
+@cache
+def _secrets() -> dict[str, Any]:
+    return tomllib.loads((resources.files(__package__) / "secret_forms.toml").read_text("utf-8"))
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether an option or variable of this name contains a secret.
+
+    Example:
+        >>> [is_secret_name(name) for name in ("--hf-token", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "apiKey")]
+        [True, True, True, True]
+        >>> [is_secret_name(name) for name in ("--tokenizer", "--max-tokens", "pad_token", "--no-auth")]
+        [False, False, False, False]
+    """
+    return any(map(_is_secret_name, (name.lower(), re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())))
+
+
+def _is_secret_name(name: str) -> bool:
+    names = _secrets()
+    words = [word for word in re.split(r"[^a-z0-9]+", name) if word]
+    if not words or words[0] in names["switches"]:
+        return False
+    *_, third, before, last = ("", "", *words)
+    if last == "id":
+        return (third, before) == ("access", "key")
+    kinds = {
+        "key": before in names["key_kinds"],
+        "pass": before in names["pass_kinds"],
+        "token": before not in names["model_tokens"],
+    }
+    return last in names["words"] or kinds.get(last, False) or bool(re.search(names["endings"], last))
+
+
+class _Form(NamedTuple):
+    """A form of a secret or of a name.
+
+    Attributes:
+        markers: Texts in lower case of which one must occur, as a search for them is much faster.
+        pattern: Regular expression; compiled on first use.
+        replacement: As in `re.sub`.
+    """
+
+    markers: tuple[str, ...]
+    pattern: str
+    replacement: str | Callable[[re.Match[str]], str]
+
+
+def _hide_value(assigned: re.Match[str]) -> str:
+    """Hide the value of a name if it is a secret; numbers of JSON stay, which would become invalid."""
+    name, sign = assigned[1], assigned[2]
+    quote = assigned["open"] or assigned[4]
+    is_number = sign.lstrip("\\").startswith('"') and not quote
+    return f"{name}{sign}{quote}{HIDDEN}" if is_secret_name(name) and not is_number else assigned[0]
+
+
+_KEPT = rf"\1{HIDDEN}"
+_NAME = r"[^/\\\s:\"',;)(]+"
+_PAIR = r"(?!\$|\d+:\d+(?!\S))[^\s:\"'/=]+:(?!//)[^\s\"']+"
+"""Name and password; numbers are ids of a user and a group, and a URL is none."""
+_PAIR_OPTIONS = frozenset({"-u", "-U", "--user", "--proxy-user"})
+_TRACE = _Form(  # torch's default name of a trace: host, process and time
+    (".pt.trace.json",), r"(?<![\w.-])[\w.-]*_(\d+)\.(\d{12,20})(?=\.pt\.trace\.json)", r"trace_\1.\2"
+)
+_POSITIONS = (
+    _Form(  # user part of a URL; with a password, up to the last @, as a password may contain `/` and `@`
+        ("://",),
+        r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)"
+        r"(?:(?!\[)[^\s'\"<>:/]*:(?!\d{1,5}(?:[/?#]|\Z))(?:(?!://)[^\s'\"<>])*|[^/\s@'\"<>:]+)@",
+        rf"\1{HIDDEN}@",
+    ),
+    _Form(  # an `Authorization` header of any scheme, with its parameters
+        ("authorization",),
+        r"(?i)\b(authorization\\?[\"']?\s*[:=]\s*\\?[\"']?)"
+        r"(?:(?!-)[\w-]+[ \t]+(?![\w+.-]*://|-))?"
+        r"(?:[\w-]+=\\?\"[^\"]*\"|[^\s\"',;]+)(?:,\s*[\w-]+=(?:\\?\"[^\"]*\"|[^\s\"',]+))*",
+        _KEPT,
+    ),
+    _Form(("bearer",), r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", _KEPT),
+    _Form(
+        ("cookie",),
+        r"(?i)\b((?:set-)?cookie\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?)"
+        r"[^\s=;:\"']{1,256}=[^\s;\"']*(?:;\s{0,4}[^\s=;\"']{1,256}=[^\s;\"']*)*",
+        _KEPT,
+    ),
+)
+_NAMED = (
+    _Form(  # parameters that sign a URL
+        (
+            *("sig=", "signature=", "credential=", "keyid=", "accessid=", "pair-id=", "policy=", "key="),
+            "y-token=",
+        ),
+        r"(?i)([?&](?:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|awsaccesskeyid"
+        r"|googleaccessid|key-pair-id|policy|key)=)[^\s&#\"'<>]+",
+        _KEPT,
+    ),
+    _Form(  # a value assigned to a name
+        (
+            *("token", "secret", "passw", "passphrase", "pass=", "pass:", "pwd", "pw=", "key", "credential"),
+            *("auth", "cookie"),
+        ),
+        r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pw|key|credential|auth|cookie))([\w.-]++)"
+        r"(\\?[\"']?\s?(?:=>?|:(?!:))\s?[ \t]{0,4})"
+        r"(?:(?P<open>\\?[\"'])(?:(?!(?P=open))(?:\\.|[^\\])){1,4096}(?=(?P=open))|([\"']?)[^\s\"'&;,)\]}]{4,})",
+        _hide_value,
+    ),
+    _TRACE,
+    _Form(  # a home folder, also on a mounted disk, whose name may have several words, as `/Users/First Last`
+        ("/home/", "users"),
+        r"(?:(?<![\w.~-])(?:(?<![\w.~/-])/(?:beegfs|ceph|cluster|data|export|fs\w*|gpfs|hpc|lustre|media|mnt"
+        r"|net|nfs|scratch|shared?|srv|storage|var|vol\w*|work)(?:/[\w.-]+)??)?/(?:home|Users)/"
+        rf"|(?<!\w)[A-Za-z]:(?:\\{{1,2}}|/)Users(?:\\{{1,2}}|/)){_NAME}"
+        rf"(?:\\ {_NAME}|(?: [A-Z]{_NAME})+(?=[/\\]|\Z))*",
+        HOME,
+    ),
+    _Form(("~",), r"(?<![^\s=:\"',;(])~[a-z_][\w.-]*(?=/)", HOME),  # `~ann/x`
+)
+_IN_COMMANDS = (  # elsewhere, `x@y` and `~x` have other meanings
+    _Form(
+        ("-u", "--user", "--proxy-user"),
+        r"(?<!\S)((?:-[uU]|--user|--proxy-user)(?:=|[ \t]{1,5}|(?<=-[uU])))"
+        rf"(?:\"[^\":]*:[^\"]*\"|'[^':]*:[^']*'|{_PAIR})",
+        _KEPT,
+    ),
+    _Form(  # an account at a host, as `ann@gpu-box`; not a requirement of pip, as `torch@https://x.org/y.whl`
+        ("@",),
+        r"(?<![\w.+/@~-])(?!(?:git|root|ubuntu|ec2-user)@)[A-Za-z_][\w.+-]*@"
+        r"(?=(?!(?:sha256|latest|main|master|next|beta|stable|dev|v\d[\w.-]*)(?![\w.-]))"
+        r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?:[\s\"',;)]|:(?!//)|\Z))",
+        f"{HIDDEN}@",
+    ),
+    _Form(("~",), r"(?<![^\s=:\"',;(])~[a-z_][\w-]*(?=/|[\s\"',;)]|\Z)", HOME),
+)
+
+
+@cache
+def _forms(home: str) -> tuple[_Form, ...]:
+    """Return the forms in the order of application; a home folder at the root hides nothing."""
+    own = (_Form((home.lower(),), rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])", HOME),)
+    return (*_POSITIONS, _token_form("tokens"), *_NAMED, *(own if len(Path(home).parts) > 1 else ()))
+
+
+@cache
+def _token_form(table: str) -> _Form:
+    markers = tuple(dict.fromkeys(marker for texts, _ in _secrets()[table] for marker in texts))
+    patterns = "|".join(pattern for _, pattern in _secrets()[table])
+    return _Form(markers, rf"(?<![A-Za-z0-9])(?:{patterns})", HIDDEN)
+
+
+def _redact(value: str, forms: Iterable[_Form]) -> str:
+    small = value.lower()
+    for form in forms:
+        if any(marker in small for marker in form.markers):
+            value = re.sub(form.pattern, form.replacement, value)
+    return value
+
+
+def redact_text(value: str) -> str:
+    """Redact secrets, credentials in URLs, and user names in paths.
+
+    Example:
+        >>> redact_text("git clone https://ann:pw@example.org/x into /home/ann/x with TOKEN=abcd1234")
+        'git clone https://***@example.org/x into ~/x with TOKEN=***'
+    """
+    return _redact(value, (_token_form("rare_tokens"), *_forms(str(Path.home()))))
+
+
+def redact_texts(values: Sequence[str]) -> list[str]:
+    """Redact many texts like `redact_text`, but not rare forms of tokens; fast for texts without secrets."""
+    small = "\n".join(values).lower()
+    forms = [form for form in _forms(str(Path.home())) if any(marker in small for marker in form.markers)]
+    return [_redact(value, forms) for value in values] if forms else list(values)
+
+
+def redact_message(value: str) -> str:
+    """Redact a message or a log like `redact_text`, and the name of this machine."""
+    redacted: str = _hide_host(redact_text(value))
+    return redacted
+
+
+def redact_command(words: Sequence[str]) -> list[str]:
+    """Redact the words of a command.
+
+    Example:
+        >>> redact_command(["python", "train.py", "--api-key", "abc", "--token=abc", "--max-tokens", "5"])
+        ['python', 'train.py', '--api-key', '***', '--token=***', '--max-tokens', '5']
+    """
+    redacted, option = list[str](), ""
+    for word in words:
+        name, sign, _ = word.partition("=")
+        is_pair = option in _PAIR_OPTIONS and re.fullmatch(_PAIR, word)
+        if is_pair or (is_secret_name(option) and not word.startswith("-")):
+            redacted.append(HIDDEN)
+        elif sign and " " not in name and is_secret_name(name):
+            redacted.append(f"{name}={HIDDEN}")
+        else:
+            redacted.append(_redact(redact_text(word), _IN_COMMANDS))
+        option = word if word.startswith("-") and not sign else ""
+    return redacted
+
+
+def redact_json(value: Any) -> Any:
+    """Redact all texts in a JSON value; a list of texts is taken for a command."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {_redact_key(key): _redact_named(key, inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        is_command = value and all(isinstance(inner, str) for inner in value)
+        return redact_command(value) if is_command else [redact_json(inner) for inner in value]
+    return value
+
+
+def _redact_key(key: Any) -> Any:
+    return redact_text(key) if isinstance(key, str) else key
+
+
+def _redact_named(name: Any, value: Any) -> Any:
+    is_secret = isinstance(name, str) and isinstance(value, str) and value and is_secret_name(name)
+    return HIDDEN if is_secret else redact_json(value)
+
+
+def redact_trace_name(name: str) -> str:
+    """Redact the host name in a trace's file name, where torch puts it by default.
+
+    Example:
+        >>> redact_trace_name("gpu-box.lan_4711.1763694900000000000.pt.trace.json")
+        'trace_4711.1763694900000000000.pt.trace.json'
+    """
+    return _redact(name, [_TRACE])
+
+
+def redact_options(value: Any) -> Any:
+    """Redact the options of a collector, including this machine's host name."""
+    return _hide_host(redact_json(value))
+
+
+def redact_meta(meta: RunMeta) -> RunMeta:
+    """Redact the metadata of a run."""
+    git = meta.git
+    if git is not None:
+        submodules = {redact_text(path): sha for path, sha in git.submodules.items()}
+        git = replace(git, branch=git.branch and redact_text(git.branch), submodules=submodules)
+    return replace(
+        meta,
+        label=meta.label and redact_text(meta.label),
+        workload=redact_json(meta.workload),
+        collector=replace(meta.collector, options=redact_options(meta.collector.options)),
+        command=_hide_host(redact_command(meta.command)),
+        git=git,
+        environment=redact_json(meta.environment),
+        fingerprint=redact_json(meta.fingerprint),
+        diagnostics=[replace(note, message=redact_message(note.message)) for note in meta.diagnostics],
+    )
+
+
+def _hide_host(value: Any) -> Any:
+    """Redact this machine's host name, as a separate word."""
+    if isinstance(value, str):
+        return re.sub(_host_pattern(socket.gethostname()), HOST, value)
+    if isinstance(value, dict):
+        return {key: _hide_host(inner) for key, inner in value.items()}
+    return [_hide_host(inner) for inner in value] if isinstance(value, list) else value
+
+
+@cache
+def _host_pattern(full: str) -> str:
+    names = {name for name in (full, full.partition(".")[0]) if len(name) > 2}
+    hidden = sorted((name for name in names if name.lower() not in _COMMON_HOSTS), key=len, reverse=True)
+    return rf"(?i)(?<![\w-])(?:{'|'.join(map(re.escape, hidden)) or '(?!)'})(?![\w-])"

@@ -1,0 +1,162 @@
+"""Check which columns and rows of a table are asked for, and find the row groups of a window of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tracekit import storage
+from tracekit.errors import UnusableInputError, check_type, unknown_name
+from tracekit.schema import TABLES, C, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+Window: TypeAlias = tuple[int, int]
+"""Start and end (exclusive) of a window, ns since the run's t0."""
+
+
+def find_table(name: str) -> Table:
+    """Return a table of the schema.
+
+    Example:
+        >>> find_table("device_interval")
+        Traceback (most recent call last):
+        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean device_intervals?)
+    """
+    check_type(name, str, "name", "the name of a table (str), such as 'steps'")
+    if name not in TABLES:
+        raise unknown_name("table", name, TABLES)
+    return TABLES[name]
+
+
+def find_columns(table: Table, columns: Sequence[str] | None) -> list[str]:
+    """Return the names of columns, of all for None.
+
+    Raises:
+        UnknownNameError: The table has no such column.
+        TypeError: They are not a list of names.
+    """
+    existing = [column.name for column in table.columns]
+    if columns is None:
+        return existing
+    wanted = "a list of names of columns, such as ['name', 'dur_ns']"
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        check_type(columns, (), "columns", wanted)
+    chosen = list(columns)
+    for name in chosen:
+        check_type(name, str, "columns", wanted)
+        if name not in existing:
+            raise unknown_name(f"column of table {table.name}", name, existing)
+    return chosen
+
+
+def check_filters(where: pc.Expression | None, window: Window | None) -> None:
+    """Check the types of a filter and of a window.
+
+    Raises:
+        TypeError: The one is no expression, or the other no pair of integers.
+    """
+    if where is not None:
+        import pyarrow.compute as pc  # loaded already by who made the expression
+
+        check_type(where, pc.Expression, "where", "an expression such as pyarrow.compute.field('step') == 3")
+    if window is not None:
+        wanted = "(start, end) in integer nanoseconds"
+        check_type(window, (tuple, list), "window", wanted)
+        if len(window) != 2 or not all(hasattr(end, "__index__") for end in window):
+            check_type(window, (), "window", wanted)
+
+
+_NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
+
+
+def check_expression(table: Table, where: pc.Expression | None) -> None:
+    """Raise what is wrong with a filter that failed; nothing if it suits the table, so the file does not.
+
+    Raises:
+        UnknownNameError: The table has no such column.
+        UnusableInputError: The filter does not suit the types of the columns.
+    """
+    import pyarrow as pa
+
+    if where is None:
+        return
+    try:
+        table.arrow.empty_table().filter(where)
+    except pa.ArrowException as error:
+        if field := _NO_FIELD.search(str(error)):
+            names = [column.name for column in table.columns]
+            raise unknown_name(f"column of table {table.name}", field[1], names) from error
+        raise UnusableInputError(
+            f"the filter {where} does not suit table {table.name}: {storage.reason(error)}",
+            hint="compare a column with a value of its type",
+        ) from error
+
+
+def restrict(
+    dataset: ds.FileSystemDataset, window: Window | None, where: pc.Expression | None
+) -> tuple[ds.FileSystemDataset, pc.Expression | None]:
+    """Return the row groups that can have rows in a window, and the filter for its rows and `where`.
+
+    Args:
+        dataset: Files of a table.
+        window: Start and end, ns since the run's t0; None for all rows.
+        where: Another filter; None for all rows.
+    """
+    if window is None:
+        return dataset, where
+    in_window = rows_in(dataset.schema, window)
+    return row_groups_in(dataset, window), in_window if where is None else in_window & where
+
+
+def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
+    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
+
+    Rows without a time are in every window.
+
+    Example:
+        >>> from tracekit.schema import TABLES
+        >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
+        '((t_ns >= 5) and (t_ns < 9))'
+    """
+    import pyarrow.compute as pc
+
+    low, high = window
+    if C.T_NS in schema.names:
+        return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)
+    if C.START_NS not in schema.names:
+        return pc.scalar(True)  # noqa: FBT003 (has no keyword)
+    start = pc.field(C.START_NS)
+    return (start < high) & ((start >= low) | (pc.add(start, pc.field(C.DUR_NS)) > low))
+
+
+def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSystemDataset:
+    """Return files with only the row groups that can have rows in a window.
+
+    Statistics bound the starts and durations of a row group; row groups without statistics are included.
+    """
+    import pyarrow.dataset as ds
+
+    parts = list(_fragments_in(dataset, window))
+    return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
+
+
+def _fragments_in(dataset: ds.FileSystemDataset, window: Window) -> Iterator[ds.ParquetFileFragment]:
+    for file in dataset.get_fragments():
+        chosen = [group.id for group in file.row_groups if _may_overlap(group.statistics or {}, window)]
+        if chosen:
+            yield file.subset(row_group_ids=chosen)
+
+
+def _may_overlap(statistics: dict[str, Any], window: Window) -> bool:
+    low, high = window
+    key = C.T_NS if C.T_NS in statistics else C.START_NS
+    if key not in statistics or (key == C.START_NS and C.DUR_NS not in statistics):
+        return True
+    longest = 0 if key == C.T_NS else int(statistics[C.DUR_NS]["max"])
+    first, last = int(statistics[key]["min"]), int(statistics[key]["max"])
+    return first < high and last + longest >= low
