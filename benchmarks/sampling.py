@@ -18,11 +18,11 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from tracekit.collectors.sampling import INTERVAL_S, SAMPLERS, sampling
+from tracekit.collectors.sampling import INTERVAL_S, SAMPLERS, sample_counters
 
 from tracekit import registry
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ def _pair(step: Callable[[], None], options: argparse.Namespace) -> list[float]:
 def _block(step: Callable[[], None], options: argparse.Namespace, *, sampled: bool) -> tuple[float, float]:
     if not sampled:
         return _mean_s(step, options.block_s)
-    with sampling(interval_s=options.interval_s, samplers=[Timed.making(one) for one in SAMPLERS]):
+    with sample_counters(interval_s=options.interval_s, samplers=[Timed.making(one) for one in SAMPLERS]):
         return _mean_s(step, options.block_s)
 
 

@@ -34,7 +34,8 @@ class View:
     @classmethod
     def of(cls, rank: int, environment: Mapping[str, Any], used: Iterable[int | None]) -> View:
         """Return the view of a rank from its environment and the devices of its peaks of memory."""
-        return cls(rank, seen_devices(environment), frozenset(one for one in used if one is not None))
+        indices = frozenset(device for device in used if device is not None)
+        return cls(rank, seen_devices(environment), indices)
 
     def index(self, sample: Sample) -> int | None:
         """Return the index of the GPU of a sample; None if the rank did not see it."""
@@ -45,7 +46,7 @@ class View:
         return self.index(sample) in self.used
 
 
-def assigned(samples: Sequence[Sample], views: Sequence[View]) -> list[Sample]:
+def assign_samples(samples: Sequence[Sample], views: Sequence[View]) -> list[Sample]:
     """Return the samples with the rank and device index of the ranks that used their GPU.
 
     A GPU of several ranks that give it one index keeps one sample, without a rank; one that no rank saw has
@@ -60,25 +61,23 @@ def assigned(samples: Sequence[Sample], views: Sequence[View]) -> list[Sample]:
         >>> from tracekit.ingest.write import Sample
         >>> sample = Sample(0, "nvml", 0, "power_w", "W", 300.0, gpu="GPU-b")
         >>> views = [View(0, {"a": 0}, frozenset({0})), View(1, {"b": 0}, frozenset({0}))]
-        >>> [(one.rank, one.device) for one in assigned([sample], views)]
+        >>> [(sample.rank, sample.device) for sample in assign_samples([sample], views)]
         [(1, 0)]
     """
-    if not _comparable(samples, views):
+    if not _have_common_uuids(samples, views):
         return list(samples)
-    found: list[Sample] = []
-    for sample in samples:
-        found += _assigned(sample, views) if sample.gpu else [sample]
-    return found
+    return [copy for sample in samples for copy in (_assign(sample, views) if sample.gpu else [sample])]
 
 
-def _comparable(samples: Sequence[Sample], views: Sequence[View]) -> bool:
-    gpus = {one.gpu for one in samples if one.gpu}
+def _have_common_uuids(samples: Sequence[Sample], views: Sequence[View]) -> bool:
+    gpus = {sample.gpu for sample in samples if sample.gpu}
     bare = {bare_uuid(gpu) for gpu in gpus}
+    # torch may give a MIG instance the UUID of its GPU
     instances = any(gpu.startswith("MIG-") for gpu in gpus)
     return any(bare & view.devices.keys() if instances else view.devices for view in views)
 
 
-def _assigned(sample: Sample, views: Sequence[View]) -> list[Sample]:
+def _assign(sample: Sample, views: Sequence[View]) -> list[Sample]:
     seeing = [view for view in views if view.index(sample) is not None]
     owners = [view for view in seeing if view.uses(sample)] or seeing
     indices = {view.index(sample) for view in owners}
@@ -91,19 +90,21 @@ def _unambiguous(sample: Sample, views: Sequence[View]) -> bool:
     """Return whether no rank gives the index of a GPU to another one, as ranks with own devices do."""
     indices = {view.index(sample) for view in views} - {None}
     gpu = bare_uuid(sample.gpu)
-    return not any(index in indices and one != gpu for view in views for one, index in view.devices.items())
+    return not any(
+        index in indices and other != gpu for view in views for other, index in view.devices.items()
+    )
 
 
-def not_sampled(samples: Sequence[Sample], views: Sequence[View]) -> list[Diagnostic]:
+def report_unsampled(samples: Sequence[Sample], views: Sequence[View]) -> list[Diagnostic]:
     """Report used GPUs without samples: the program chose other devices than those it was given."""
-    gpus = {bare_uuid(one.gpu) for one in samples if one.gpu}
+    gpus = {bare_uuid(sample.gpu) for sample in samples if sample.gpu}
     missed = [
         f"device {index} of rank {view.rank}"
         for view in views
         for gpu, index in view.devices.items()
         if index in view.used and gpu not in gpus
     ]
-    if not gpus or not missed or not _comparable(samples, views):
+    if not gpus or not missed or not _have_common_uuids(samples, views):
         return []
     message = f"NVML did not sample {', '.join(missed)}: the program set CUDA_VISIBLE_DEVICES itself"
     return [Diagnostic(Level.INFO, "nvml_not_sampled", f"{message}; set it for the command instead")]

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, TypeAlias
 
-from tracekit.experiments.checkouts import undisturbed
+from tracekit.recording.signals import REQUESTS, blocked_signals
 
 from . import guard
 
-if TYPE_CHECKING:
-    Stream = int | IO[bytes] | None
-
-_NOISE = re.compile(r"USDT:|\[?[WI]\d{4} |STAGE:|\s|$")
-"""Start of lines of torch's own log, and of indented lines of a traceback."""
-_ADVICE = re.compile(
-    r"(?:CUDA|HIP) kernel errors might|For debugging consider passing|Compile with `?TORCH_USE_"
-    r"|Device-side assertion|^Search for `|^Exception raised from|^frame #\d+:|^<omitting python frames>"
-    r"|^terminate called|^Aborted|^Segmentation fault"
-)
-"""Lines that torch and the C++ library add to an error."""
-_TRACEBACK, _WHAT = "Traceback (most recent call last):", "what():"
-_ASSERTION = re.compile(r"Assertion `[^`]*` failed")
-_RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")
-"""What torchrun puts before lines of a rank."""
+Stream: TypeAlias = int | IO[bytes] | None
 
 
 @contextmanager
@@ -62,43 +47,40 @@ def child(
         ...     process.wait()
         0
     """
-    options: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "errors": "replace"}
-    with guarded(
-        guard.__file__, command, environment=environment, start_new_session=True, **options
-    ) as process:
+    streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "errors": "replace"}
+    with guarded(command, environment=environment, start_new_session=True, **streams) as process:
         yield process
 
 
 @contextmanager
 def guarded(
-    script: str,
-    arguments: Sequence[str],
+    command: Sequence[str],
     *,
     environment: Mapping[str, str] | None,
+    scratch: Path | None = None,
     while_running: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
-    inherit_files: bool = False,
     **options: Any,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a guard script with the read end of a lifeline and further arguments; end it after the block.
+    """Run a program under `guard.py`; end it after the block.
 
     Args:
-        script: Path of the guard.
-        arguments: Arguments after the lifeline.
+        command: The program and its arguments.
         environment: All environment variables; None for those of this process.
-        while_running: Makes a context for the block from the write end of the lifeline.
-        inherit_files: Whether the guard inherits all open files.
+        scratch: For a foreground program, the folder to remove if this process is killed; else None.
+        while_running: Makes a context for the block from the write end of the guard's pipe.
         options: Further options of `subprocess.Popen`.
     """
     receive, send = os.pipe()
-    if inherit_files:
+    if scratch is None:
+        options["pass_fds"] = (receive,)
+    else:  # the shell may have opened files for a foreground program
         os.set_inheritable(receive, True)  # noqa: FBT003 (has no keyword)
         options["close_fds"] = False
-    else:
-        options["pass_fds"] = (receive,)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    # a request to end between the start of the guard and `try` would leave the guard running
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
     try:
         process = subprocess.Popen(  # noqa: S603 (the command of the collector or the user)
-            [sys.executable, "-I", "-S", str(Path(script)), str(receive), *arguments],
+            [sys.executable, "-I", "-S", guard.__file__, str(receive), str(scratch or ""), *command],
             env=None if environment is None else dict(environment),
             text=True,
             **options,
@@ -109,7 +91,7 @@ def guarded(
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 yield process
         finally:
-            with undisturbed():
+            with blocked_signals():
                 end(process)
     finally:
         for number in (receive, send):
@@ -131,37 +113,3 @@ def end(process: subprocess.Popen[str]) -> None:
         if stream:
             with suppress(OSError):
                 stream.close()
-
-
-def last_line(text: str) -> str:
-    r"""Return the line of a log that most likely has the error.
-
-    It is the exception of the last Python traceback, else of the last C++ exception, else the last line that
-    is not advice or noise of torch. A failed assertion of a kernel is appended.
-
-    Example:
-        >>> last_line("RuntimeError: no kernel\nUSDT:2026 profiler_stop\n")
-        'RuntimeError: no kernel'
-        >>> last_line("CUDA error: unspecified launch failure\nCompile with `TORCH_USE_CUDA_DSA` to ...")
-        'CUDA error: unspecified launch failure'
-    """
-    lines = [_RANK.sub("", line.rstrip()) for line in text.splitlines()]
-    plain = [line.strip() for line in lines if not _NOISE.match(line) and not _ADVICE.search(line)]
-    thrown = [line.partition(_WHAT)[2].strip() for line in lines if line.lstrip().startswith(_WHAT)]
-    found = next((one[-1] for one in (_raised(lines), thrown, plain) if one), "no output")
-    failed = next((match[0] for line in lines if (match := _ASSERTION.search(line))), "")
-    return f"{found}: {failed}" if failed and failed not in found else found
-
-
-def _raised(lines: Sequence[str]) -> list[str]:
-    """Return the exceptions of Python tracebacks: the first line after each that is not indented."""
-    found, inside = [], False
-    for line in lines:
-        if line.startswith(_TRACEBACK):
-            inside = True
-        elif inside and line and not line[0].isspace() and not _NOISE.match(line):
-            inside = False
-            found.append(line)
-        elif not inside and found and found[-1].endswith(":") and line.strip():
-            found[-1] = f"{found[-1]} {line.strip()}"  # the message begins on the next line
-    return found

@@ -1,10 +1,20 @@
 """Guard process between a collector and its program: ends the program and all of its descendants.
 
-It is a subreaper, so it adopts orphans, also those in other sessions such as a profiler's daemons. It ends
-all descendants on SIGTERM, when the program has ended, and, by SIGKILL, when the collector has ended, which
-closes the other end of the lifeline, a pipe.
+    python guard.py PIPE "" COMMAND...          in its own session
+    python guard.py PIPE SCRATCH COMMAND...     in the foreground, in the process group of the collector
 
-It runs as a script without site packages and ends as the program did: same exit code, same signal.
+PIPE is the read end of a pipe whose other end only the collector has: reading its end means that the
+collector has ended, however it did. The guard is a subreaper, so it adopts orphans, also those in other
+sessions such as a profiler's daemons. It ends all descendants on SIGTERM or on request, when the program has
+ended, and, by SIGKILL, when the collector has ended.
+
+In the foreground, keys such as Ctrl-C reach the program, the guard and the collector, and the program may
+read from the terminal. The collector then forwards signals as bytes of the pipe; the guard passes them on
+unless it, and so the program, has received them as well, from the terminal or from what signals the whole
+group. Descendants of a program that ends by itself keep running, as they do without a collector.
+
+The guard ends as the program did: same exit code, same signal. It runs as a script without site packages, so
+that it starts fast and cannot fail with them; so it reads /proc itself, where others use psutil.
 """
 
 from __future__ import annotations
@@ -13,9 +23,11 @@ import ctypes
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +35,11 @@ GRACE_SECONDS = 2.0
 CANNOT_START = 126
 NOT_FOUND = 127
 """Exit codes of shells for a program that cannot be started."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Requests to end: the first one is the program's."""
+FORWARDED = (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, *ENDING)
+END = 0
+"""Byte with which the collector asks to end the program and all of its descendants."""
 _SET_PDEATHSIG = 1
 _SET_CHILD_SUBREAPER = 36
 
@@ -31,30 +48,38 @@ class Guard:
     """Starts one program and keeps its exit status.
 
     Args:
-        lifeline: Read end of a pipe that closes when the collector ends.
+        parent_pipe: Read end of a pipe that carries signal numbers and closes when the collector ends.
         command: The program and its arguments.
+        scratch: Folder to remove if the collector is killed; None for a program in its own session.
     """
 
-    def __init__(self, lifeline: int, command: list[str]) -> None:
-        self._lifeline, self._end_requested, self.status = lifeline, False, 0
+    def __init__(self, parent_pipe: int, command: list[str], *, scratch: Path | None = None) -> None:
+        self._parent_pipe, self._scratch = parent_pipe, scratch
+        self._received = Counter[int]()
+        self._end_requested, self.status = False, 0
+        # a signal also ends a `select` that begins just after the handler has run
         self._wakeup, wake = os.pipe()
         for end in (self._wakeup, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._handle_signals()
+        if scratch is None:
+            signal.signal(signal.SIGTERM, self._request_end)
+        else:
+            for number in FORWARDED:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup: stays ignored
+                    signal.signal(number, self._count)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the collector blocks some while it starts the guard
         _control(_SET_CHILD_SUBREAPER, 1)
         self._program: int | None = _start(command)
-
-    def _handle_signals(self) -> None:
-        signal.signal(signal.SIGTERM, self._request_end)
 
     def watch(self) -> None:
         """Wait until the program has ended, then end its descendants."""
         while self._program is not None and not self._end_requested:
             self._wait(None)
             self._reap()
+        if self._scratch and not self._end_requested:
+            return
         _signal_all(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         while self._reap() and (left := deadline - time.monotonic()) > 0:
@@ -64,12 +89,32 @@ class Guard:
     def _request_end(self, *_: object) -> None:
         self._end_requested = True
 
+    def _count(self, number: int, _frame: object) -> None:
+        self._received[number] += 1
+
     def _wait(self, seconds: float | None) -> None:
-        """Sleep until a signal arrives; kill all descendants if the collector has ended."""
-        ready, _, _ = select.select([self._lifeline, self._wakeup], [], [], seconds)
-        if self._lifeline in ready:
+        """Sleep until a signal or a request of the collector arrives, or the collector has ended."""
+        ready, _, _ = select.select([self._parent_pipe, self._wakeup], [], [], seconds)
+        if self._parent_pipe in ready:
+            self._obey(os.read(self._parent_pipe, 64))
+        self._drain()
+
+    def _obey(self, numbers: bytes) -> None:
+        if not numbers:  # the collector has ended
             self._kill()
             self._end_requested = True
+            if self._scratch:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+        for number in numbers:
+            if number == END:
+                self._end_requested = True
+            elif self._received[number]:
+                self._received[number] -= 1
+            elif self._program is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(self._program, number)
+
+    def _drain(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._wakeup, 64)
 
@@ -77,8 +122,7 @@ class Guard:
         while self._reap():  # again, for processes started in between
             _signal_all(signal.SIGKILL)
             select.select([self._wakeup], [], [], 0.05)
-            with suppress(BlockingIOError):
-                os.read(self._wakeup, 64)
+            self._drain()
 
     def _reap(self) -> bool:
         """Reap ended processes; returns whether any are left."""
@@ -98,6 +142,7 @@ def _start(command: list[str]) -> int:
     pid = os.fork()
     if pid:
         return pid
+    # the guard itself may be killed; if that happened before this line, the parent is another process
     _control(_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:
         os._exit(CANNOT_START)
@@ -128,15 +173,14 @@ def descendants() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):  # it has ended
+                # after the name of the program, which may contain any character
                 state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
                 if state != "Z":
                     children.setdefault(int(parent), []).append(int(entry.name))
-    found, pending = [], [os.getpid()]
-    while pending:
-        own = children.get(pending.pop(), [])
-        found += own
-        pending += own
-    return found
+    pids = [os.getpid()]
+    for pid in pids:  # which grows
+        pids += children.get(pid, [])
+    return pids[1:]
 
 
 def _end_as(status: int) -> None:
@@ -150,7 +194,8 @@ def _end_as(status: int) -> None:
 
 
 if __name__ == "__main__":
-    os.set_inheritable(int(sys.argv[1]), False)  # noqa: FBT003 (has no keyword)
-    _guard = Guard(int(sys.argv[1]), sys.argv[2:])
+    _pipe, _scratch, *_command = sys.argv[1:]
+    os.set_inheritable(int(_pipe), False)  # noqa: FBT003 (has no keyword)
+    _guard = Guard(int(_pipe), _command, scratch=Path(_scratch) if _scratch else None)
     _guard.watch()
     _end_as(_guard.status)

@@ -16,19 +16,17 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest.write import Sample
-from tracekit.recording.failed_logs import LOG
+from tracekit.recording.collector import Progress, Request
+from tracekit.recording.logs import LOG, error_line
 from tracekit.runs.meta import Diagnostic, Level, Timings
 
-from .children import child, last_line
+from .children import child
 from .compilation import artifact_environment
-
-if TYPE_CHECKING:
-    from tracekit.recording.collector import Progress, Request
 
 MEASURE, PROFILE = "measure", "profile"
 """Parts of the progress: timed steps, then profiled steps."""
@@ -58,12 +56,25 @@ class Reporter:
                 self.send("progress", part=part, done=done, total=total)
 
 
-def receive_request() -> tuple[Reporter, dict[str, Any]]:
-    """Return a reporter to the original standard output, and the request from standard input."""
+def serve_request(record: Callable[[Request, Path, Reporter], dict[str, Any]]) -> int:
+    """Serve the request on standard input, with events on the original standard output.
+
+    Args:
+        record: Returns the result of a request, with files in a folder.
+
+    Returns:
+        The exit code.
+    """
+    request, directory, reporter = receive_request()
+    return serve(reporter, lambda: record(request, directory, reporter))
+
+
+def receive_request() -> tuple[Request, Path, Reporter]:
+    """Return the request on standard input, its folder, and a reporter to the original standard output."""
     reporter = Reporter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # output of libraries must not mix with events
-    content: dict[str, Any] = json.load(sys.stdin)
-    return reporter, content
+    content = json.load(sys.stdin)
+    return Request(**content["request"]), Path(content["directory"]), reporter
 
 
 def serve(reporter: Reporter, record: Callable[[], dict[str, Any]]) -> int:
@@ -181,12 +192,12 @@ def _no_final_event(name: str, code: int, log: str) -> CollectionError:
             hint="if it ran out of memory, lower --batch-size or --resolution",
         )
     if code < 0:
-        reason = f": {last_line(log)}" if log.strip() else ""
+        reason = f": {error_line(log)}" if log.strip() else ""
         return CollectionError(
             f"the process running {name} was killed by {signal.Signals(-code).name}{reason}",
             hint="see `tracekit doctor`",
         )
     return CollectionError(
-        f"{name} failed with exit code {code}: {last_line(log)}",
+        f"{name} failed with exit code {code}: {error_line(log)}",
         hint="try other options, or see `tracekit doctor`",
     )

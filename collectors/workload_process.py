@@ -1,13 +1,18 @@
-"""Build a workload in its own process, warm it up, and time its steps without a profiler."""
+"""Process of a workload: build it, warm it up, time its steps, then record them with torch.profiler.
+
+Follows `protocol`: request on standard input, events on standard output, all other output on standard error.
+"""
 
 from __future__ import annotations
 
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from tracekit import registry
@@ -15,15 +20,17 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
 from tracekit.recording.agent.device import summary as error_summary
-from tracekit.recording.agent.recorder import resident_peak
+from tracekit.recording.agent.recorder import profiler_options, resident_peak
 from tracekit.recording.collector import Request, is_out_of_memory
 from tracekit.runs import environment
-from tracekit.runs.compilation import TIMED, WARM_UP
+from tracekit.runs.compilation import PROFILED, TIMED, WARM_UP
 from tracekit.workloads.base import COMPILE, GPU, Program, Workload
 
 from .compilation import Compilations
-from .protocol import MEASURE, Reporter
+from .protocol import MEASURE, PROFILE, Reporter, serve_request
 
+COMMAND = (sys.executable, "-P", "-m", "tracekit.collectors.workload_process")
+TRACE = "trace.json"
 GIB = 1 << 30
 MIN_DEVICE_NS = 1_000_000_000
 """Shortest warm-up and timing on a device: its clocks rise only after some time under load."""
@@ -31,8 +38,63 @@ _COMPILERS = ("torch._dynamo", "torch._inductor")
 """Modules that define the errors of compilation."""
 
 
+def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, Any]:
+    """Time the steps of a workload and, unless `no_profile`, record as many again with torch.profiler.
+
+    Args:
+        request: Workload and options.
+        directory: Folder of the trace.
+        reporter: Receives the progress.
+
+    Returns:
+        The result, as `protocol` hands it over.
+    """
+    reporter.send("progress", part="start", done=0, total=1)
+    device = resolve_device(request.device)
+    import torch
+
+    request, notes = fit_batch_size(request, device)
+    compilations = Compilations(request.level)
+    with build_workload(request, device=device) as program:
+        times = time_steps(program, request, device, reporter, compilations)
+        if not request.no_profile:
+            compilations.begin_part(PROFILED)
+            _profile(program, request, device, directory / TRACE, reporter)
+    return {
+        "trace": TRACE,
+        "version": str(torch.__version__),
+        "options": {} if request.no_profile else profiler_options(vars(request)),
+        "compilation": compilations.facts(times["warmup_ns"]),
+        **times,
+        "notes": [*notes, *times["notes"]],
+        "batch_size": request.batch_size,
+        **describe_process(device, requested=request.device),
+    }
+
+
+def _profile(program: Program, request: Request, device: str, trace: Path, reporter: Reporter) -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == CUDA else [])]
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
+        on_trace_ready=lambda done: done.export_chrome_trace(str(trace)),
+        **profiler_options(vars(request)),
+    ) as profiler:
+
+        def run() -> None:
+            program.step()
+            if device != CPU and not profiler.step_num:
+                DeviceClock(torch, device).wait()  # work of the step before recording is not recorded
+            profiler.step()
+
+        reporter.steps(PROFILE, request.steps + 1, run)
+
+
 @contextmanager
-def built_workload(request: Request, *, device: str) -> Iterator[Program]:
+def build_workload(request: Request, *, device: str) -> Iterator[Program]:
     """Build the workload of a request, and explain errors of the block.
 
     Raises:
@@ -64,7 +126,7 @@ def _explain(error: BaseException, request: Request) -> CollectionError | None:
     return None
 
 
-def fitted(request: Request, device: str) -> tuple[Request, list[tuple[str, str]]]:
+def fit_batch_size(request: Request, device: str) -> tuple[Request, list[tuple[str, str]]]:
     """Reduce the batch size of size `gpu` to what the current device has free memory for.
 
     Returns:
@@ -283,3 +345,7 @@ def _peak_memory(device: str) -> list[Sample]:
                 Sample(now, "torch", index, "device_peak_reserved_bytes", "bytes", float(reserved)),
             ]
     return samples
+
+
+if __name__ == "__main__":
+    sys.exit(serve_request(record))

@@ -28,9 +28,9 @@ import msgspec
 from tracekit.cli.main import one_line
 from tracekit.errors import ExitCode, TracekitError
 from tracekit.ingest import artifacts
+from tracekit.recording.collect import collect
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
-from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
 
 from ..compilation import MIN_WARMUP
-from ..protocol import Reporter, receive_request, serve
-from ..workload_process import built_workload, describe_process, fitted, resolve_device
+from ..protocol import Reporter, serve_request
+from ..workload_process import build_workload, describe_process, fit_batch_size, resolve_device
 
 SOURCE = Path(__file__).with_name("program")
 NAME = "tracekit_libtorch"
@@ -39,9 +39,7 @@ _ERROR = re.compile(r"(?:fatal |CMake )?error\b", re.IGNORECASE)
 def main() -> int:
     """Serve one request; returns the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a build cleans up
-    reporter, content = receive_request()
-    request, directory = Request(**content["request"]), Path(content["directory"])
-    return serve(reporter, lambda: _prepare(request, directory, reporter))
+    return serve_request(_prepare)
 
 
 def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str, Any]:
@@ -53,15 +51,15 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
 
     from .export import export
 
-    request, reduced = fitted(request, device)
+    request, notes = fit_batch_size(request, device)
     warm = replace(request, warmup=max(request.warmup, MIN_WARMUP))
-    with built_workload(request, device=device) as workload:
+    with build_workload(request, device=device) as workload:
         job = export(workload, warm, device=device, folder=directory)
     return {
         "program": str(program),
         "job": str(job),
         "version": str(torch.__version__),
-        "notes": reduced,
+        "notes": notes,
         "batch_size": request.batch_size,
         **describe_process(device, requested=request.device),
     }

@@ -1,14 +1,22 @@
-"""Collector that records with Nsight Systems: CUDA activity, ops and steps as NVTX ranges, OS calls."""
+"""Collector that records with Nsight Systems: CUDA activity, ops and steps as NVTX ranges, OS calls.
+
+A workload is timed in a process without nsys, then recorded in another one under nsys (`measured`); the
+report is exported to SQLite.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
+import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.recording.collector import Program, Progress, Recording, Request
@@ -17,41 +25,31 @@ from tracekit.runs import environment
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
 
-from .. import program_report, torch_program
-from ..assignment import assigned
-from ..compilation import artifact_folder
+from .. import program as programs
+from .. import workload_process
+from ..children import child
 from ..protocol import follow, result_of, run_process, samples, timings
 from ..protocol import notes as protocol_notes
 from . import tool
-from .export import (
-    REPORT,
-    NsysResult,
-    check_not_empty,
-    check_processed,
-    diagnostics,
-    export_report,
-    find_report,
-    recorded_options,
-    run_nsys,
-    stacks_ignored,
-)
 from .measured import EVENTS, REQUEST
+from .tool import Nsys
 
+REPORT = "run"
+SUFFIXES = (".nsys-rep", ".qdrep")
+"""Suffixes of reports; the second one before version 2021.4."""
+UNPROCESSED = ".qdstrm"
+"""Suffix of the data that nsys processes into a report."""
+DEVICE_WORK = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
+HOST_WORK = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
+_MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
+_POLL_SECONDS = 0.1
+_WARNING = 2
+"""Severity of a warning in DIAGNOSTIC_EVENT."""
 _SAMPLED = Diagnostic(
     Level.INFO,
     "samples_with_nsys",
     "sampled memory, threads and CPU time include those of nsys",
 )
-
-
-def _device() -> str:
-    """Guess the device of a program before it runs; it opens a window only if it uses a GPU."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in {"", "-1"}:
-        return "cpu"
-    return "cuda" if environment.nvml_gpus() else "cpu"
-
-
-_MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
 
 
 class NsysCollector:
@@ -72,29 +70,26 @@ class NsysCollector:
         return Check("nsys", Status.OK, detail)
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
-        """See `tracekit.recording.collector.Collector.record`.
-
-        Steps are timed in a process without nsys, then recorded in another one under nsys.
-        """
+        """See `tracekit.recording.collector.Collector.record`."""
         if request.level == LIBTORCH:
             raise UnusableInputError("nsys cannot record --level libtorch", hint="use --collector torch")
         if request.compile_artifacts:
             message = "nsys cannot record a workload with --compile-artifacts"
             raise UnusableInputError(message, hint="use --collector torch")
         nsys = tool.find()
-        timed = run_process(_MEASURED, request, directory, progress)
+        unprofiled = replace(request, no_profile=True)
+        timed = run_process(workload_process.COMMAND, unprofiled, directory, progress)
         decided = replace(request, device=timed["device"], batch_size=timed["batch_size"])
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
-        done, result = _run_under_nsys(command, decided, directory, progress)
-        if done.report is None:
+        ended, result = _run_under_nsys(command, decided, directory, progress)
+        if ended.report is None:
             check_processed(directory)
-            raise tool.recording_error(done.log, done.code, by_range=decided.device != "cpu")
-        progress("export", 0, 1)
-        trace = export_report(nsys, done.report)
-        progress("export", 1, 1)
-        check_not_empty(trace, device=decided.device)
-        notes = (*result["notes"], *stacks_ignored(requested=request.stacks))
-        sampled = [Diagnostic(**{**one, "level": Level(one["level"])}) for one in result["diagnostics"]]
+            raise tool.recording_error(ended.log, ended.code, by_range=decided.device != "cpu")
+        trace = _export(nsys, ended.report, decided.device, progress)
+        notes = (*result["notes"], *explain_ignored_stacks(requested=request.stacks))
+        sampled = [
+            Diagnostic(**{**values, "level": Level(values["level"])}) for values in result["diagnostics"]
+        ]
         return Recording(
             traces=(trace,),
             device=decided.device,
@@ -106,65 +101,202 @@ class NsysCollector:
             samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
             options={"arguments": recorded_options(command)},
-            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, done.code, notes)),
+            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, ended.code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
         nsys = tool.find()
-        guessed = _device()
+        guessed = _guess_device()
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
-        code, sampled = torch_program.run(program, directory, under=command)
-        ranks = program_report.recorded_ranks(directory)
+        code, sampled = programs.run(program, directory, under=command)
+        ranks = programs.recorded_ranks(directory)
         if not ranks:
-            raise program_report.failure(program, directory, code)
-        first, report = ranks[0].facts, find_report(directory)
+            raise programs.failure(program, directory, code)
+        recording = programs.recording(program, directory, ranks, code=code, sampled=sampled)
+        report = find_report(directory)
         if report is None:
             check_processed(directory)
-            raise tool.missing_report_error(code, by_range=guessed != "cpu", device=first["device"])
-        if guessed == "cpu" != first["device"]:
+            raise tool.missing_report_error(code, by_range=guessed != "cpu", device=recording.device)
+        if guessed == "cpu" != recording.device:
             raise tool.untraced_gpu_error()
-        progress("export", 0, 1)
-        trace = export_report(nsys, report)
-        progress("export", 1, 1)
-        check_not_empty(trace, device=first["device"])
-        ignored = stacks_ignored(requested=program.stacks)
-        problems = program_report.diagnostics(ranks, code)
-        return Recording(
+        trace = _export(nsys, report, recording.device, progress)
+        ignored = explain_ignored_stacks(requested=program.stacks)
+        problems = programs.diagnostics(ranks, code)
+        return replace(
+            recording,
             traces=(trace,),
-            device=first["device"],
-            threads=first["threads"],
             version=nsys.version,
-            timings=program_report.timings(ranks),
-            samples=(
-                *program_report.samples(ranks),
-                *assigned(sampled.samples(), program_report.views(ranks)),
-            ),
-            environment=first["environment"],
-            options={**first["options"], "step": first["source"], "arguments": recorded_options(command)},
+            options={**recording.options, "arguments": recorded_options(command)},
             diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
-            exit_code=code,
-            compile_artifacts=artifact_folder(program, directory, os.environ),
         )
+
+
+def _guess_device() -> str:
+    """Guess the device of a program before it runs; it opens a window only if it uses a GPU."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in {"", "-1"}:
+        return "cpu"
+    return "cuda" if environment.nvml_gpus() else "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedNsys:
+    """Result of a program under nsys.
+
+    Attributes:
+        code: Exit code of nsys, which is the program's if nsys succeeded.
+        report: Path of the report; None if there is none.
+        log: Output of nsys and the program.
+    """
+
+    code: int
+    report: Path | None
+    log: str
 
 
 def _run_under_nsys(
     command: list[str], request: Request, directory: Path, progress: Progress
-) -> tuple[NsysResult, dict[str, Any]]:
+) -> tuple[EndedNsys, dict[str, Any]]:
     """Run the steps under nsys; returns the result of nsys and that of the program.
+
+    nsys prints to the standard streams, so the program appends its events to a file.
 
     Raises:
         TracekitError: The program sent an error, or nsys or the program failed.
     """
-    path, events = directory / REQUEST, directory / EVENTS
-    final: list[dict[str, Any] | None] = []
+    path, events, log = directory / REQUEST, directory / EVENTS, directory / "nsys.txt"
     path.write_text(json.dumps(asdict(request)))
+    events.touch()
+    with (
+        log.open("wb") as output,
+        child(
+            [*command, *_MEASURED, str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        final = follow(_follow_file(events, process), progress)
+        code = process.wait()
+    ended = EndedNsys(code=code, report=find_report(directory), log=log.read_text(errors="replace"))
+    if final is None and not events.stat().st_size:
+        raise tool.recording_error(ended.log, code)  # the program was not started
+    code = 128 - code if code > 128 else code  # as `Popen.returncode` reports a signal
+    return ended, result_of(final, name=request.workload, code=code, log=tool.error_line(ended.log))
 
-    def watch(lines: Iterator[str]) -> None:
-        final.append(follow(lines, progress))
 
-    done = run_nsys([*command, *_MEASURED, str(path)], directory, watch=watch, events=events)
-    if final[0] is None and not events.stat().st_size:
-        raise tool.recording_error(done.log, done.code)  # the program was not started
-    code = 128 - done.code if done.code > 128 else done.code  # as `Popen.returncode` reports a signal
-    return done, result_of(final[0], name=request.workload, code=code, log=tool.error_line(done.log))
+def _follow_file(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
+    """Iterate over the lines of a file that grows until the process ends."""
+    with path.open(encoding="utf-8") as stream:
+        rest = ""
+        while True:
+            ended = process.poll() is not None  # before the last read, so that it is complete
+            *lines, rest = (rest + stream.read()).split("\n")
+            yield from lines
+            if ended:
+                return
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+
+
+def find_report(directory: Path) -> Path | None:
+    """Return the report in a folder; None if it is missing or empty."""
+    return _find(directory, SUFFIXES)
+
+
+def check_processed(directory: Path) -> None:
+    """Check that a folder without a report has no unprocessed data of one.
+
+    Raises:
+        CollectionError: It has; the message has the path where they are saved.
+    """
+    raw = _find(directory, (UNPROCESSED,))
+    if raw is not None:
+        raise tool.unprocessed_error(raw)
+
+
+def _find(directory: Path, suffixes: Iterable[str]) -> Path | None:
+    paths = [directory / f"{REPORT}{suffix}" for suffix in suffixes]
+    return next((path for path in paths if path.is_file() and path.stat().st_size), None)
+
+
+def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
+    """Export a report to SQLite, in the same folder, and check that it has the requested data.
+
+    Raises:
+        CollectionError: nothing was recorded, or nsys failed: the message has the path of the saved report.
+    """
+    progress("export", 0, 1)
+    export, log = report.with_suffix(".sqlite"), report.with_name("export.txt")
+    command = tool.export_command(nsys, report, export)
+    with (
+        log.open("wb") as output,
+        child(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        code = process.wait()
+    if code or not _is_readable(export):
+        raise tool.export_error(nsys, report, code, log.read_text(errors="replace"))
+    progress("export", 1, 1)
+    on_cpu = device == "cpu"
+    if not has_rows(export, (*HOST_WORK, *DEVICE_WORK) if on_cpu else DEVICE_WORK):
+        raise tool.empty_report_error("activity" if on_cpu else "GPU activity", worst_diagnostic(export))
+    return export
+
+
+def has_rows(export: Path, tables: tuple[str, ...]) -> bool:
+    """Return whether any of these tables exists and has rows."""
+    with closing(_open(export)) as database:
+        for table in tables:
+            with suppress(sqlite3.OperationalError):  # there is no such table
+                if database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone():  # noqa: S608 (a constant)
+                    return True
+    return False
+
+
+def worst_diagnostic(export: Path) -> str:
+    """Return the first line of nsys' latest diagnostic of the highest severity; empty if there is none."""
+    with closing(_open(export)) as database, suppress(sqlite3.OperationalError):
+        query = "SELECT text FROM DIAGNOSTIC_EVENT WHERE severity >= ? ORDER BY severity DESC, timestamp DESC"
+        for (text,) in database.execute(query, (_WARNING,)):
+            if text and text.strip():
+                return str(text).strip().splitlines()[0].rstrip(".")
+    return ""
+
+
+def _open(export: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(export.absolute()))}?mode=ro", uri=True)
+
+
+def _is_readable(export: Path) -> bool:
+    try:
+        with closing(_open(export)) as database:
+            return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.Error:
+        return False
+
+
+def recorded_options(command: list[str]) -> list[str]:
+    """Return the options of a command without paths."""
+    return [word for word in command if word.startswith("--") and not word.startswith("--output")]
+
+
+def diagnostics(nsys: Nsys, code: int, notes: Iterable[tuple[str, str]]) -> Iterator[Diagnostic]:
+    """Report problems of a recording.
+
+    Args:
+        nsys: Installation of nsys.
+        code: Exit code of nsys, or 0 if it is reported already.
+        notes: Codes and messages of the program.
+    """
+    if code:
+        message = f"nsys or the program ended with exit code {code} after the recording"
+        yield Diagnostic(Level.WARN, "nsys_exit_code", message)
+    for name, message in notes:
+        yield Diagnostic(Level.WARN, name, message)
+    for loss in tool.unsupported_settings(nsys):
+        yield Diagnostic(Level.INFO, "nsys_too_old", f"nsys {nsys.version} is too old: {loss}")
+
+
+def explain_ignored_stacks(*, requested: bool) -> list[tuple[str, str]]:
+    """Return a note if Python call stacks were requested."""
+    return [("stacks_ignored", "--stacks was left out: not supported with --collector nsys")] * requested

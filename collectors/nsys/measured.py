@@ -1,8 +1,7 @@
-"""Processes of a workload for the nsys collector: one is timed without nsys, the other runs under nsys.
+"""Process of a workload under nsys.
 
-Without arguments, the process times steps and follows `tracekit.collectors.protocol`. With the path of a
-request, it runs the steps to record, between `cudaProfilerStart` and `cudaProfilerStop`, and appends events
-to a file in the same folder, since nsys prints to the standard streams.
+With the path of a request, it runs the steps to record between `cudaProfilerStart` and `cudaProfilerStop`,
+and appends events to a file in the same folder, since nsys prints to the standard streams.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from tracekit.recording.agent.device import CPU
 from tracekit.recording.collector import Request
 
 from ..compilation import Compilations
-from ..protocol import PROFILE, Reporter, receive_request, serve
-from ..sampling import sampling
-from ..workload_process import built_workload, describe_process, fitted, keep_busy, resolve_device, time_steps
+from ..protocol import PROFILE, Reporter, serve
+from ..sampling import sample_counters
+from ..workload_process import build_workload, keep_busy, resolve_device
 
 STEP_NAME = "ProfilerStep#"
 """Name of a step by torch.profiler, which the importer recognizes."""
@@ -30,54 +29,34 @@ REQUEST, EVENTS = "request.json", "events.jsonl"
 
 def main() -> int:
     """Serve one request; returns the exit code."""
-    if len(sys.argv) > 1:
-        path = Path(sys.argv[1])
-        with path.with_name(EVENTS).open("a", encoding="utf-8") as stream:
-            reporter = Reporter(stream)
-            request = Request(**json.loads(path.read_text()))
-            return serve(reporter, lambda: _record(request, reporter))
-    reporter, content = receive_request()
-    request = Request(**content["request"])
-    return serve(reporter, lambda: _time(request, reporter))
-
-
-def _time(request: Request, reporter: Reporter) -> dict[str, Any]:
-    reporter.send("progress", part="start", done=0, total=1)
-    device = resolve_device(request.device)
-    request, reduced = fitted(request, device)
-    compilations = Compilations(request.level)
-    with built_workload(request, device=device) as program:
-        times = time_steps(program, request, device, reporter, compilations)
-    return {
-        "compilation": compilations.facts(times["warmup_ns"]),
-        **times,
-        "notes": [*reduced, *times["notes"]],
-        "batch_size": request.batch_size,
-        **describe_process(device, requested=request.device),
-    }
+    path = Path(sys.argv[1])
+    with path.with_name(EVENTS).open("a", encoding="utf-8") as stream:
+        reporter = Reporter(stream)
+        request = Request(**json.loads(path.read_text()))
+        return serve(reporter, lambda: _record(request, reporter))
 
 
 def _record(request: Request, reporter: Reporter) -> dict[str, Any]:
     reporter.send("progress", part=PROFILE, done=0, total=request.steps)
     device = resolve_device(request.device)
     notes: list[tuple[str, str]] = []
-    with built_workload(request, device=device) as program:
+    with build_workload(request, device=device) as program:
         compilations, done = Compilations(request.level), 0
         while not compilations.is_warm(done, max(1, request.warmup)):  # the first step is never recorded
             program.step()
             done += 1
         if device != CPU:
             keep_busy(program.step, device)
-        step = _marker(notes)  # before the recording, which would have its mark
-        with sampling() as buffer, _window(device), _marked_ops(notes):
+        step = _range_maker(notes)  # before the recording, which would have its mark
+        with sample_counters() as buffer, _window(device), _mark_ops(notes):
             for number in range(1, request.steps + 1):
                 with step(f"{STEP_NAME}{number}"):
                     program.step()
                 reporter.send("progress", part=PROFILE, done=number, total=request.steps)
     return {
         "notes": notes,
-        "samples": [vars(one) for one in buffer.samples()],
-        "diagnostics": [vars(one) for one in buffer.diagnostics()],
+        "samples": [vars(sample) for sample in buffer.samples()],
+        "diagnostics": [vars(diagnostic) for diagnostic in buffer.diagnostics()],
     }
 
 
@@ -98,7 +77,7 @@ def _window(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def _marked_ops(notes: list[tuple[str, str]]) -> Iterator[None]:
+def _mark_ops(notes: list[tuple[str, str]]) -> Iterator[None]:
     """Mark ops inside the block with NVTX ranges."""
     torch: Any = import_module("torch")
     with ExitStack() as stack:
@@ -110,7 +89,7 @@ def _marked_ops(notes: list[tuple[str, str]]) -> Iterator[None]:
         yield
 
 
-def _marker(notes: list[tuple[str, str]]) -> Callable[[str], Any]:
+def _range_maker(notes: list[tuple[str, str]]) -> Callable[[str], Any]:
     """Return a function that makes an NVTX range, by torch, or by the package `nvtx`, or does nothing."""
     try:
         nvtx: Any = import_module("torch.cuda.nvtx")

@@ -15,9 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tracekit.errors import CollectionError
+from tracekit.recording.logs import error_line as find_error_line
 from tracekit.runs.toolchain import find_nsys
 
-from ..children import child, last_line
+from ..children import child
 
 QUERY_SECONDS = 60.0
 _VERSION = re.compile(r"version\s+v?(\d+(?:\.\d+)+)")
@@ -57,7 +58,7 @@ def find() -> Nsys:
     version = _VERSION.search(output)
     if version is None:
         raise CollectionError(
-            f"{path} is not nsys: --version printed {last_line(output)!r}",
+            f"{path} is not nsys: --version printed {find_error_line(output)!r}",
             hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
         )
     return Nsys(
@@ -313,4 +314,6 @@ def error_line(log: str) -> str:
     """
     lines = [line.strip() for line in log.replace("\r", "\n").splitlines()]
     errors = [line for line in lines if not _PATH.match(line) and _ERROR.search(line)]
-    return errors[-1] if errors else last_line("\n".join(_PROGRESS_BAR.sub("", line) for line in lines))
+    if errors:
+        return errors[-1]
+    return find_error_line("\n".join(_PROGRESS_BAR.sub("", line) for line in lines))

@@ -31,8 +31,8 @@ def declare() -> None:
 
 def main() -> None:
     declare()
+    from tracekit.collectors.program import run as run_program
     from tracekit.collectors.protocol import run_process
-    from tracekit.collectors.torch_program import run as run_program
 
     from samples.simulator import Program, write
     from tracekit import registry

@@ -16,9 +16,8 @@ from samples.simulator import Program as Trace
 from samples.simulator import write
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
+from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Recording, Request
-from tracekit.recording.program import collect_program
-from tracekit.recording.workload import collect
 from tracekit.runs.meta import WORKLOAD_FIELDS
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, Scope, WorkloadOptions, declared
 

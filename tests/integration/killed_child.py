@@ -47,7 +47,7 @@ LATE = (
     "pyarrow.parquet",
     "tracekit.cli.collect",
     "tracekit.cli.import_",
-    "tracekit.collectors.torch_program",
+    "tracekit.collectors.program",
     "tracekit.collectors.torch_profiler",
     "tracekit.ingest.decoding",
     "tracekit.ingest.kineto.reader",

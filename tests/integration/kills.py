@@ -32,7 +32,7 @@ from samples.simulator.examples import training
 from tests.integration.killed_child import ROOM
 from tests.traces import kernels_text
 from tracekit.cli.leftovers import free, leftovers
-from tracekit.recording import failed_logs
+from tracekit.recording import logs
 from tracekit.runs.store import Store
 from tracekit.runs.verify import verify
 
@@ -299,7 +299,7 @@ class Scene:
         for run in runs:
             self.store.remove(run)
         names = [path.name for path in self.store.path.iterdir()] if self.store.path.is_dir() else []
-        assert set(names) <= {".gitignore", failed_logs.FOLDER}, names
+        assert set(names) <= {".gitignore", logs.FOLDER}, names
         left = {path.name.partition("_")[0] for path in (self.folder / "temporary").iterdir()}
         assert left <= {"torchinductor"}, left  # a folder of torch's own
         assert [one for one in (self.folder / "cache").rglob("*") if ".o." in one.name] == []

@@ -17,10 +17,10 @@ from tests.traces import table
 from tracekit import analyze
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import CollectionError, MissingDependencyError, PluginError, UnusableInputError
-from tracekit.recording import failed_logs
+from tracekit.recording import logs
+from tracekit.recording.collect import collect
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
-from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 from tracekit.schema import C, Phase
 
@@ -220,7 +220,7 @@ def test_too_much_memory_says_what_to_lower(store: Store) -> None:
     with pytest.raises(CollectionError, match="ran out of memory") as caught:
         collect(store, Request(**{**SMALL, "batch_size": 10**12}))
     assert "--batch-size" in caught.value.hint
-    assert left_in(store) == [failed_logs.FOLDER]
+    assert left_in(store) == [logs.FOLDER]
     assert caught.value.log is not None
     assert str(caught.value.log) in caught.value.hint
     assert "allocate" in caught.value.log.read_text()

@@ -12,9 +12,8 @@ from tracekit.analyses.compile import kernels
 from tracekit import analyze
 from tracekit.diff import diff
 from tracekit.errors import UnusableInputError
+from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Request
-from tracekit.recording.program import collect_program
-from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 from tracekit.schema import SEPARATOR, C
 

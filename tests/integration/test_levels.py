@@ -10,8 +10,8 @@ from tracekit.collectors.compilation import MIN_WARMUP
 
 from tracekit import analyze, compare
 from tracekit.cli.main import run as tracekit
+from tracekit.recording.collect import collect
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import collect
 from tracekit.runs.compilation import read
 from tracekit.runs.store import Store
 from tracekit.schema import C

@@ -17,9 +17,9 @@ from tests.cpp import cache, needs_toolchain
 from tests.traces import table
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.collect import collect
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
-from tracekit.recording.workload import collect
 from tracekit.runs.store import Store
 from tracekit.schema import C
 from tracekit.workloads.base import LIBTORCH

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tracekit.collectors import workload_process
 from tracekit.collectors.nsys import collector
 
 from tests.nsys import KIND, calls, install, recorded, write_export
@@ -58,7 +59,9 @@ def setup(
     nsys = install(tmp_path / "bin", version=plays["version"], outcome=plays["outcome"], export=export)
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(PLAYED), plays["program"]))
+    command = (sys.executable, str(PLAYED), plays["program"])
+    monkeypatch.setattr(collector, "_MEASURED", command)
+    monkeypatch.setattr(workload_process, "COMMAND", command)
     directory = store.path / plays["folder"]
     directory.mkdir(parents=True)
 

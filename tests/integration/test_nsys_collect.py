@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.collectors import workload_process
 from tracekit.collectors.nsys import collector
 
 from tests.nsys import KIND, calls, install, recorded
@@ -72,7 +73,9 @@ def test_on_a_gpu_the_capture_range_has_the_steps_alone(
     nsys = install(tmp_path / "bin")
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(collector, "_MEASURED", (sys.executable, str(ON_CUDA)))
+    command = (sys.executable, str(ON_CUDA))
+    monkeypatch.setattr(collector, "_MEASURED", command)
+    monkeypatch.setattr(workload_process, "COMMAND", command)
     directory = store.path / ".tmp-1-recording"
     directory.mkdir(parents=True)
     request = Request(workload="mnist_cnn", batch_size=4, resolution=28, steps=2, warmup=1, threads=1)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.nsys import install, write_export
 from tests.tiers import thinned
-from tracekit.recording import failed_logs
+from tracekit.recording import logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,9 @@ PLAYED = Path(__file__).with_name("nsys_measured.py")
 COLLECT = """
 import sys
 from tracekit.cli.main import main
+from tracekit.collectors import workload_process
 from tracekit.collectors.nsys import collector
-collector._MEASURED = (sys.executable, *sys.argv[1:3])
+collector._MEASURED = workload_process.COMMAND = (sys.executable, *sys.argv[1:3])
 what = ["--", *sys.argv[4:]] if sys.argv[4:] else ["--workload", "mnist_cnn"]
 main(["collect", "--collector", "nsys", "--store", sys.argv[3], *what])
 """
@@ -74,7 +75,7 @@ def nothing_is_left(store: Store, folder: Path) -> None:
     with store.draft():
         pass  # sweeps what a killed process left
     assert store.runs() == []
-    assert {path.name for path in store.path.iterdir()} - {failed_logs.FOLDER} == {".gitignore"}
+    assert {path.name for path in store.path.iterdir()} - {logs.FOLDER} == {".gitignore"}
 
 
 def running(folder: Path) -> list[psutil.Process]:

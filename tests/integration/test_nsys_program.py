@@ -69,7 +69,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
         code: str, *arguments: str, outcome: str = "fine", guessed: str = "cpu", made: bool = True
     ) -> Recording:
         install(tmp_path / "bin", outcome=outcome, export=export if made else None)
-        monkeypatch.setattr(own, "_device", lambda: guessed)
+        monkeypatch.setattr(own, "_guess_device", lambda: guessed)
         Path("train.py").write_text(code)
         program = Program(command=(sys.executable, "train.py", *arguments), start_step=2, steps=2)
         return NsysCollector().record_program(program, tmp_path / ".tmp-1-draft", progress=silent)

@@ -11,8 +11,8 @@ from tracekit.analysis import NOT_PROFILED, analyze, available
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
 from tracekit.experiments.sweep import find, rows
+from tracekit.recording.collect import collect, command
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import collect, command
 from tracekit.runs.store import Store
 from tracekit.schema import C
 

@@ -19,8 +19,8 @@ from tests import tiers
 from tracekit import registry
 from tracekit.analysis import analyze, available
 from tracekit.cli.collect import command
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 from tracekit.schema import C, Phase
 from tracekit.workloads.base import DOMAINS
 

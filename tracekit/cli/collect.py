@@ -120,7 +120,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 
 def record(store: Store, program: Program, *, output_format: str) -> int:
     """Run the program, report the new runs on standard error, and return the program's exit code."""
-    from tracekit.recording.program import collect_program
+    from tracekit.recording.collect import collect_program
 
     runs: list[Run] = []
     code = 0
@@ -197,8 +197,8 @@ def command(
     """  # noqa: D301 (click reads the \b)
     choose(ctx, program=program, workload=given["workload"])
     place = open_store(store)
+    from tracekit.recording.collect import collect
     from tracekit.recording.collector import Program, Request
-    from tracekit.recording.workload import collect
 
     if program:
         wanted = Program(command=program, **_of(Program, given))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
+from tracekit.recording.signals import blocked_signals
 from tracekit.runs import revisions
 from tracekit.storage import locks
 
@@ -94,9 +94,6 @@ def _git(folder: Path, *arguments: str) -> None:
         )
 
 
-_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 @contextmanager
 def only_one(path: Path, what: str, *, hint: str) -> Iterator[None]:
     """Hold a lock with a fixed name, whose file is kept.
@@ -108,16 +105,6 @@ def only_one(path: Path, what: str, *, hint: str) -> Iterator[None]:
         if not held:
             raise UnusableInputError(what, hint=hint)
         yield
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Defer interrupts until the end, so that a second Ctrl-C does not stop the cleanup."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 FOLDER = ".worktrees"
@@ -154,7 +141,7 @@ class Worktrees:
 
     def remove(self, path: Path) -> None:
         """Remove a worktree with all files in it."""
-        with undisturbed():
+        with blocked_signals():
             _remove(self.repository, path)
 
 
@@ -182,7 +169,7 @@ def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktree
         try:
             yield Worktrees(root, folder)
         finally:
-            with undisturbed():
+            with blocked_signals():
                 _remove_all(root, folder)
 
 

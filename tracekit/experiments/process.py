@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import launcher
-from tracekit.experiments.checkouts import undisturbed
+from tracekit.recording.signals import blocked_signals
 
 TAIL_LINES = 12
 _GRACE_SECONDS = 2.0
@@ -100,7 +100,7 @@ def _launched(
         try:
             process.wait()
         finally:
-            with undisturbed():
+            with blocked_signals():
                 _end(process)
         words = pipe.readline() if process.returncode == 0 else b""
     return json.loads(words) if words else None

@@ -27,8 +27,8 @@ from tracekit.experiments.sweep_model import Record as Record
 from tracekit.experiments.sweep_table import Row as Row
 from tracekit.experiments.sweep_table import rows as rows
 from tracekit.experiments.sweep_table import write
+from tracekit.recording.collect import collect, decide
 from tracekit.recording.collector import Progress, Request, is_out_of_memory, silent
-from tracekit.recording.workload import collect, decide
 from tracekit.runs import compilation
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store

@@ -62,7 +62,7 @@ class Request(RecordingOptions, WorkloadOptions):
         """Return the options to build the workload with on a device.
 
         Raises:
-            UnusableInputError: The sizes are open; `tracekit.recording.workload.decide` fills them in.
+            UnusableInputError: The sizes are open; `tracekit.recording.collect.decide` fills them in.
         """
         if self.batch_size is None or self.resolution is None:
             raise UnusableInputError("the batch size and the resolution are open", hint="call `decide` first")

@@ -1,12 +1,20 @@
-"""Find and explain the messages of CUPTI, NVIDIA's library behind torch.profiler, in a program's output.
+"""Record one kernel to check that the GPU can be profiled, and explain the messages of CUPTI.
 
-Kineto writes why it records no device activity to standard error only, and goes on without it.
+CUPTI is NVIDIA's library behind torch.profiler. Kineto writes why it records no device activity to standard
+error only, and goes on without it.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from tracekit.runs.meta import Diagnostic, Level
 
@@ -58,21 +66,106 @@ def diagnostics(text: str) -> list[Diagnostic]:
     """Return each of CUPTI's messages in the output of a program once, with its likely cause.
 
     Example:
-        >>> [found] = diagnostics("init.cpp:155] it failed with error CUPTI_ERROR_HARDWARE_BUSY (26)")
-        >>> found.message[:60]
+        >>> [diagnostic] = diagnostics("init.cpp:155] it failed with error CUPTI_ERROR_HARDWARE_BUSY (26)")
+        >>> diagnostic.message[:60]
         'it failed with error CUPTI_ERROR_HARDWARE_BUSY (26): another'
     """
     lines = list(dict.fromkeys(_ORIGIN.sub("", line.strip()) for line in text.splitlines()))
-    named = dict(_named(lines))
-    if not named:  # says less than the errors before it
-        named = {line: line for line in lines if _FAILED.search(line)}
-    messages = (f"{line}: {CAUSES.get(error, UNEXPLAINED)}" for error, line in named.items())
+    messages_by_error = dict(_messages_by_error(lines))
+    if not messages_by_error:  # these lines say less than the named errors, which precede them
+        messages_by_error = {line: line for line in lines if _FAILED.search(line)}
+    messages = (f"{line}: {CAUSES.get(error, UNEXPLAINED)}" for error, line in messages_by_error.items())
     return [Diagnostic(Level.WARN, CODE, message) for message in messages]
 
 
-def _named(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _messages_by_error(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Return the last message of each error."""
     for line in lines:
         error = _ERROR.search(line)
         if error and _ADVICE not in line:
             yield error[0], line
+
+
+COMMAND = (sys.executable, "-P", "-m", "tracekit.recording.cupti")
+LIMIT_S = 120.0
+"""Importing torch and initializing CUDA take seconds, on machines with many GPUs up to a minute."""
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Result of recording one kernel.
+
+    Attributes:
+        kernel: Name of the recorded kernel; empty if none was recorded.
+        problem: What was wrong, with its cause if known; empty if nothing was.
+    """
+
+    kernel: str
+    problem: str
+
+
+def probe(*, limit_s: float = LIMIT_S) -> Probe:
+    """Record one kernel with torch.profiler in a child process; never raises.
+
+    Whether a GPU can be profiled depends on the driver, the container, the user, other profilers and the
+    libraries that are loaded, so it is tried. CUPTI and drivers can end or block a process.
+
+    Args:
+        limit_s: Seconds after which the child is ended.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 (this module)
+            COMMAND,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            errors="replace",
+        )
+    except OSError as error:
+        return Probe("", f"no process could be started: {error.strerror}")
+    try:
+        output, log = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it may be blocked in the driver
+            process.wait(_GRACE_S)
+        return Probe("", f"recording one kernel did not end within {limit_s:g} s")
+    finally:
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
+    return _explain(process.returncode, output, log)
+
+
+def _explain(code: int, output: str, log: str) -> Probe:
+    kernels: list[str] = []
+    with suppress(ValueError):
+        kernels = json.loads(output.strip().rpartition("\n")[2] or "[]")
+    problems = [diagnostic.message for diagnostic in diagnostics(log)]
+    if code:
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        errors = [line for line in lines if "Error" in line] or lines or ["no message"]
+        problems.append(f"recording one kernel failed with exit code {code}: {errors[-1]}")
+    elif not kernels and not problems:
+        problems.append("torch.profiler recorded no kernel, and gave no reason")
+    return Probe(kernels[0] if kernels else "", "; ".join(problems))
+
+
+def main() -> int:
+    """Record one kernel on the current GPU and print the names of what was recorded, as JSON."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds: Any = import_module("torch.autograd").DeviceType
+    value = torch.ones(1, device="cuda")
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        value.add_(1)
+        torch.cuda.synchronize()
+    names = [event.name for event in profiler.events() if event.device_type == kinds.CUDA]
+    print(json.dumps(names))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

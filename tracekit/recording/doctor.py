@@ -12,7 +12,7 @@ from typing import Any
 
 from tracekit import registry
 from tracekit.errors import MissingDependencyError, TracekitError
-from tracekit.recording import probe
+from tracekit.recording import cupti
 from tracekit.runs import environment, nvml
 from tracekit.runs.store import Store
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
@@ -78,8 +78,8 @@ def _torch(torch: Any, reason: str) -> list[Check]:
     if torch is None:
         return [Check("torch", Status.MISSING, reason, "pip install 'tracekit-torch[torch]'")]
     built = environment.gpu_build(torch) or "CPU only"
-    found = Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
-    return [found, _gpu_use(torch), _profiler(torch), _kernel(torch)]
+    check = Check("torch", Status.OK, f"{torch.__version__}, built for {built}")
+    return [check, _gpu_use(torch), _profiler(torch), _kernel(torch)]
 
 
 NO_TORCH = "not installed: nothing can be recorded; importing and analyzing work"
@@ -89,9 +89,9 @@ def _gpu_use(torch: Any) -> Check:
     """Check that torch can use a GPU, of CUDA or of ROCm, where it has the same name."""
     if environment.without_gpu_support(torch):
         step = "install a CUDA or ROCm build of torch for GPU profiles; CPU profiles work"
-        return Check("cuda", Status.MISSING, f"this torch was built without CUDA{_unused()}", step)
+        return Check("cuda", Status.MISSING, f"this torch was built without CUDA{_unused_gpus()}", step)
     if problem := environment.gpu_problem(torch):
-        detail = f"torch can use no GPU: {problem}{_unused()}"
+        detail = f"torch can use no GPU: {problem}{_unused_gpus()}"
         step = "check the driver with nvidia-smi or rocm-smi, and CUDA_VISIBLE_DEVICES; CPU profiles work"
         return Check("cuda", Status.MISSING, detail, step)
     try:
@@ -102,7 +102,7 @@ def _gpu_use(torch: Any) -> Check:
     return Check("cuda", Status.OK, f"{count} GPU{'s' * (count != 1)}: {names}")
 
 
-def _unused() -> str:
+def _unused_gpus() -> str:
     count = environment.machine_gpus()
     return f", although the machine has {count} GPU{'s' * (count != 1)}" if count else ""
 
@@ -122,17 +122,16 @@ def _profiler(torch: Any) -> Check:
     return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
 
 
-def _kernel(torch: Any, *, limit_s: float = probe.LIMIT_S) -> Check:
+def _kernel(torch: Any, *, limit_s: float = cupti.LIMIT_S) -> Check:
     """Check that a kernel can be recorded by recording one, in a process of its own."""
     if environment.gpu_problem(torch):
         return Check("cupti", Status.MISSING, "not tried without a usable GPU", "see the check `cuda`")
-    found = probe.probe(limit_s=limit_s)
-    if found.problem:
-        said = f"one kernel was recorded, but {found.problem}" if found.kernel else found.problem
-        return Check(
-            "cupti", Status.WARN, said, "`tracekit collect` will miss GPU activity until this is solved"
-        )
-    return Check("cupti", Status.OK, f"one kernel was recorded: {found.kernel}")
+    probe = cupti.probe(limit_s=limit_s)
+    if probe.problem:
+        detail = f"one kernel was recorded, but {probe.problem}" if probe.kernel else probe.problem
+        step = "`tracekit collect` will miss GPU activity until this is solved"
+        return Check("cupti", Status.WARN, detail, step)
+    return Check("cupti", Status.OK, f"one kernel was recorded: {probe.kernel}")
 
 
 def _nvml() -> list[Check]:
@@ -143,34 +142,35 @@ def _nvml() -> list[Check]:
         closed: dict[int, Exception] = {}
         handles = environment.nvml_handles(library, closed)
         count = len(handles)
-        found = Check(
+        check = Check(
             "nvml", Status.OK, f"driver {environment.nvml_driver()}, {count} GPU{'s' * (count != 1)}"
         )
         if not handles and not closed:
-            found = Check("nvml", Status.WARN, "NVML lists no GPU", "check the driver with nvidia-smi")
-        own = (_gpu(library, f"gpu {index}", handle) for index, handle in handles.items())
+            check = Check("nvml", Status.WARN, "NVML lists no GPU", "check the driver with nvidia-smi")
+        gpus = (_gpu(library, f"gpu {index}", handle) for index, handle in handles.items())
         instances = (
             _gpu(library, f"gpu {index} instance {number}", instance)
             for index, handle in handles.items()
             for number, instance in enumerate(environment.mig_handles(library, handle))
         )
-        return [found, *own, *instances, *(_closed(index, error) for index, error in closed.items())]
+        return [
+            check,
+            *gpus,
+            *instances,
+            *(_closed_gpu(index, error) for index, error in closed.items()),
+        ]
 
 
-def _closed(index: int, error: Exception) -> Check:
+def _closed_gpu(index: int, error: Exception) -> Check:
     detail = f"NVML cannot open it: {environment.first_line(error)}"
-    return Check(
-        f"gpu {index}",
-        Status.WARN,
-        detail,
-        "check it with nvidia-smi; it may need a reset, or be of another job",
-    )
+    step = "check it with nvidia-smi; it may need a reset, or be of another job"
+    return Check(f"gpu {index}", Status.WARN, detail, step)
 
 
 def _gpu(library: Any, name: str, handle: Any) -> Check:
     """Check which metrics NVML provides for a GPU or MIG instance."""
     model, refused = environment.nvml_name(library, handle), nvml.unsupported(library, handle)
-    total = sum(len(one.metrics) for one in nvml.QUESTIONS)
+    total = sum(len(question.metrics) for question in nvml.QUESTIONS)
     if len(refused) == total:
         return Check(name, Status.WARN, f"{model}: no NVML metric", "check it with nvidia-smi")
     supported = f"{total - len(refused)} of {total} NVML metrics"

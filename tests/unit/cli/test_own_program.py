@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit.cli.main import run
-from tracekit.recording.program import title
+from tracekit.recording.collect import title
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tracekit.collectors.assignment import View, assigned, not_sampled
+from tracekit.collectors.assignment import View, assign_samples, report_unsampled
 
 from tracekit.ingest.write import Sample
 
@@ -55,21 +55,21 @@ BOTH = [sample(A, 0), sample(B, 1)]
 def test_a_sample_belongs_to_the_rank_that_used_its_gpu(
     views: list[View], expected: list[tuple[Any, ...]]
 ) -> None:
-    found = assigned([HOST, *BOTH], views)
+    found = assign_samples([HOST, *BOTH], views)
     assert found[0] == HOST
     assert [(one.gpu, one.rank, one.device) for one in found[1:]] == expected
 
 
 def test_an_instance_that_torch_names_by_its_gpu_keeps_its_number() -> None:
     kept = [sample(MIG, 0)]
-    assert assigned(kept, [view(0, A, used=(0,))]) == kept
-    assert not_sampled(kept, [view(0, A, used=(0,))]) == []
-    assert [one.rank for one in assigned(kept, [view(2, "GPU-" + MIG[4:], used=(0,))])] == [2]
+    assert assign_samples(kept, [view(0, A, used=(0,))]) == kept
+    assert report_unsampled(kept, [view(0, A, used=(0,))]) == []
+    assert [one.rank for one in assign_samples(kept, [view(2, "GPU-" + MIG[4:], used=(0,))])] == [2]
 
 
 def test_a_device_that_was_used_but_not_sampled_is_reported() -> None:
-    [found] = not_sampled([sample(A, 0)], [view(0, B, A, used=(0, 1)), view(1, A, used=(0,))])
+    [found] = report_unsampled([sample(A, 0)], [view(0, B, A, used=(0, 1)), view(1, A, used=(0,))])
     assert (found.code, found.level) == ("nvml_not_sampled", "info")
     assert found.message.startswith("NVML did not sample device 0 of rank 0: the program set CUDA_VISIBLE")
-    assert not_sampled([HOST], [view(0, B, used=(0,))]) == [], "there is no NVML"
-    assert not_sampled(BOTH, [view(0, A, B, used=(0,))]) == []
+    assert report_unsampled([HOST], [view(0, B, used=(0,))]) == [], "there is no NVML"
+    assert report_unsampled(BOTH, [view(0, A, B, used=(0,))]) == []

@@ -9,14 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors import torch_profiler
+from tracekit.collectors import torch_profiler, workload_process
 from tracekit.collectors.libtorch import prepare
-from tracekit.collectors.torch_program import record_program
 
 from tests.cpp import needs_toolchain
 from tests.unit.collectors.fake_nvml import Gpu, Library, installed
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Program, Request, silent
-from tracekit.recording.workload import decide
 from tracekit.runs.nvml import M
 from tracekit.runs.toolchain import find_toolchain
 
@@ -103,7 +102,7 @@ def test_a_workload_keeps_the_messages_of_cupti_and_the_numbers_of_torch(
     }
     marker = tmp_path / "sampled"
     arguments = ("-c", WORKLOAD, str(marker), BUSY, json.dumps(result))
-    monkeypatch.setattr(torch_profiler, "_COMMAND", (sys.executable, *arguments))
+    monkeypatch.setattr(workload_process, "COMMAND", (sys.executable, *arguments))
     with installed(monkeypatch, two_gpus(marker)):
         request = decide(Request(workload="mnist_cnn"))
         found = torch_profiler.TorchProfilerCollector().record(request, tmp_path, progress=silent)
@@ -135,7 +134,7 @@ def test_ranks_that_choose_their_devices_have_their_own_samples(
     }
     program = Program(command=(sys.executable, "-c", RANKS, str(tmp_path), json.dumps(facts)))
     with installed(monkeypatch, two_gpus(tmp_path / "sampled")):
-        found = record_program(program, tmp_path)
+        found = torch_profiler.TorchProfilerCollector().record_program(program, tmp_path, progress=silent)
     assert powers(found) == {(0, 0, 600.0), (1, 0, 500.0)}
 
 

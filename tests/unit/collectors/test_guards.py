@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tracekit.collectors import children, guard, torch_program
+from tracekit.collectors import children, guard, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,20 +41,23 @@ sys.exit(5)
 def guarded(
     code: str, tmp_path: Path, **options: object
 ) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """A foreground guard with a program, and the write end of its lifeline."""
-    lifelines: list[int] = []
+    """A foreground guard with a program, and the write end of its pipe."""
+    pipes: list[int] = []
 
     @contextmanager
     def remember(send: int) -> Iterator[None]:
-        lifelines.append(send)
+        pipes.append(send)
         yield
 
-    arguments = [str(tmp_path / "scratch"), sys.executable, "-c", code]
-    script = torch_program.foreground_guard.__file__
     with children.guarded(
-        script, arguments, environment=None, while_running=remember, stdout=subprocess.PIPE, **options
+        [sys.executable, "-c", code],
+        environment=None,
+        scratch=tmp_path / "scratch",
+        while_running=remember,
+        stdout=subprocess.PIPE,
+        **options,
     ) as process:
-        yield process, lifelines
+        yield process, pipes
 
 
 @pytest.fixture
@@ -68,34 +71,34 @@ def _like_nohup() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_like_nohup")
 def test_signals_that_are_ignored_stay_ignored(tmp_path: Path) -> None:
-    with guarded(WAITS, tmp_path) as (process, [lifeline]):
+    with guarded(WAITS, tmp_path) as (process, [pipe]):
         assert process.stdout
         assert process.stdout.readline() == "ready True\n"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGINT)
-        os.write(lifeline, bytes([signal.SIGUSR1]))
+        os.write(pipe, bytes([signal.SIGUSR1]))
         assert process.stdout.read() == "got it\n"
         assert process.wait(30) == 5
 
 
 def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> None:
-    with guarded(STARTS_STUBBORN, tmp_path) as (process, [lifeline]):
+    with guarded(STARTS_STUBBORN, tmp_path) as (process, [pipe]):
         assert process.stdout
         process.stdout.readline()
-        [program] = psutil.Process(process.pid).children()
-        os.write(lifeline, bytes([torch_program.foreground_guard.END]))
-        psutil.wait_procs([program], timeout=30)
-        os.write(lifeline, bytes([signal.SIGUSR1]))
+        [started] = psutil.Process(process.pid).children()
+        os.write(pipe, bytes([guard.END]))
+        psutil.wait_procs([started], timeout=30)
+        os.write(pipe, bytes([signal.SIGUSR1]))
         assert process.wait(30) == -signal.SIGTERM
 
 
 def test_a_signal_that_the_program_received_itself_is_not_forwarded(tmp_path: Path) -> None:
-    with guarded(WAITS, tmp_path) as (process, [lifeline]):
+    with guarded(WAITS, tmp_path) as (process, [pipe]):
         assert process.stdout
         process.stdout.readline()
         process.send_signal(signal.SIGUSR2)  # as from the terminal, which signals the program as well
-        os.write(lifeline, bytes([signal.SIGUSR2]))  # which would end the program
-        os.write(lifeline, bytes([signal.SIGUSR1]))
+        os.write(pipe, bytes([signal.SIGUSR2]))  # which would end the program
+        os.write(pipe, bytes([signal.SIGUSR1]))
         assert process.stdout.read() == "got it\n"
         assert process.wait(30) == 5
 
@@ -103,12 +106,12 @@ def test_a_signal_that_the_program_received_itself_is_not_forwarded(tmp_path: Pa
 def test_the_end_of_the_collector_ends_all_processes_and_removes_their_folder(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with guarded(STARTS_STUBBORN, tmp_path) as (process, [lifeline]):
+    with guarded(STARTS_STUBBORN, tmp_path) as (process, [pipe]):
         assert process.stdout
         process.stdout.readline()
         started = psutil.Process(process.pid).children(recursive=True)
         with Path(os.devnull).open() as other:
-            os.dup2(other.fileno(), lifeline)  # closes this end, as the system does
+            os.dup2(other.fileno(), pipe)  # closes this end, as the system does
         assert process.wait(30) == -signal.SIGKILL
     assert psutil.wait_procs(started, timeout=30)[1] == []
     assert list(tmp_path.iterdir()) == []
@@ -117,16 +120,16 @@ def test_the_end_of_the_collector_ends_all_processes_and_removes_their_folder(tm
 def test_a_second_request_to_end_ends_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     receive, send = os.pipe()
     now_s = iter([0.0, 0.1, 9.0])
-    monkeypatch.setattr(torch_program.time, "monotonic", lambda: next(now_s))
-    with torch_program._forwarding([signal.SIGTERM], send):
+    monkeypatch.setattr(program.time, "monotonic", lambda: next(now_s))
+    with program.forward_signals([signal.SIGTERM], send):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # `timeout` sends each request twice
         assert os.read(receive, 9) == bytes([signal.SIGTERM])
         with pytest.raises(SystemExit, match="143"):
             signal.raise_signal(signal.SIGTERM)
-    assert os.read(receive, 9) == bytes([torch_program.foreground_guard.END])
+    assert os.read(receive, 9) == bytes([guard.END])
     os.close(receive)
-    with torch_program._forwarding([], send):  # of a guard that has ended
+    with program.forward_signals([], send):  # of a guard that has ended
         pass
     os.close(send)
 

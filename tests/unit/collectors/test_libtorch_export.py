@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import json
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.collectors import protocol
 from tracekit.collectors.compilation import MIN_WARMUP
 from tracekit.collectors.libtorch import prepare
 from tracekit.collectors.protocol import Reporter
 
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import UnusableInputError
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 
 torch = pytest.importorskip("torch")
 
@@ -88,8 +89,7 @@ def test_the_process_builds_the_program_and_exports_its_input(
 
     stream = io.StringIO()
     asked = decide(Request(workload="mnist_cnn", level="libtorch", device="cpu", batch_size=2, warmup=0))
-    content = {"request": asdict(asked), "directory": str(tmp_path)}
-    monkeypatch.setattr(prepare, "receive_request", lambda: (Reporter(stream), content))
+    monkeypatch.setattr(protocol, "receive_request", lambda: (asked, tmp_path, Reporter(stream)))
     monkeypatch.setattr(prepare, "ensure_built", build)
     ended = signal.getsignal(signal.SIGTERM)
     try:

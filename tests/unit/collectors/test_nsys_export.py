@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.nsys.export import DEVICE_WORK, HOST_WORK, has_rows, worst_diagnostic
+from tracekit.collectors.nsys.collector import DEVICE_WORK, HOST_WORK, has_rows, worst_diagnostic
 
 from tests.nsys import write_export
 

@@ -60,7 +60,7 @@ def test_without_a_gpu_there_is_no_capture_range(events: list[str]) -> None:
 def test_ranges_are_those_of_torch_if_it_has_nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda.nvtx, "_nvtx", Ranges())
     notes: list[tuple[str, str]] = []
-    assert measured._marker(notes) is torch.cuda.nvtx.range
+    assert measured._range_maker(notes) is torch.cuda.nvtx.range
     assert notes == []
 
 
@@ -77,7 +77,7 @@ def test_ranges_are_those_of_the_package_nvtx_otherwise(monkeypatch: pytest.Monk
     package.annotate = annotate  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nvtx", package)
     notes: list[tuple[str, str]] = []
-    with measured._marker(notes)("ProfilerStep#1"):
+    with measured._range_maker(notes)("ProfilerStep#1"):
         pass
     assert names == ["ProfilerStep#1"]
     assert notes == []
@@ -87,6 +87,6 @@ def test_ranges_are_those_of_the_package_nvtx_otherwise(monkeypatch: pytest.Monk
 def test_without_nvtx_a_note_says_that_there_are_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
     notes: list[tuple[str, str]] = []
-    with measured._marker(notes)("ProfilerStep#1"):
+    with measured._range_maker(notes)("ProfilerStep#1"):
         pass
     assert [code for code, _ in notes] == ["no_nvtx_steps"]

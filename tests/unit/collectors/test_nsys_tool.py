@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from tracekit.collectors.nsys import collector, tool
-from tracekit.collectors.nsys.collector import NsysCollector
-from tracekit.collectors.nsys.export import stacks_ignored
+from tracekit.collectors.nsys.collector import NsysCollector, explain_ignored_stacks
 
 from tests.nsys import calls, install
 from tests.nsys_help import CURRENT, VERSIONS
@@ -172,7 +171,7 @@ def test_a_program_is_recorded_as_one_on_a_gpu_if_it_may_use_one(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(collector.environment, "nvml_gpus", lambda: [{"index": 0}] * gpus)
-    assert collector._device() == device
+    assert collector._guess_device() == device
 
 
 @pytest.mark.parametrize("options", [{"level": "libtorch"}, {"compile_artifacts": True}])
@@ -183,8 +182,8 @@ def test_what_nsys_cannot_record_is_refused(options: dict[str, Any], tmp_path: P
 
 
 def test_stacks_are_reported_as_ignored() -> None:
-    assert stacks_ignored(requested=False) == []
-    assert [code for code, _ in stacks_ignored(requested=True)] == ["stacks_ignored"]
+    assert explain_ignored_stacks(requested=False) == []
+    assert [code for code, _ in explain_ignored_stacks(requested=True)] == ["stacks_ignored"]
 
 
 def test_a_version_without_capture_ranges_is_refused_for_a_gpu(tmp_path: Path) -> None:

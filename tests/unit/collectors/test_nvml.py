@@ -13,7 +13,7 @@ import pynvml
 import pytest
 from tracekit.collectors import nvml
 from tracekit.collectors.nvml import NvmlSampler
-from tracekit.collectors.sampling import sampling
+from tracekit.collectors.sampling import sample_counters
 
 from tests.unit.collectors.fake_nvml import Gpu, Library, installed, instance
 from tracekit.recording import doctor
@@ -430,7 +430,7 @@ def test_containers_have_a_pid_namespace_of_their_own(
 def test_without_a_driver_only_the_process_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(library, "nvmlInitWithFlags", lambda _: int(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
-    with installed(monkeypatch, library), sampling() as taken:
+    with installed(monkeypatch, library), sample_counters() as taken:
         pass
     assert {one.source for one in taken.samples()} == {"process"}
     assert taken.diagnostics() == ()

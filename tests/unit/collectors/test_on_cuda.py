@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 import time
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tracekit.collectors import protocol, torch_child, torch_profiler, workload_process
+from tracekit.collectors import protocol, torch_profiler, workload_process
 from tracekit.collectors.compilation import Compilations
 from tracekit.collectors.protocol import Reporter, notes, timings
 from tracekit.collectors.workload_process import EventTimer, keep_busy, time_steps
@@ -18,9 +17,9 @@ from tracekit.collectors.workload_process import EventTimer, keep_busy, time_ste
 from tests.fake_cuda import GIB, ILLEGAL, FakeCuda
 from tracekit import registry
 from tracekit.errors import CollectionError
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request, silent
-from tracekit.recording.failed_logs import LOG
-from tracekit.recording.workload import decide
+from tracekit.recording.logs import LOG
 from tracekit.runs.meta import Level
 from tracekit.workloads.base import Memory
 
@@ -162,8 +161,8 @@ ASKED: dict[str, Any] = {
 def record(work: Work, monkeypatch: pytest.MonkeyPatch, folder: Path, **given: Any) -> dict[str, Any]:
     asked = decide(Request(**{**ASKED, **given}))
     monkeypatch.setattr(registry, "load", lambda _group, _name: work)
-    monkeypatch.setattr(torch_child, "resolve_device", lambda _: "cuda")
-    return torch_child._record(asked, folder, reporter())
+    monkeypatch.setattr(workload_process, "resolve_device", lambda _: "cuda")
+    return workload_process.record(asked, folder, reporter())
 
 
 def test_no_work_is_queued_when_recording_of_a_workload_begins(
@@ -233,18 +232,18 @@ def test_size_gpu_has_the_batch_that_fits_the_device(
 
 def test_size_gpu_stays_on_a_cpu() -> None:
     asked = decide(Request(workload="resnet50", size="gpu", device="cpu"))
-    assert workload_process.fitted(asked, "cpu") == (asked, [])
+    assert workload_process.fit_batch_size(asked, "cpu") == (asked, [])
 
 
 def test_the_process_answers_a_request(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stream, work = io.StringIO(), Work(cuda)
-    asked = {"request": asdict(decide(Request(**ASKED))), "directory": str(tmp_path)}
-    monkeypatch.setattr(torch_child, "receive_request", lambda: (Reporter(stream), asked))
-    monkeypatch.setattr(torch_child, "resolve_device", lambda _: "cuda")
+    asked = decide(Request(**ASKED))
+    monkeypatch.setattr(protocol, "receive_request", lambda: (asked, tmp_path, Reporter(stream)))
+    monkeypatch.setattr(workload_process, "resolve_device", lambda _: "cuda")
     monkeypatch.setattr(registry, "load", lambda _group, _name: work)
-    assert torch_child.main() == 0
+    assert protocol.serve_request(workload_process.record) == 0
     final = json.loads(stream.getvalue().splitlines()[-1])
     assert (final["event"], final["device"], final["trace"]) == ("result", "cuda", "trace.json")
 

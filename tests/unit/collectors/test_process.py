@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tracekit.collectors import process
-from tracekit.collectors.process import ProcessSampler
+from tracekit.collectors import sampling
+from tracekit.collectors.sampling import ProcessSampler
 
 
 def test_a_busy_process_uses_a_core() -> None:
@@ -54,8 +54,8 @@ def test_proc_stat_agrees_with_psutil(system: str, monkeypatch: pytest.MonkeyPat
     own = psutil.Process()
     with monkeypatch.context() as patch:
         if system == "other":
-            patch.setattr(process, "Path", lambda name: Path(f"/no{name}"))
-        cpu_s, rss, threads = process._usage(own)
+            patch.setattr(sampling, "Path", lambda name: Path(f"/no{name}"))
+        cpu_s, rss, threads = sampling._usage(own)
     times = own.cpu_times()
     assert cpu_s == pytest.approx(times.user + times.system, abs=1)
     assert rss == pytest.approx(own.memory_info().rss, rel=0.1)

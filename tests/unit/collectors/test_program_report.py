@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.program_report import diagnostics, failure, recorded_ranks, samples, timings
+from tracekit.collectors.program import diagnostics, failure, recorded_ranks, samples, timings
 
 from tracekit.errors import ProgramFailedError
 from tracekit.recording.collector import Program

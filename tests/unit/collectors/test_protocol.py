@@ -9,13 +9,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.children import last_line
 from tracekit.collectors.protocol import Reporter, follow, result_of, run_process, serve
 
 from tests.fake_cuda import ADVICE, ILLEGAL
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.recording.collector import Request, silent
-from tracekit.recording.failed_logs import LOG
+from tracekit.recording.logs import LOG, error_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +59,7 @@ LOGS = {
 
 @pytest.mark.parametrize("log", LOGS, ids=range(len(LOGS)))
 def test_the_error_has_its_own_line(log: str) -> None:
-    assert last_line(log) == LOGS[log]
+    assert error_line(log) == LOGS[log]
 
 
 def run(code: str, folder: Path) -> dict[str, Any]:

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tracekit.collectors.children import child
-from tracekit.collectors.process import RSS, ProcessSampler
 from tracekit.collectors.protocol import MEASURE, PROFILE
-from tracekit.collectors.sampling import SampledProgress, Sampler, is_recording, sampling, window_samplers
+from tracekit.collectors.sampling import (
+    RSS,
+    ProcessSampler,
+    SampledProgress,
+    Sampler,
+    is_recording,
+    program_of,
+    sample_counters,
+)
 
 from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
@@ -52,7 +59,7 @@ class Scripted:
 def test_samplers_are_read_first_repeatedly_and_last_and_closed() -> None:
     own = Scripted()
     before = time.time_ns()
-    with sampling(interval_s=0.001, samplers=[lambda _: own]) as buffer:
+    with sample_counters(interval_s=0.001, samplers=[lambda _: own]) as buffer:
         assert buffer.samples()
         assert own.enough.wait(60)
     times = [one.t_unix_ns for one in buffer.samples()]
@@ -65,7 +72,7 @@ def test_samplers_are_read_first_repeatedly_and_last_and_closed() -> None:
 
 def test_a_long_interval_still_has_a_first_and_a_last_reading() -> None:
     own = Scripted()
-    with sampling(interval_s=3_600, samplers=[lambda _: own]) as buffer:
+    with sample_counters(interval_s=3_600, samplers=[lambda _: own]) as buffer:
         pass
     assert [one.value for one in buffer.samples()] == [1, 2]
 
@@ -73,7 +80,7 @@ def test_a_long_interval_still_has_a_first_and_a_last_reading() -> None:
 def test_the_interval_grows_with_the_length_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracekit.collectors.sampling.MAX_READINGS", 8)
     own = Scripted(enough=40)
-    with sampling(interval_s=0.0001, samplers=[lambda _: own]) as buffer:
+    with sample_counters(interval_s=0.0001, samplers=[lambda _: own]) as buffer:
         assert own.enough.wait(60)
     values = [one.value for one in buffer.samples()]
     assert values[0] == 1
@@ -88,7 +95,7 @@ def broken(_: int) -> Sampler | None:
 def test_a_failing_sampler_is_reported_and_affects_no_other() -> None:
     breaks, works = Scripted(breaks_at=2, closing=False), Scripted()
     makes = [broken, lambda _: None, lambda _: breaks, lambda _: works]
-    with sampling(interval_s=0.001, samplers=makes) as buffer:
+    with sample_counters(interval_s=0.001, samplers=makes) as buffer:
         assert works.enough.wait(60)
     assert (breaks.reads, breaks.closed, works.closed) == (2, 1, 1)
     assert [one.message for one in buffer.diagnostics() if one.code != "scripted"] == [
@@ -100,7 +107,7 @@ def test_a_failing_sampler_is_reported_and_affects_no_other() -> None:
 
 def test_an_error_of_the_block_passes_and_ends_the_thread() -> None:
     own = Scripted()
-    with pytest.raises(ZeroDivisionError), sampling(samplers=[lambda _: own]):
+    with pytest.raises(ZeroDivisionError), sample_counters(samplers=[lambda _: own]):
         _ = 1 // 0
     assert own.closed == 1
     assert "tracekit-sampling" not in {thread.name for thread in threading.enumerate()}
@@ -131,27 +138,65 @@ def test_a_window_lasts_from_the_claim_of_a_rank_to_its_facts(tmp_path: Path) ->
 def test_the_program_is_sampled_only_in_its_window(tmp_path: Path, guard: psutil.Process) -> None:
     [program] = guard.children()
     pids: list[int] = []
+    own = Scripted(enough=1)
+    asked = 0
 
     def make(pid: int) -> ProcessSampler | None:
         pids.append(pid)
         return ProcessSampler.of(pid)
 
-    sampler = window_samplers(tmp_path, [make])[0](guard.pid)
-    assert sampler is not None
-    assert sampler.read() == []
-    assert pids == []
-    (tmp_path / "rank-0.claim").touch()
-    values = {sample.metric: sample.value for sample in sampler.read()}
-    assert pids == [program.pid]
-    assert values["processes"] == 1
-    (tmp_path / "rank-0.facts").touch()
-    assert sampler.read() == []
-    sampler.close()
+    def in_window() -> bool:
+        nonlocal asked
+        asked += 1
+        return is_recording(tmp_path)
+
+    def wait_for_readings(count: int) -> None:
+        give_up = asked + count
+        while asked < give_up:
+            time.sleep(0.001)
+
+    with sample_counters(
+        interval_s=0.001,
+        pid=lambda: program_of(guard.pid),
+        samplers=[make, lambda _: own],
+        condition=in_window,
+    ) as buffer:
+        wait_for_readings(3)
+        assert (pids, buffer.samples()) == ([], ())
+        (tmp_path / "rank-0.claim").touch()
+        assert own.enough.wait(60)
+        assert pids == [program.pid]
+        (tmp_path / "rank-0.facts").touch()
+        wait_for_readings(2)  # one may have been under way
+        reads = own.reads
+        wait_for_readings(3)
+        assert own.reads == reads
+    assert (own.reads, own.closed) == (reads, 1)
+    assert {sample.value for sample in buffer.samples() if sample.metric == "processes"} == {1}
+
+
+def test_samplers_are_made_once_there_is_a_process() -> None:
+    own = Scripted()
+    answers = iter([None, None, 7])
+    pids: list[int] = []
+    with sample_counters(
+        interval_s=0.001,
+        pid=lambda: next(answers),
+        samplers=[lambda pid: pids.append(pid) or own],  # type: ignore[func-returns-value]
+    ):
+        assert own.enough.wait(60)
+    assert pids == [7]
+
+
+def test_a_guard_that_has_ended_has_no_program() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    assert program_of(ended.pid) is None
 
 
 def test_samplers_read_while_steps_run_and_once_more() -> None:
     sampled = SampledProgress(lambda *_: None)
-    reads = sampled._gate()
+    reads = sampled.is_due
     assert not reads()
     sampled(MEASURE, 0, 2)
     assert [reads(), reads()] == [True, True]

@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 import pytest
-from tracekit.collectors.workload_process import built_workload, describe_process, resolve_device
+from tracekit.collectors.workload_process import build_workload, describe_process, resolve_device
 
 from tests.unit.collectors.fake_nvml import Gpu, Library, installed
 from tests.unit.runs.test_gpus import Cuda, device, torch_of
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 
 torch = pytest.importorskip("torch")
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
@@ -62,7 +62,7 @@ def refuse(*_: Any) -> Any:
 def test_a_compile_error_suggests_other_backends() -> None:
     with (
         pytest.raises(CollectionError) as reported,
-        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
+        build_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         torch.compile(torch.nn.Linear(2, 2), backend=refuse)(torch.ones(2))
     torch._dynamo.reset()
@@ -73,12 +73,12 @@ def test_a_compile_error_suggests_other_backends() -> None:
 def test_running_out_of_memory_in_compilation_is_reported_as_such() -> None:
     with (
         pytest.raises(CollectionError, match="lower --batch-size"),
-        built_workload(request(level="compile", backend="aot_eager"), device="cpu"),
+        build_workload(request(level="compile", backend="aot_eager"), device="cpu"),
     ):
         raise RuntimeError("can't allocate memory: you tried to allocate 4 bytes")
 
 
 @pytest.mark.parametrize("known", [{}, {"level": "compile", "backend": "aot_eager"}])
 def test_other_errors_are_not_changed(known: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match="shapes"), built_workload(request(**known), device="cpu"):
+    with pytest.raises(RuntimeError, match="shapes"), build_workload(request(**known), device="cpu"):
         raise RuntimeError("shapes differ")

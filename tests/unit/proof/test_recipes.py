@@ -12,8 +12,8 @@ from samples.proof.processes import NOT_APPLICABLE_CODE
 from samples.proof.programs import overflow
 from samples.proof.recipes import RECIPES, Recipe
 from tracekit.cli.collect import command
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 
 PROGRAMS = Path(samples.proof.__file__).parent / "programs"
 RECORDING = [one for one in RECIPES if "collect" in one.command]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.runs.test_gpus import Cuda, device, torch_of
-from tracekit.recording import doctor, probe
+from tracekit.recording import cupti, doctor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +99,7 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_child_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_COMMAND", ("/none",))
+    monkeypatch.setattr(cupti, "COMMAND", ("/none",))
     assert doctor._kernel(USABLE).detail == "no process could be started: No such file or directory"
 
 

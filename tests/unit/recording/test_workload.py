@@ -11,8 +11,8 @@ import pytest
 from samples.simulator import Program, write
 from tracekit import registry
 from tracekit.errors import PluginError, UnusableInputError
+from tracekit.recording.collect import collect, command, decide
 from tracekit.recording.collector import Recording, Request
-from tracekit.recording.workload import collect, command, decide
 from tracekit.runs import environment
 from tracekit.runs.meta import fingerprint
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import UnusableInputError
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 from tracekit.workloads.base import DATASET_SHAPES
 
 torch = pytest.importorskip("torch")

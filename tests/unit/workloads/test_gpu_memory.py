@@ -9,8 +9,8 @@ import pytest
 
 from tests.tiers import thinned
 from tests.unit.workloads.building import BUILT_INS
+from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
-from tracekit.recording.workload import decide
 from tracekit.workloads.base import CONTEXT_BYTES, MARGIN, Memory, Workload
 
 torch = pytest.importorskip("torch")

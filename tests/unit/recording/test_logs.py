@@ -11,11 +11,10 @@ from tracekit import registry
 from tracekit.errors import CollectionError
 from tracekit.experiments import sweep
 from tracekit.experiments.sweep_model import Outcome
-from tracekit.recording import failed_logs
+from tracekit.recording import logs as recording_logs
+from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Request
-from tracekit.recording.failed_logs import FOLDER, LOG, MOST_KEPT
-from tracekit.recording.program import collect_program
-from tracekit.recording.workload import collect
+from tracekit.recording.logs import FOLDER, LOG, MAX_LOGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,13 +95,13 @@ def test_an_empty_log_is_not_kept(output: str, store: Store, monkeypatch: pytest
 def test_only_the_newest_logs_and_the_end_of_long_ones_are_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failed_logs, "MOST_BYTES", 10)
+    monkeypatch.setattr(recording_logs, "MAX_LOG_BYTES", 10)
     folder = store.folder(FOLDER)
-    for number in range(MOST_KEPT + 5):
+    for number in range(MAX_LOGS + 5):
         (folder / f"2026010{number // 10}T00000{number % 10}Z-old-000000.txt").touch()
     with pytest.raises(CollectionError) as raised:
         collect(store, Request(workload="mnist_cnn"))
-    assert len(logs(store)) == MOST_KEPT
+    assert len(logs(store)) == MAX_LOGS
     assert raised.value.log is not None
     assert raised.value.log.read_text() == OUTPUT[-10:]
 

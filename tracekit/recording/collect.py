@@ -1,14 +1,18 @@
-"""Record built-in workloads into a store."""
+"""Record one run of a built-in workload, or of the user's own program without changes to it, into a store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path, PurePath
 
 from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.recording.collector import (
     DEFAULT_COLLECTOR,
+    Program,
     Progress,
     Recording,
     Request,
@@ -16,8 +20,8 @@ from tracekit.recording.collector import (
     load_collector,
     silent,
 )
-from tracekit.recording.failed_logs import kept_log
-from tracekit.recording.store_run import run_meta, store_run
+from tracekit.recording.logs import keep_failed_log
+from tracekit.recording.store_run import program_meta, run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
@@ -25,6 +29,9 @@ from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH, Workload
 from tracekit.workloads.options import Scope, check, flag, values
+
+_LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "bash", "sh")
+"""Programs whose runs are named after the script or module that they run."""
 
 
 def collect(store: Store, request: Request, *, progress: Progress = silent) -> Run:
@@ -41,15 +48,71 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     """
     decided = decide(request)
     name, collector = load_collector(decided)
+    return _record(
+        store,
+        decided,
+        request.workload,
+        record=lambda folder: collector.record(decided, folder, progress=progress),
+        describe=lambda recording, now: _describe_workload(decided, recording, collector=name, now=now),
+        progress=progress,
+        profiled=not decided.no_profile,
+    )
+
+
+def collect_program(store: Store, program: Program, *, progress: Progress = silent) -> Run:
+    """Record one run of the user's program.
+
+    The program uses the standard streams of this process. Its exit code is `workload["exit_code"]` of the
+    run's metadata.
+
+    Args:
+        store: Store of the run; only the log of the profiler, if any, is left there if the recording fails.
+        program: Program and options; its `repeat` is ignored.
+        progress: Called with the progress once the program has ended.
+
+    Raises:
+        ProgramFailedError: The program failed, and nothing was recorded.
+        CollectionError: The program succeeded, and nothing was recorded.
+        UnusableInputError: The program cannot be started.
+    """
+    if not program.command:
+        raise UnusableInputError("no program to record", hint="give a command after --")
+    check(program)
+    name, collector = load_collector(program)
+    title = program_title(program.command)
+
+    def describe(recording: Recording, now: datetime) -> RunMeta:
+        window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
+        command = () if program.no_command else program.command
+        return program_meta(title, recording, window, collector=name, command=command, now=now)
+
+    return _record(
+        store,
+        program,
+        title,
+        record=lambda folder: collector.record_program(program, folder, progress=progress),
+        describe=describe,
+        progress=progress,
+    )
+
+
+def _record(
+    store: Store,
+    options: Request | Program,
+    title: str,
+    *,
+    record: Callable[[Path], Recording],
+    describe: Callable[[Recording, datetime], RunMeta],
+    progress: Progress,
+    profiled: bool = True,
+) -> Run:
     git, now = revisions.state(), datetime.now(UTC)
     # a draft is on the disk of the store, which has space for large traces, and is deleted in any case
-    with store.draft() as draft, kept_log(draft, request.workload):
-        recording = collector.record(decided, draft.path, progress=progress)
+    with store.draft() as draft, keep_failed_log(draft, title):
+        recording = record(draft.path)
         progress("import", 0, 1)
-        meta = replace(_meta(decided, recording, collector=name, now=now), git=git, label=decided.label)
-        run = store_run(
-            draft, recording, meta, keep_trace=decided.keep_trace, profiled=not decided.no_profile
-        )
+        meta = replace(describe(recording, now), git=git, label=options.label)
+        run = store_run(draft, recording, meta, keep_trace=options.keep_trace, profiled=profiled)
         progress("import", 1, 1)
     return run
 
@@ -68,7 +131,7 @@ def decide(request: Request) -> Request:
         request,
         batch_size=defaults["batch_size"] if batch_size is None else batch_size,
         resolution=defaults["resolution"] if resolution is None else resolution,
-        backend=_backend(request),
+        backend=_choose_backend(request),
         fit_batch=batch_size is None and request.size == GPU,
     )
     check(decided)
@@ -83,7 +146,7 @@ def decide(request: Request) -> Request:
     return decided
 
 
-def _backend(request: Request) -> str | None:
+def _choose_backend(request: Request) -> str | None:
     if request.level == COMPILE:
         return request.backend or INDUCTOR
     if request.backend is not None:
@@ -103,13 +166,13 @@ def _refuse_profiler_options(request: Request) -> None:
         f"--level {LIBTORCH}": request.level == LIBTORCH,
         f"--collector {collector}": collector != DEFAULT_COLLECTOR,
     }
-    for words, given in refused.items():
-        if given:
-            message = f"{words} cannot be combined with --no-profile"
+    for option, is_given in refused.items():
+        if is_given:
+            message = f"{option} cannot be combined with --no-profile"
             raise UnusableInputError(message, hint="remove one of them")
 
 
-def _meta(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
+def _describe_workload(request: Request, recording: Recording, *, collector: str, now: datetime) -> RunMeta:
     pinned = request.pin_memory and recording.device != "cpu"
     used = replace(
         request,
@@ -157,3 +220,27 @@ def command(request: Request) -> list[str]:
         elif value is not None and value is not False:
             words += [flag(name), str(value)]
     return words
+
+
+def program_title(command: tuple[str, ...]) -> str:
+    """Return the name of a program: its script or module, without folder and launcher.
+
+    Example:
+        >>> program_title(("python", "-u", "src/train.py", "--lr", "0.1"))
+        'train'
+        >>> program_title(("torchrun", "--nproc-per-node", "2", "train.py"))
+        'train'
+        >>> program_title(("python", "-m", "pkg.train")), program_title(("python", "-c", "1"))
+        ('pkg.train', 'python')
+    """
+    program = PurePath(command[0]).name
+    if not program.startswith(_LAUNCHERS):
+        return PurePath(program).stem or program
+    for previous, word in pairwise(command):
+        if previous == "-c":
+            break
+        if previous == "-m" and not word.startswith("torch.distributed."):
+            return word
+        if word.endswith((".py", ".sh")):
+            return PurePath(word).stem
+    return program

@@ -1,0 +1,292 @@
+"""Run the user's own program in the foreground with the agent in it, and read what the agent recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
+from tracekit.ingest.write import Sample
+from tracekit.recording import agent
+from tracekit.recording.collector import Program, Recording
+from tracekit.runs.meta import Diagnostic, Level, Timings
+from tracekit.workloads.options import values
+
+from . import guard
+from .assignment import View, assign_samples
+from .children import guarded
+from .compilation import artifact_environment, artifact_folder
+from .sampling import SampleBuffer, is_recording, program_of, sample_counters
+
+ONE_REQUEST_S = 0.5
+"""Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
+_FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
+
+
+def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, SampleBuffer]:
+    """Run the program to its end; returns its exit code and samples.
+
+    Args:
+        program: Program and options.
+        directory: Folder for the recordings of its processes.
+        under: Command of a profiler to run it under, which records in place of torch.profiler.
+
+    Raises:
+        UnusableInputError: The program does not exist.
+    """
+    command = program.command
+    if shutil.which(command[0]) is None:
+        raise UnusableInputError(
+            f"{command[0]} not found",
+            hint="give a program on $PATH, or a path",
+        )
+    scratch = directory.resolve()
+    request = {
+        **values(program),
+        "directory": str(scratch),
+        "profiler": "outside" if under else "torch",
+    }
+    artifacts = artifact_environment(program, directory, os.environ)
+    environment = agent.environment_with_agent(request, artifacts)
+    # a profiler would end on these, and leave the program running
+    forwarded = [number for number in guard.FORWARDED if not (under and number in guard.ENDING)]
+    with (
+        foreground((*under, *command), environment, scratch=scratch, forwarded=forwarded) as process,
+        sample_counters(
+            pid=partial(program_of, process.pid), condition=partial(is_recording, directory)
+        ) as sampled,
+    ):
+        code = exit_code(process.wait())
+    return code, sampled
+
+
+@contextmanager
+def foreground(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    scratch: Path,
+    forwarded: Sequence[signal.Signals] = guard.FORWARDED,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program in the foreground process group of the terminal, if there is one.
+
+    While it runs, signals to this process are forwarded to the program; a second SIGTERM or SIGHUP exits. The
+    program and its descendants are ended if the block is left early or this process is killed.
+
+    Args:
+        command: The program and its arguments.
+        environment: All environment variables.
+        scratch: Folder to remove if this process is killed.
+        forwarded: The signals.
+
+    Yields:
+        The process; its `returncode` is the program's.
+    """
+    with guarded(
+        command, environment=environment, scratch=scratch, while_running=partial(forward_signals, forwarded)
+    ) as process:
+        yield process
+
+
+@contextmanager
+def forward_signals(forwarded: Sequence[signal.Signals], pipe: int) -> Iterator[None]:
+    """Forward signals to the guard, which drops those that the program has received already.
+
+    Args:
+        forwarded: The signals.
+        pipe: Write end of the guard's pipe.
+    """
+    first_request_s: float | None = None
+
+    def send(number: int) -> None:
+        with suppress(BrokenPipeError):  # the guard has ended
+            os.write(pipe, bytes([number]))
+
+    def forward(number: int, _frame: Any) -> None:
+        nonlocal first_request_s
+        if number in guard.ENDING:
+            now_s = time.monotonic()
+            if first_request_s is None:
+                first_request_s = now_s
+            elif now_s - first_request_s > ONE_REQUEST_S:
+                sys.exit(128 + number)
+            else:
+                return
+        send(number)
+
+    in_main = threading.current_thread() is threading.main_thread()  # only there can handlers be set
+    handled = [number for number in forwarded if in_main and signal.getsignal(number) is not signal.SIG_IGN]
+    former = {number: signal.signal(number, forward) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        send(guard.END)
+
+
+def exit_code(returncode: int) -> int:
+    """Return the exit code as a shell reports it.
+
+    Example:
+        >>> exit_code(3), exit_code(-15)
+        (3, 143)
+    """
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Recording of one process.
+
+    Attributes:
+        number: Rank of the process.
+        first_call: Whether only the program's first call was recorded.
+        trace: Path of the trace.
+        facts: Description of the trace by `tracekit.recording.agent.agent`.
+    """
+
+    number: int
+    first_call: bool
+    trace: Path
+    facts: dict[str, Any]
+
+    @property
+    def view(self) -> View:
+        """Devices that the rank saw and used."""
+        return View.of(self.number, self.facts["environment"], (peak[1] for peak in self.facts["peaks"]))
+
+
+def recording(
+    program: Program, directory: Path, ranks: Sequence[Rank], *, code: int, sampled: SampleBuffer
+) -> Recording:
+    """Return what torch.profiler recorded in a program, without diagnostics.
+
+    Args:
+        program: Program and options.
+        directory: Folder of the recordings of its processes.
+        ranks: These recordings; at least one.
+        code: Exit code of the program.
+        sampled: Samples while it was recorded.
+    """
+    first = ranks[0].facts
+    return Recording(
+        traces=tuple(rank.trace for rank in ranks),
+        device=first["device"],
+        threads=first["threads"],
+        version=first["version"],
+        timings=timings(ranks),
+        samples=(*samples(ranks), *assign_samples(sampled.samples(), [rank.view for rank in ranks])),
+        environment=first["environment"],
+        options={**first["options"], "step": first["source"]},
+        exit_code=code,
+        compile_artifacts=artifact_folder(program, directory, os.environ),
+    )
+
+
+def recorded_ranks(directory: Path) -> list[Rank]:
+    """Return the recordings in a directory by rank; those of first calls only if there are no others."""
+    ranks = [
+        Rank(int(match[1]), bool(match[2]), path.with_suffix(".json"), json.loads(path.read_text()))
+        for path in directory.iterdir()
+        if (match := _FACTS.fullmatch(path.name))
+    ]
+    windows = [rank for rank in ranks if not rank.first_call]
+    return sorted(windows or ranks, key=lambda rank: rank.number)
+
+
+def timings(ranks: Sequence[Rank]) -> Timings | None:
+    """Return step times of the first rank before and after its window; None if there are none."""
+    facts = ranks[0].facts
+    later_ns = facts.get("later_ns", [])  # missing if the program did not end by itself
+    step_ns = [*facts["step_ns"], *later_ns]
+    if not step_ns:
+        return None
+    return Timings(step_ns, [], facts["clock"], later=len(later_ns), left_out=facts.get("left_out", 0))
+
+
+def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
+    """Return peak memory of the first rank until its window."""
+    facts = ranks[0].facts
+    return tuple(
+        Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
+        for source, device, metric, value in facts["peaks"]
+    )
+
+
+def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
+    """Report a failed program, an incomplete window, missing ranks, and notes of the processes."""
+    facts = ranks[0].facts
+    if code:
+        yield Diagnostic(Level.WARN, "program_failed", f"the program {_describe_end(code)}")
+    if ranks[0].first_call:
+        message = "the program ended before profiling started: only the first call of its model was recorded"
+        hint = "use --start-step 0, or call tracekit.step() after each step"
+        yield Diagnostic(Level.WARN, "first_call_only", f"{message}; {hint}")
+    elif (recorded := facts["recorded_steps"]) < (requested := facts["requested_steps"]):
+        message = f"the program ended after {recorded} of {requested} profiled steps"
+        yield Diagnostic(Level.WARN, "window_cut_short", message)
+    if facts["source"] == "call":
+        message = "the program has no optimizer: each call of its first module is a step"
+        yield Diagnostic(Level.INFO, "steps_are_calls", f"{message}; to mark steps, call tracekit.step()")
+    missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
+    if missing > 0:
+        yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
+    for kind, message in sorted({(kind, message) for rank in ranks for kind, message in rank.facts["notes"]}):
+        yield Diagnostic(Level.WARN, kind, message)
+
+
+def _describe_end(code: int) -> str:
+    """Describe how a program ended that did not succeed."""
+    try:
+        return f"was ended by {signal.Signals(code - 128).name}"
+    except ValueError:
+        return f"failed with exit code {code}"
+
+
+def failure(program: Program, directory: Path, code: int) -> TracekitError:
+    """Return the error that says why nothing was recorded, and what to do.
+
+    Args:
+        program: Program and options.
+        directory: Folder for the recordings of its processes.
+        code: Exit code of the program.
+    """
+    if code:
+        message = f"the program {_describe_end(code)} before anything was recorded"
+        return ProgramFailedError(message, hint="check its output", program_code=code)
+    notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
+    if not notes:
+        return CollectionError(
+            "nothing was recorded: no Python process that imported torch exited normally",
+            hint="run a program that uses torch, without Python's options -I, -E and -S",
+        )
+    note = max(notes, key=lambda note: (bool(note["error"]), note["steps_done"], note["source"]))
+    steps = note["steps_done"]
+    if "captured_steps" in note["codes"]:
+        reason = f"{note['error']}; {steps} others ended before profiling started"
+        hint = "call tracekit.step() after each replay of the graph"
+    elif note["error"]:
+        reason = note["error"]
+        hint = "if the program uses its own profiler, `tracekit import` its trace"
+    elif note["source"] in {"", "none"}:
+        reason = "the program used no optimizer and called no module"
+        hint = "mark the end of each step with `import tracekit; tracekit.step()`"
+    else:
+        ended = f"the program ended after {steps} step{'s' * (steps != 1)}"
+        reason = f"{ended}; recording would have started after step {program.start_step}"
+        hint = f"use --start-step {max(0, steps - 1)} or less, or run the program longer"
+    return CollectionError(f"nothing was recorded: {reason}", hint=hint)
