@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 
@@ -95,6 +95,17 @@ class Cluster:
             if "spawn_main" in " ".join(child.cmdline())
         ]
 
+    def has_workers(self, count: int, *, timeout_s: float = 30) -> bool:
+        """Whether it has so many workers, also after a while in which nannies restart them."""
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            try:
+                client.wait_for_workers(count, timeout=timeout_s)
+            except TimeoutError:
+                return False
+        return True
+
     def kill(self) -> None:
         """End all of it at once, as a power cut would."""
         for process in [*self.workers(), psutil.Process(self._process.pid)]:
@@ -138,6 +149,31 @@ def cluster(
             yield Cluster(process, address, folder / "scratch")
         finally:
             process.communicate()
+
+
+@contextmanager
+def complete_clusters(
+    make_folder: Callable[[], Path], workers: int, variables: Mapping[str, str] | None = None
+) -> Iterator[Callable[[], Cluster]]:
+    """A function that returns a cluster with all its workers: a new one if tests have killed some for good.
+
+    Args:
+        make_folder: Makes an empty folder.
+        workers: How many.
+        variables: What the environment of the cluster has besides this process's.
+    """
+    with ExitStack() as started:
+        current: Cluster | None = None
+
+        def complete() -> Cluster:
+            nonlocal current
+            if current is None or not current.has_workers(workers):
+                started.close()
+                new = cluster(make_folder(), workers=workers, variables=variables)
+                current = started.enter_context(new)
+            return current
+
+        yield complete
 
 
 class SeparateCluster:

@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import cluster
+from tests.cluster import cluster, complete_clusters
 from tests.unit.executors import deeds
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.executors import cluster as connection
+from tracekit.executors import dask as connection
 from tracekit.executors import workers
-from tracekit.executors.cluster import ClusterWorkers
+from tracekit.executors.dask import DaskWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.cluster import Cluster
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), workers=4) as found:
-        yield found
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Cluster]]:
+    with complete_clusters(lambda: tmp_path_factory.mktemp("cluster"), workers=4) as complete:
+        yield complete
+
+
+@pytest.fixture
+def four(clusters: Callable[[], Cluster]) -> Cluster:
+    return clusters()
 
 
 def test_each_item_has_one_outcome(four: Cluster) -> None:
@@ -62,7 +67,7 @@ def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
     with workers(four.address) as executor:
         outcomes = sorted(executor.map(deeds.fatal_three, range(12)), key=lambda outcome: outcome.index)
     assert [outcome.value for outcome in outcomes] == [None if n == 3 else 2 * n for n in range(12)]
-    assert "each of the 3 workers that ran it ended" in str(outcomes[3].error)
+    assert "each of the 4 workers that ran it ended" in str(outcomes[3].error)
 
 
 def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Cluster) -> None:
@@ -151,7 +156,7 @@ def test_workers_of_another_version_are_refused(
     changed: str, four: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = importlib.metadata.version
-    monkeypatch.setattr(connection, "_ours", lambda name: "9.9" if name == changed else there(name))
+    monkeypatch.setattr(connection, "_own_version", lambda name: "9.9" if name == changed else there(name))
     dask, tracekit = there("distributed"), there("tracekit-torch")
     message = (
         rf"has Python 3\.\d+, Dask {dask}, tracekit {tracekit}, but this process has Python 3\.\d+, "
@@ -165,7 +170,7 @@ def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pyt
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with cluster(tmp_path) as found, connection.connected(found.address) as executor:
-        patient = ClusterWorkers(executor._client, found.address, timeout_s=3)
+        patient = DaskWorkers(executor._client, found.address, timeout_s=3)
         outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
         found.kill()
@@ -197,12 +202,12 @@ def test_a_scheduler_that_is_lost_ends_all(
 
 @pytest.mark.slow
 def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_s, limits = ClusterWorkers._silence_s, list[float]()
+    limit_s, limits = DaskWorkers._silence_s, list[float]()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with cluster(tmp_path) as found, connection.connected(found.address) as executor:
 
-        def resumed_in_time(self: ClusterWorkers) -> float:
+        def resumed_in_time(self: DaskWorkers) -> float:
             limits.append(limit_s(self))
             if len(limits) == 4:  # after twice the time without a connection
                 found.scheduler.send_signal(signal.SIGCONT)
@@ -211,7 +216,7 @@ def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pyt
 
         monkeypatch.setattr(connection, "UNREACHABLE_S", 1.0)
         monkeypatch.setattr(connection, "ANSWER_S", 0.5)
-        monkeypatch.setattr(ClusterWorkers, "_silence_s", resumed_in_time)
+        monkeypatch.setattr(DaskWorkers, "_silence_s", resumed_in_time)
         outcomes = executor.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
         found.scheduler.send_signal(signal.SIGSTOP)
@@ -222,7 +227,7 @@ def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pyt
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=0) as found, connection.connected(found.address) as executor:
         assert executor.count == 0
-        patient = ClusterWorkers(executor._client, found.address, timeout_s=1)
+        patient = DaskWorkers(executor._client, found.address, timeout_s=1)
         outcomes = list(patient.map(deeds.double, [1, 2]))
     assert [outcome.index for outcome in outcomes] == [0, 1]
     assert all("has no worker" in str(outcome.error) for outcome in outcomes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samples.simulator import kineto
-from tests.cluster import cluster
+from tests.cluster import cluster, complete_clusters
 from tests.traces import busy_program
 from tracekit import storage
 from tracekit.cli.main import run as tracekit
@@ -34,9 +34,15 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory, _s3: Server) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), workers=3, variables=_s3.variables()) as found:
-        yield found
+def clusters(tmp_path_factory: pytest.TempPathFactory, _s3: Server) -> Iterator[Callable[[], Cluster]]:
+    variables = _s3.variables()
+    with complete_clusters(lambda: tmp_path_factory.mktemp("cluster"), 3, variables) as complete:
+        yield complete
+
+
+@pytest.fixture
+def three(clusters: Callable[[], Cluster]) -> Cluster:
+    return clusters()
 
 
 def job(folder: Path, ranks: int) -> Path:
@@ -167,7 +173,7 @@ def test_a_rank_that_kills_its_workers_is_reported(tmp_path: Path, store: Store)
     assert not isinstance(run, TracekitError)
     assert str(error).startswith("1 of job's 6 traces could not be imported")
     (left_out, missing) = (note.message for note in run.meta.diagnostics if note.level != "info")
-    assert left_out.startswith("left out rank 3 (rank3.json): each of the 3 workers that ran it ended")
+    assert left_out.startswith("left out rank 3 (rank3.json): each of the 4 workers that ran it ended")
     assert missing.endswith("missing: 3")
     (folder / "rank3.json").unlink()
     (here,) = import_traces(store, [folder])

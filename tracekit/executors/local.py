@@ -1,4 +1,4 @@
-"""Executor on processes of this machine.
+"""Executors on this machine: in this process, or in worker processes.
 
 The standard library's pools import the main script in every worker, which breaks scripts that open a trace at
 their top level. These workers import only the functions that they run, and end when their input is closed.
@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tracekit.errors import TracekitError
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected
 
+ATTEMPTS = 2
+"""Attempts of a task until the loss of its worker is a failure."""
 BOOTSTRAP = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -37,12 +40,12 @@ class Processes:
     """Worker processes, one per calling thread; a lost one is replaced at the next call."""
 
     def __init__(self) -> None:
-        self._mine = threading.local()
+        self._of_thread = threading.local()
         self._all: list[subprocess.Popen[bytes]] = []
         self._starting = threading.Lock()
         self._killed = False
 
-    def ask(self, function: Callable[[Any], Any], task: Any) -> Any:
+    def call(self, function: Callable[[Any], Any], task: Any) -> Any:
         """Run a function of a module in this thread's worker.
 
         Raises:
@@ -54,23 +57,23 @@ class Processes:
         try:
             pickle.dump((function, task), worker.stdin, pickle.HIGHEST_PROTOCOL)
             worker.stdin.flush()
-            failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
+            has_failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
-            self._mine.worker = None
+            self._of_thread.worker = None
             raise LostWorkerError(
                 f"a worker process ended with code {worker.wait()}", hint="free memory and retry"
             ) from error
-        if failed:
+        if has_failed:
             raise answer
         return answer
 
     def _worker(self) -> subprocess.Popen[bytes]:
-        worker: subprocess.Popen[bytes] | None = getattr(self._mine, "worker", None)
+        worker: subprocess.Popen[bytes] | None = getattr(self._of_thread, "worker", None)
         if worker is None:
-            worker = self._mine.worker = self._started()
+            worker = self._of_thread.worker = self._start()
         return worker
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         with self._starting:
             if self._killed:
                 raise LostWorkerError("the worker processes were stopped")
@@ -104,21 +107,17 @@ def serve() -> None:
     with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed it or ended
         while True:
             function, task = pickle.load(sys.stdin.buffer)  # noqa: S301 (from our own parent)
-            pickle.dump(_done(function, task), answers, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(_call(function, task), answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
     os._exit(0)  # flushing unread buffers must not raise at exit
 
 
-def _done(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+def _call(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
     """Return whether the function failed, and its result or error."""
     try:
         return False, function(task)
     except Exception as error:  # the parent raises it
         return True, error
-
-
-ATTEMPTS = 2
-"""Attempts of a task until the loss of its worker is a failure."""
 
 
 class InProcess(Workers):
@@ -142,7 +141,7 @@ class InProcess(Workers):
 
 
 class LocalWorkers(Workers):
-    """Executor on worker processes, each with a thread; both are reused."""
+    """Executor on worker processes, each with a thread; an error in its context kills them."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -151,6 +150,18 @@ class LocalWorkers(Workers):
     def _start(self) -> None:
         self._processes = Processes()
         self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="tracekit-task")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._stop()
+        else:
+            self._threads.shutdown(wait=True)
+            self._processes.dismiss()
 
     @property
     def count(self) -> int:
@@ -161,15 +172,15 @@ class LocalWorkers(Workers):
         self, function: Callable[[Item], Value], items: Sequence[Item], *, near: Sequence[str] = ()
     ) -> Iterator[Outcome[Value]]:
         """See `Workers.map`."""
-        ask = partial(_asked, self._processes, partial(attempt, function))
+        call = partial(_call_with_retries, self._processes, partial(attempt, function))
         futures = [
-            self._threads.submit(_outcome, index, partial(ask, item)) for index, item in enumerate(items)
+            self._threads.submit(_outcome, index, partial(call, item)) for index, item in enumerate(items)
         ]
         try:
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:  # Ctrl-C, or the iterator was closed
-            self.stop()
+            self._stop()
             self._start()
             raise
 
@@ -177,23 +188,17 @@ class LocalWorkers(Workers):
         """See `Workers.everywhere`."""
         function(*args)
 
-    def stop(self) -> None:
-        """Kill all workers."""
+    def _stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._processes.kill()
         self._processes.dismiss()
 
-    def dismiss(self) -> None:
-        """Close the input of all workers, so that they end."""
-        self._threads.shutdown(wait=True)
-        self._processes.dismiss()
 
-
-def _asked(processes: Processes, function: Callable[[Item], Any], item: Item) -> Any:
+def _call_with_retries(processes: Processes, function: Callable[[Item], Any], item: Item) -> Any:
     for _ in range(ATTEMPTS - 1):
         with suppress(LostWorkerError):
-            return processes.ask(function, item)
-    return processes.ask(function, item)
+            return processes.call(function, item)
+    return processes.call(function, item)
 
 
 def _outcome(index: int, run: Callable[[], tuple[Any, TracekitError | None]]) -> Outcome[Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,7 +57,7 @@ class Pool:
         self._threads, self._executor = threads, executor
         self._in_flight = workers + 1
 
-    def ordered(
+    def map_in_order(
         self, function: Callable[[Task], Answer], tasks: Iterable[Task]
     ) -> Iterator[tuple[Task, Answer]]:
         """Yield each task with its result, in order; only a few tasks are in memory at a time."""
@@ -76,14 +74,14 @@ class Pool:
         for first, future in waiting:
             yield first, future.result()
 
-    def elsewhere(self, function: Callable[[Task], Answer], task: Task) -> Answer:
+    def call_in_process(self, function: Callable[[Task], Answer], task: Task) -> Answer:
         """Call a module's function in the worker process of the calling thread, and return its result.
 
         For tasks that hold Python's global interpreter lock; compiled ones run in the thread.
         """
         if self._executor is None:
             return function(task)
-        answer: Answer = self._executor.ask(function, task)
+        answer: Answer = self._executor.call(function, task)
         return answer
 
 
@@ -107,10 +105,10 @@ class BackgroundThread:
     """
 
     def __init__(self, *, ahead: int = 3) -> None:
-        self._pieces: queue.Queue[Work | None] = queue.Queue(ahead)
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="tracekit-writer", daemon=True)
+        self._ahead = ahead
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tracekit-writer")
+        self._waiting: deque[Future[None]] = deque()
+        self._stopped = self._failed = False
 
     def __enter__(self) -> Self:
         return self
@@ -120,33 +118,25 @@ class BackgroundThread:
     ) -> None:
         if error is not None:
             self.stop()
-        if self._thread.is_alive():
-            self._pieces.put(None)
-            self._thread.join()
-        if not self._stopped:
-            self._check()
+        self._thread.shutdown(wait=True)
+        while self._waiting and not self._stopped:
+            self._waiting.popleft().result()
 
     def do(self, work: Work) -> None:
         """Queue a function."""
-        self._check()
-        if not self._thread.is_alive():
-            self._thread.start()
-        self._pieces.put(work)
+        while len(self._waiting) >= self._ahead or (self._waiting and self._waiting[0].done()):
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(self._run, work))
 
     def stop(self) -> None:
         """Drop the queue; wait for the running function, and ignore its error."""
         self._stopped = True
 
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        while (work := self._pieces.get()) is not None:
-            if self._stopped or self._error is not None:
-                continue
-            try:
-                work()
-            except BaseException as error:
-                self._error = error
-            del work
+    def _run(self, work: Work) -> None:
+        if self._stopped or self._failed:
+            return
+        try:
+            work()
+        except BaseException:
+            self._failed = True
+            raise

@@ -52,7 +52,7 @@ def _read(_large: bytes) -> int:
 def stuck_three(number: int) -> object:
     if number == 3:
         return Stuck()
-    time.sleep(0.2)  # Dask fetches what is ready at the same moment in one request
+    time.sleep(0.5)  # Dask fetches what is ready at the same moment in one request
     return number
 
 

@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 def test_results_come_in_the_order_of_tasks() -> None:
     tasks = [str(number) * 1000 for number in range(40)]
     with open_pool(2) as pool:
-        assert list(pool.ordered(lambda task: pool.elsewhere(len, task), tasks)) == [
+        assert list(pool.map_in_order(lambda task: pool.call_in_process(len, task), tasks)) == [
             (task, len(task)) for task in tasks
         ]
 
 
 def test_an_error_of_a_task_is_raised_by_its_result() -> None:
     with open_pool(2) as pool, pytest.raises(ValueError, match="invalid literal"):
-        list(pool.ordered(lambda task: pool.elsewhere(int, task), ["1", "one", "2"]))
+        list(pool.map_in_order(lambda task: pool.call_in_process(int, task), ["1", "one", "2"]))
 
 
 def test_a_dead_worker_is_an_error() -> None:
     with open_pool(2) as pool, pytest.raises(TracekitError, match="ended with code 3"):
-        pool.elsewhere(os._exit, 3)
+        pool.call_in_process(os._exit, 3)
 
 
 def test_a_worker_that_dies_while_answering_is_an_error() -> None:
     dying = "import os; os.write(3, b'\\x80\\x05\\x95'); os._exit(3)"
     with open_pool(2) as pool, pytest.raises(TracekitError, match="ended with code 3"):
-        pool.elsewhere(exec, dying)
+        pool.call_in_process(exec, dying)
 
 
 SCRIPT = """

@@ -200,7 +200,7 @@ def read(
         buffers = Buffers()
         pieces = _numbered(chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers), directory)
         decoding = _Decoding(pool, scanners or Scanners())
-        for piece, report in pool.ordered(decoding.report, pieces):
+        for piece, report in pool.map_in_order(decoding.report, pieces):
             assembly.add(piece, report)
             buffers.give(piece.text.buffer)
             progress(stream.position())
@@ -228,10 +228,10 @@ class _Decoding(msgspec.Struct, frozen=True):
         scanner = self.scanners.mine()
         scanned = scanner.scan(piece.text) if scanner else None
         if scanned is None:
-            return self.pool.elsewhere(_process, piece.chunk)
+            return self.pool.call_in_process(_process, piece.chunk)
         tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
         if tail and not closes_events(tail, 0):
-            return self.pool.elsewhere(_process, piece.chunk)
+            return self.pool.call_in_process(_process, piece.chunk)
         spool.write_batches(piece.directory, piece.number, scanned.batches)
         return _Report(scanned.tally, not tail, bool(tail), tail)
 
