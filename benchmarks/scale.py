@@ -4,8 +4,8 @@
     python -m benchmarks.scale --costs costs.json      with the output of `benchmarks.scale_costs`
     python -m benchmarks.scale --ranks 256 --workers 8,16,32 --storage 2e9
 
-The simulation follows `tracekit.executors` and `tracekit.ingest.cluster`: the driver submits tasks one at a
-time, as many as there are workers; all ranks are decoded, then all written, each on the machine with its
+The simulation follows `tracekit.executors` and `tracekit.ingest.importer.cluster`: as many tasks run as
+there are workers; all ranks are decoded, then all written, each on the machine with its
 spool; ranks spooled on a lost machine are decoded again; the task of a lost worker is restarted. The seed
 determines the result.
 """

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.inputs import simulated_trace
 from benchmarks.runner import peak_memory
 from tracekit.executors import workers
-from tracekit.ingest import cluster
-from tracekit.ingest.executor import Decoded, Destination
-from tracekit.ingest.importer import plan
-from tracekit.ingest.sources import Source
+from tracekit.ingest.importer import cluster
+from tracekit.ingest.importer.execution import Decoded, Destination
+from tracekit.ingest.jobs.sources import Source
+from tracekit.ingest.jobs.survey import plan
 from tracekit.runs.meta import Collector, PartFile, RunMeta
 from tracekit.runs.store import Store, new_run_id, timestamp
 from tracekit.runs.tables import Delivered, describe_file

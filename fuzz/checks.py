@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from tracekit.errors import TracekitError
-from tracekit.ingest.decoding import close
 from tracekit.ingest.importer import import_each
-from tracekit.ingest.text_columns import LATEST_NS
+from tracekit.ingest.importer.local import close
+from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tracekit.ingest.nesting import Trace
+    from tracekit.ingest.link.trace import Trace
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 

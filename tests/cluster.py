@@ -95,7 +95,7 @@ class Cluster:
             if "spawn_main" in " ".join(child.cmdline())
         ]
 
-    def has_workers(self, count: int, *, timeout_s: float = 30) -> bool:
+    def has_workers(self, count: int, *, timeout_s: float = 60) -> bool:
         """Whether it has so many workers, also after a while in which nannies restart them."""
         from distributed import Client
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tracekit.ingest.kineto.scan.scanner import Scanned, Scanner
-    from tracekit.ingest.rows import Batch
+    from tracekit.ingest.spool.rows import Batch
 
 
 @cache

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.ingest import nesting
+from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase

@@ -1,7 +1,7 @@
 """Work, traffic and device peaks, for `roofline`.
 
-FLOPs are counted on import (`tracekit.ingest.flops` states the formulas). Bytes are the minimum a call must
-move (by op in `work`). Caches are not modeled: a rate above the memory bandwidth means that a
+FLOPs are counted on import (`tracekit.ingest.kineto.flops` states the formulas). Bytes are the minimum a call
+must move (by op in `work`). Caches are not modeled: a rate above the memory bandwidth means that a
 cache served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes
 are missing if the recorded inputs do not determine them.
 
@@ -32,7 +32,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.ingest import flops as formulas
+from tracekit.ingest.kineto import flops as formulas
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 

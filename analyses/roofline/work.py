@@ -30,7 +30,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import uses_tensor_cores
-from tracekit.ingest import flops as formulas
+from tracekit.ingest.kineto import flops as formulas
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.ingest import nesting
+from tracekit.ingest.link import nesting
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run

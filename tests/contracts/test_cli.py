@@ -24,8 +24,8 @@ OF_OTHERS = {
     "sqlite3",
     "tracekit.cli.help_pages",
     "tracekit.executors",
-    "tracekit.ingest.cluster",
-    "tracekit.ingest.folders",
+    "tracekit.ingest.importer.cluster",
+    "tracekit.ingest.jobs.folders",
     "tracekit.ingest.nsys.reader",
     "tracekit.runs.backends.remote",
 }

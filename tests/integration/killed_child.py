@@ -49,7 +49,7 @@ LATE = (
     "tracekit.cli.import_",
     "tracekit.collectors.program",
     "tracekit.collectors.torch_profiler",
-    "tracekit.ingest.decoding",
+    "tracekit.ingest.importer.trace_writer",
     "tracekit.ingest.kineto.reader",
     "tracekit.ingest.kineto.scan.native",
     "tracekit.ingest.nsys.reader",
@@ -116,13 +116,13 @@ def _told(method: Any, name: str) -> Any:
 
 def with_workers() -> None:
     """Make a small trace be decoded by worker processes, in many chunks."""
-    from tracekit.ingest import importer
+    from tracekit.ingest.importer import local
     from tracekit.ingest.kineto import reader
     from tracekit.ingest.kineto.scan.loader import Scanners
 
-    importer.POOL_BYTES = importer.THREAD_BYTES = 1
-    importer.cores = lambda: 2
-    importer.scanners = lambda size: nullcontext(Scanners())
+    local.POOL_BYTES = local.THREAD_BYTES = 1
+    local.cores = lambda: 2
+    local.scanners = lambda size: nullcontext(Scanners())
     reader.read.__kwdefaults__["chunk_bytes"] = 200_000
 
 

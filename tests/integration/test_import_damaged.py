@@ -210,7 +210,7 @@ def test_an_interrupted_import_leaves_no_files(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tracekit.ingest.importer.write", interrupt)
+    monkeypatch.setattr("tracekit.ingest.importer.local.write", interrupt)
     path = tmp_path / "trace.json"
     path.write_text(GOOD)
     assert tracekit(["import", str(path), "--store", str(store.path)]) == 130

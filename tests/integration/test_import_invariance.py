@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from samples.simulator import Clock, trace, write
 from tests.tiers import UNTIMED, examples
 from tests.traces import busy_program, imported, table
-from tracekit.ingest import importer
+from tracekit.ingest.importer import local
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.schema import TABLES
@@ -76,10 +76,10 @@ def test_worker_processes_give_the_same_run(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run_of(store, tmp_path, TRACE)
-    monkeypatch.setattr(importer, "POOL_BYTES", 1)
-    monkeypatch.setattr(importer, "THREAD_BYTES", 1)
-    monkeypatch.setattr(importer, "cores", lambda: 2)
-    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(Scanners()))
+    monkeypatch.setattr(local, "POOL_BYTES", 1)
+    monkeypatch.setattr(local, "THREAD_BYTES", 1)
+    monkeypatch.setattr(local, "cores", lambda: 2)
+    monkeypatch.setattr(local, "scanners", lambda _size: nullcontext(Scanners()))
     monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", 2_000)
     same(alone, run_of(store, tmp_path, TRACE))
 

@@ -23,14 +23,14 @@ IMPORT = """
 import sys
 from contextlib import nullcontext
 from tracekit.cli.main import main
-from tracekit.ingest import importer
+from tracekit.ingest.importer import local
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan.loader import Scanners
 if __name__ == "__main__":
-    importer.POOL_BYTES = importer.THREAD_BYTES = 1
-    importer.cores = lambda: 2
+    local.POOL_BYTES = local.THREAD_BYTES = 1
+    local.cores = lambda: 2
     if sys.argv.pop(1) == "reference":
-        importer.scanners = lambda size: nullcontext(Scanners())
+        local.scanners = lambda size: nullcontext(Scanners())
     reader.read.__kwdefaults__["chunk_bytes"] = 200_000
     main(sys.argv[1:])
 """

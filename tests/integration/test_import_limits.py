@@ -16,9 +16,9 @@ import pytest
 from tests.traces import imported, kernel_event, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import text_columns
 from tracekit.ingest.kineto.columns import nanoseconds
 from tracekit.ingest.kineto.events import top_level
+from tracekit.ingest.spool import text_columns
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
 

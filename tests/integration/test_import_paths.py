@@ -171,7 +171,8 @@ def test_a_file_size_limit_is_one_line_and_leaves_no_files(store: Store, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "place", ["tracekit.ingest.kineto.reader.spool.write_batches", "tracekit.ingest.importer.write"]
+    "place",
+    ["tracekit.ingest.kineto.reader.part_files.write_batches", "tracekit.ingest.importer.local.write"],
 )
 def test_a_full_disk_is_one_line_and_leaves_no_files(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, place: str

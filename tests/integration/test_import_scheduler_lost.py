@@ -15,8 +15,7 @@ import pytest
 from tests.cluster import SeparateCluster
 from tests.integration.test_import_scheduler import IMPORT, _once, job, same
 from tracekit.executors.model import scratch_at
-from tracekit.ingest import cluster
-from tracekit.ingest.importer import import_traces
+from tracekit.ingest.importer import cluster, import_traces
 from tracekit.storage import locks
 
 if TYPE_CHECKING:

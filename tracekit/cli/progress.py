@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from tracekit.analysis import Progress as AnalysisProgress
-    from tracekit.ingest.importer import Progress
+    from tracekit.ingest.importer.execution import Progress
     from tracekit.recording.collector import Progress as StepProgress
 
 

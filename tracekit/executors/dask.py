@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from tracekit.errors import MissingDependencyError, TracekitError, UnusableInputError
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, scratch_at, unexpected
-from tracekit.storage import owners
+from tracekit.storage import locks
 
 if TYPE_CHECKING:  # Dask is an optional dependency
     from distributed import Client, Worker
@@ -280,7 +280,7 @@ class KeptFolders:
     def add(self, folder: Path) -> None:
         """Add a folder."""
         self._any = True
-        self._end.enter_context(owners.holding(folder))
+        self._end.enter_context(locks.hold(folder, blocking=False))
         self._end.callback(_delete, folder)
 
     def __reduce__(self) -> tuple[type[bool], tuple[bool]]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.ingest.nesting import nearest, parents
+from tracekit.ingest.link.nesting import nearest, parents
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tracekit.runs.meta import FILE_NAME
 from tracekit.storage import STDIN, Kind, Place, kind
 
 if TYPE_CHECKING:
-    from tracekit.ingest.sources import Job
+    from tracekit.ingest.jobs.sources import Job
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
@@ -52,7 +52,8 @@ def _is_raw(reference: str) -> bool:
 
 
 def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
-    from tracekit.ingest.importer import import_job, plan, with_captures
+    from tracekit.ingest.importer import import_job, with_captures
+    from tracekit.ingest.jobs.survey import plan
 
     jobs = plan([path])
     if len(jobs) > 1:
@@ -65,10 +66,10 @@ def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """Return the newest run that was imported from the same files."""
-    from tracekit.ingest.sources import capture_identities, identities, is_told_apart
+    from tracekit.ingest.jobs.sources import capture_identities, have_digests, identities
 
     given, captures = identities(job.sources), capture_identities(job.sources)
-    if not is_told_apart(given + captures):
+    if not have_digests(given + captures):
         return None
     wanted = {"sources": redaction.redact_options(given), "captures": redaction.redact_options(captures)}
     for run in reversed(store.readable()):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
-from tracekit.ingest.rows import Rows, compact, filled, fitted, numbers, values_of
+from tracekit.ingest.spool.rows import Rows, compact, filled, fitted, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta
 from tracekit.schema import COUNTERS, C, Column, Table
 

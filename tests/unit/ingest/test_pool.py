@@ -47,9 +47,9 @@ def test_a_worker_that_dies_while_answering_is_an_error() -> None:
 SCRIPT = """
 import sys
 import tracekit
-from tracekit.ingest import importer
-importer.POOL_BYTES = importer.THREAD_BYTES = 1
-importer.cores = lambda: 2
+from tracekit.ingest.importer import local
+local.POOL_BYTES = local.THREAD_BYTES = 1
+local.cores = lambda: 2
 print(tracekit.open(sys.argv[1], store=sys.argv[2]).rows("device_intervals"))
 """
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest import write
-from tracekit.ingest.rows import Column, Rows, of_arrow
+from tracekit.ingest.spool.rows import Column, Rows, of_arrow
 from tracekit.ingest.write import TableFile
 from tracekit.schema import ALLOCATIONS, COUNTERS, C
 

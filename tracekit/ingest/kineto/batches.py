@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracekit.ingest import flops
-from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto import columns, flops
 from tracekit.ingest.kineto.columns import (
-    Building,
+    BatchBuilder,
     devices,
     floats,
     integers,
@@ -24,8 +23,8 @@ from tracekit.ingest.kineto.columns import (
     triples,
 )
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
-from tracekit.ingest.rows import Batch, Column
-from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
+from tracekit.ingest.spool.rows import Batch, Column
+from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
 from tracekit.schema import (
     ALLOCATIONS,
     COUNTERS,
@@ -186,7 +185,7 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     decoded, kinds, start = _timed(groups, tally)
     args = _arguments(decoded)
     named = _names(decoded)
-    built = Building(len(decoded))
+    built = BatchBuilder(len(decoded))
     built.numbers(C.START_NS, start)
     built.numbers(C.DUR_NS, _durations(decoded, tally))
     built.texts(
@@ -208,7 +207,7 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     return built.batch()
 
 
-def _add_collectives(built: Building, args: Sequence[Args]) -> None:
+def _add_collectives(built: BatchBuilder, args: Sequence[Args]) -> None:
     """Add the metadata of ops that name a collective; few do."""
     if all(arg.collective is None for arg in args):
         return
@@ -219,7 +218,7 @@ def _add_collectives(built: Building, args: Sequence[Args]) -> None:
         built.texts(name, texts([getattr(arg, name) for arg in known]))
 
 
-def _add_generated(built: Building, args: Sequence[Args]) -> None:
+def _add_generated(built: BatchBuilder, args: Sequence[Args]) -> None:
     """Add the metadata of ops that launch a kernel that a compiler generated."""
     if all(arg.kernel_backend is None for arg in args):
         return
@@ -257,7 +256,7 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     args = _arguments(decoded)
     named = _names(decoded)
     both = [*zip(args, decoded, strict=True)]
-    built = Building(len(decoded))
+    built = BatchBuilder(len(decoded))
     built.numbers(C.START_NS, start)
     built.numbers(C.DUR_NS, _durations(decoded, tally))
     built.texts(C.KIND, texts(kinds))
@@ -285,7 +284,9 @@ def _first(value: Any, fallback: Any) -> Any:
     return fallback if value is None else value
 
 
-def _add_ends(built: Building, named: list[str], kinds: list[Any], both: list[tuple[Args, Event]]) -> None:
+def _add_ends(
+    built: BatchBuilder, named: list[str], kinds: list[Any], both: list[tuple[Args, Event]]
+) -> None:
     """Add the direction and the memory kinds that the names of copies contain, or MTIA's argument."""
     ends = [
         columns.copy_ends(name) if kind is DeviceKind.MEMCPY else _NOWHERE
@@ -301,7 +302,7 @@ def _add_ends(built: Building, named: list[str], kinds: list[Any], both: list[tu
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     decoded, _, time = _timed(groups, tally, earliest=EARLIEST_INSTANT_NS)
     args = _arguments(decoded)
-    built = Building(len(decoded))
+    built = BatchBuilder(len(decoded))
     built.numbers(C.T_NS, time)
     built.numbers(C.PID, lanes([event.pid for event in decoded]))
     built.numbers(C.TID, lanes([event.tid for event in decoded]))
@@ -320,7 +321,7 @@ def _memory_device(arg: Args) -> Any:
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     """Return a batch of counter samples."""
     if not counters:
-        return Building(0).batch()
+        return BatchBuilder(0).batch()
     samples = [
         (event.ts, f"{event.name}/{key}", value)
         for event in counters
@@ -331,7 +332,7 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     time, usable = nanoseconds([time for time, _, _ in samples])
     usable = usable & (time >= EARLIEST_INSTANT_NS)
     tally.bad_time += int((~usable).sum())
-    built = Building(int(usable.sum()))
+    built = BatchBuilder(int(usable.sum()))
     built.numbers(C.T_NS, Column(time[usable]))
     for name, word in ((C.SOURCE, "torch"), (C.UNIT, "")):
         built.texts(name, texts([word] * built.count))

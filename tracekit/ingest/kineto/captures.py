@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import sources
 from tracekit.ingest.kineto.columns import DEVICE_CATEGORIES, HOST_CATEGORIES, compact_json, nanoseconds
 from tracekit.ingest.kineto.events import UNREADABLE
-from tracekit.ingest.kineto.source import open_trace, title
+from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace, title
 from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening, take_apart
+from tracekit.ingest.link.replays import Capture, Launch
 from tracekit.ingest.link.steps import MODULE_MARKER
 from tracekit.runs import redaction
 from tracekit.schema import DeviceKind, HostKind
@@ -61,40 +61,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _NO_ARGS = _Args()
 
 
-class Launch(msgspec.Struct, frozen=True):
-    """A launch that was recorded into a graph.
-
-    Attributes:
-        kind: Kernel, memcpy or memset.
-        name: Name of the kernel; None where the trace does not say.
-        op: Name of the innermost op around the call; None outside of ops, as in the following.
-        call: Number of that op's call within the capture.
-        path: Names of the modules and ops around that op, or around the launch, outermost first.
-        module: Name of the innermost module call.
-        shapes: Shapes of the op's inputs, compact JSON.
-    """
-
-    kind: DeviceKind
-    name: str | None
-    op: str | None = None
-    call: int | None = None
-    path: str | None = None
-    module: str | None = None
-    shapes: str | None = None
-
-
-class Capture(msgspec.Struct, frozen=True):
-    """What was recorded into one graph.
-
-    Attributes:
-        title: Name of the file, and of the range around the capture.
-        launches: The launches, in order of time.
-    """
-
-    title: str
-    launches: tuple[Launch, ...]
-
-
 def read(path: Place) -> list[Capture]:
     """Read the captures of a trace, in order of time.
 
@@ -106,9 +72,9 @@ def read(path: Place) -> list[Capture]:
         >>> [len(each.launches) for each in read(Path("capture_rank0.json.gz"))]  # doctest: +SKIP
         [421]
     """
-    with sources.reading(path):
+    with convert_errors(path):
         threads, executed = _threads(_events(path))
-    found = _captures(sources.name(path), threads, executed)
+    found = _captures(file_name(path), threads, executed)
     if not found:
         raise UnusableInputError(
             f"{title(path)} has no launches that were recorded into a graph",

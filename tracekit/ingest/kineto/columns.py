@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.rows import NONE, Batch, Column, Rows
-from tracekit.ingest.text_columns import LATEST_NS
+from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows
+from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
 Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
@@ -312,14 +312,14 @@ def mtia_direction(direction: object) -> CopyKind:
     return _COPY_KINDS.get(str(direction), CopyKind.UNKNOWN)
 
 
-class Building:
+class BatchBuilder:
     """Builder of a batch; columns without any value are left out.
 
     Attributes:
         count: Number of rows.
 
     Example:
-        >>> built = Building(2)
+        >>> built = BatchBuilder(2)
         >>> built.numbers("a", Column(np.array([7, 8]), np.array([False, True])))
         >>> built.texts("b", (np.array([-1, -1]), []))
         >>> built.batch().rows.columns

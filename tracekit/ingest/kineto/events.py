@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from tracekit.ingest.kineto.split import Pieces, closes_events, likely_events, repair, take_apart
-from tracekit.ingest.text_columns import LATEST_NS, MAX_RANKS, MAX_REPAIRED_BYTES
+from tracekit.ingest.link.trace import TopLevel
+from tracekit.ingest.spool.text_columns import LATEST_NS, MAX_RANKS, MAX_REPAIRED_BYTES
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that decoding raises on damaged or deeply nested text."""
@@ -243,49 +244,6 @@ def salvage(text: bytes) -> Decoded:
         if pieces.ended:
             break
     return mending.done(tail=pieces.tail, ended=pieces.ended)
-
-
-class DeviceProperties(msgspec.Struct):
-    """Entry of `deviceProperties`."""
-
-    index: int = msgspec.field(default=0, name="id")
-    name: str = ""
-    memory_bytes: int | None = msgspec.field(default=None, name="totalGlobalMem")
-    major: int | None = msgspec.field(default=None, name="computeMajor")
-    minor: int | None = msgspec.field(default=None, name="computeMinor")
-    sm_count: int | None = msgspec.field(default=None, name="numSms")
-    max_threads_per_sm: int | None = msgspec.field(default=None, name="maxThreadsPerMultiprocessor")
-    registers_per_sm: int | None = msgspec.field(default=None, name="regsPerMultiprocessor")
-    shared_bytes_per_sm: int | None = msgspec.field(default=None, name="sharedMemPerMultiprocessor")
-    warp_size: int | None = msgspec.field(default=None, name="warpSize")
-    copy_engines: int | None = None
-    uuid: str | None = None
-
-
-class Distributed(msgspec.Struct):
-    """`distributedInfo`: rank and process groups of the trace."""
-
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str | None = None
-    groups: Any = msgspec.field(default=None, name="pg_config")
-
-
-class TopLevel(msgspec.Struct):
-    """Members of the top level beside the events; host and user names are not read."""
-
-    devices: list[DeviceProperties] = msgspec.field(default_factory=list, name="deviceProperties")
-    distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
-    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
-    cuda_runtime: int | None = msgspec.field(default=None, name="cuda_runtime_version")
-    cuda_driver: int | None = msgspec.field(default=None, name="cuda_driver_version")
-    hip_runtime: int | None = msgspec.field(default=None, name="hip_runtime_version")
-    with_stack: int | None = None
-    record_shapes: int | None = None
-    profile_memory: int | None = None
-    driver: str | None = msgspec.field(default=None, name="tracekit_driver")
-    tool: str | None = msgspec.field(default=None, name="tracekit_tool")
-    simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
 
 
 def top_level(header: bytes, after: bytes) -> TopLevel:

@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import sources, spool
 from tracekit.ingest.kineto.batches import Tally, to_batches
-from tracekit.ingest.kineto.events import Decoded, TopLevel, decode, salvage, top_level, value_end
+from tracekit.ingest.kineto.events import Decoded, decode, salvage, top_level, value_end
 from tracekit.ingest.kineto.scan.loader import Scanners
-from tracekit.ingest.kineto.source import open_trace, title
+from tracekit.ingest.kineto.source import file_name, open_trace, title
 from tracekit.ingest.kineto.split import (
     CHUNK_BYTES,
     EVENT_LIMIT,
@@ -26,9 +25,10 @@ from tracekit.ingest.kineto.split import (
     count_boundaries,
     read_opening,
 )
-from tracekit.ingest.nesting import Trace
+from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.pool import Pool
-from tracekit.ingest.text_columns import LISTED
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.storage import Place
 
@@ -92,7 +92,7 @@ class KinetoTrace(Trace):
 
     def notes(self) -> Iterator[Diagnostic]:
         """Return the diagnostics of decoding."""
-        name = sources.name(self.path)
+        name = file_name(self.path)
         yield from of_events(name, self.top, self.tally, self.truncated)
         if self.trailing:
             yield Diagnostic(
@@ -158,7 +158,7 @@ def _spooled(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
-    spool.write_batches(Path(chunk.directory), chunk.number, batches)
+    part_files.write_batches(Path(chunk.directory), chunk.number, batches)
     return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
 
 
@@ -232,7 +232,7 @@ class _Decoding(msgspec.Struct, frozen=True):
         tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
         if tail and not closes_events(tail, 0):
             return self.pool.call_in_process(_process, piece.chunk)
-        spool.write_batches(piece.directory, piece.number, scanned.batches)
+        part_files.write_batches(piece.directory, piece.number, scanned.batches)
         return _Report(scanned.tally, not tail, bool(tail), tail)
 
 
@@ -260,7 +260,7 @@ class _Assembly(msgspec.Struct):
                 return
             self._give_up()
         if self.ended:
-            spool.discard(self.directory, piece.number)
+            part_files.discard(self.directory, piece.number)
             if len(self.after) < EVENT_LIMIT:
                 self.after += b"," + piece.text.view
             else:
@@ -284,7 +284,7 @@ class _Assembly(msgspec.Struct):
         report = _process(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
         if report.tally.events and not report.tally.dropped:
             return report
-        spool.discard(self.directory, chunk.number)
+        part_files.discard(self.directory, chunk.number)
         _process(chunk)  # spools again what the joined chunk has replaced
         return None
 

@@ -7,6 +7,7 @@ named BC (SAM/BAM specification, section 4.1), so the next block is found withou
 from __future__ import annotations
 
 import io
+import os
 import struct
 import sys
 import zlib
@@ -21,9 +22,9 @@ import msgspec
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
-from tracekit.errors import UnusableInputError
+from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.pool import cores
-from tracekit.storage import STDIN, Place
+from tracekit.storage import STDIN, Kind, Place, kind
 
 _HEADER = struct.Struct("<4s5xBH2sHH")
 """Header: magic with the flag of extra fields, their length, and the field: name, length, block size - 1."""
@@ -333,3 +334,31 @@ def _peek(stream: io.BufferedReader) -> bytes:
 def title(path: Place) -> str:
     """Return the name of an input in messages."""
     return "standard input" if path == STDIN else str(path)
+
+
+def file_name(path: Place) -> str:
+    """Return a file's name in valid UTF-8."""
+    return printable(path.name)
+
+
+@contextmanager
+def convert_errors(path: Place) -> Iterator[None]:
+    """Convert an error of the file system to one that names the file.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UnusableInputError(
+            f"{printable(str(path))} cannot be read: {reason}", hint="check the path, or copy the file again"
+        ) from error
+
+
+def file_bytes(path: Place) -> int:
+    """Return the bytes of a file, or of the files in a folder; 0 for a stream."""
+    if kind(path) is Kind.FOLDER:
+        return sum(file_bytes(file) for file in path.iterdir() if kind(file) is Kind.FILE)
+    return path.stat().st_size if kind(path) is Kind.FILE else 0

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.errors import TracekitError
-from tracekit.ingest.link.replays import Candidate, Difference, Replays
-from tracekit.ingest.rows import NONE
+from tracekit.ingest.link.replays import Candidate, Capture, Difference, Launch, Replays
+from tracekit.ingest.spool.rows import NONE
+from tracekit.ingest.spool.text_columns import Strings
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
 
-if TYPE_CHECKING:
-    from tracekit.ingest.kineto.captures import Capture, Launch
-    from tracekit.ingest.text_columns import Strings
-    from tracekit.storage import Place
-
-    Ints = npt.NDArray[np.integer[Any]]
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 _REFUSALS = 3
 """Limit of the reasons that are kept."""
@@ -88,18 +83,24 @@ class Attributed(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def attribute(replays: Replays, paths: Sequence[Place], names: Strings, kinds: Strings) -> Attributed:
+def attribute(
+    replays: Replays,
+    captures: Sequence[Capture],
+    names: Strings,
+    kinds: Strings,
+    unusable: Sequence[str] = (),
+) -> Attributed:
     """Attribute the rows of every graph launch to the ops of the capture that it replays.
 
     If several captures have its kernels, values in which they differ are unknown.
 
     Args:
         replays: The rows.
-        paths: Traces of captures.
+        captures: What was recorded into graphs.
         names: Texts of the names of the rows.
         kinds: Texts of their kinds.
+        unusable: Why traces have no captures.
     """
-    captures, unusable = _read(paths if len(replays.row) else ())
     joining = _Joining([Candidate(each, names, kinds) for each in captures])
     order = np.argsort(replays.call, kind="stable")
     calls, begin = np.unique(replays.call[order], return_index=True)
@@ -118,20 +119,6 @@ def attribute(replays: Replays, paths: Sequence[Place], names: Strings, kinds: S
         refusals=(*unusable, *joining.reasons()),
     )
     return Attributed(row=replays.row[by_row], columns=found, texts=texts, outcome=outcome)
-
-
-def _read(paths: Iterable[Place]) -> tuple[list[Capture], list[str]]:
-    """Read the captures of some traces; return them, and why traces have none."""
-    from tracekit.ingest.kineto.captures import read  # few traces have captures
-
-    captures: list[Capture] = []
-    unusable: list[str] = []
-    for path in paths:
-        try:
-            captures += read(path)
-        except TracekitError as error:
-            unusable.append(error.message)
-    return captures, unusable
 
 
 class _Joining:

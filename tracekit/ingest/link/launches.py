@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest import spool
-from tracekit.ingest.outline import Ordered, outlined, windows
-from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
-from tracekit.ingest.spool import SpooledTable
-from tracekit.ingest.text_columns import NO_STRINGS
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.part_files import SpooledTable
+from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
+from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
+from tracekit.ingest.spool.text_columns import NO_STRINGS
+from tracekit.ingest.spool.window_reader import windows
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -81,7 +82,7 @@ class Lookup:
     def _put_aside(self) -> None:
         taken = self._taken()
         if len(taken[0]):
-            spool.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
+            part_files.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
             self._parts += 1
 
     def _sorted(self) -> _Found:
@@ -89,7 +90,7 @@ class Lookup:
             return _InMemory(self._taken())
         self._put_aside()
         return _merged(
-            spool.Index(self._directory).table(self._name), self._directory / f"{self._name}.sorted"
+            part_files.Index(self._directory).table(self._name), self._directory / f"{self._name}.sorted"
         )
 
 
@@ -129,12 +130,12 @@ class _InFile(msgspec.Struct, frozen=True):
         return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
 
 
-def _merged(spooled: spool.SpooledTable, path: Path) -> _InFile:
+def _merged(spooled: part_files.SpooledTable, path: Path) -> _InFile:
     first: list[Ints] = [np.empty(0, np.int64)]
     done = 0
-    table = outlined(spooled)
+    table = read_table_index(spooled)
     with path.open("wb") as file:
-        for window in windows([Ordered(table=table, columns=spooled.names)]):
+        for window in windows([SortedColumns(table=table, columns=spooled.names)]):
             (rows,) = window.rows  # with all rows of a key, as each part has it once
             columns = _firsts([rows.integers(name) for name in spooled.names])
             np.stack(columns, axis=1).tofile(file)
@@ -241,10 +242,10 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
 
     The window of a device is from the first start to the last end of its work.
     """
-    table = outlined(spooled, texts=[C.KIND])
+    table = read_table_index(spooled, texts=[C.KIND])
     occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
-    for window in windows([Ordered(table=table, columns=_WANTED)]):
+    for window in windows([SortedColumns(table=table, columns=_WANTED)]):
         (rows,) = window.rows
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)

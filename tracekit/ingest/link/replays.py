@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.rows import NONE, Rows, distinct
+from tracekit.ingest.spool.rows import NONE, Rows, distinct
+from tracekit.ingest.spool.text_columns import Strings
 from tracekit.schema import C, DeviceKind
 
-if TYPE_CHECKING:
-    from tracekit.ingest.kineto.captures import Capture
-    from tracekit.ingest.text_columns import Strings
-
-    Ints = npt.NDArray[np.integer[Any]]
-    Bools = npt.NDArray[np.bool_]
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 JOINED_KINDS = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
 _OWN_KERNELS = {"__amd_rocclr_copyBuffer": DeviceKind.MEMCPY, "__amd_rocclr_fillBuffer": DeviceKind.MEMSET}
@@ -32,6 +29,40 @@ _OWN_KERNELS = {"__amd_rocclr_copyBuffer": DeviceKind.MEMCPY, "__amd_rocclr_fill
 _UNKNOWN, _ABSENT = -1, -2
 """Codes of captured names: not recorded, and not among the names of the rows."""
 _SHOWN = 60
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A launch that was recorded into a graph.
+
+    Attributes:
+        kind: Kernel, memcpy or memset.
+        name: Name of the kernel; None where the trace does not say.
+        op: Name of the innermost op around the call; None outside of ops, as in the following.
+        call: Number of that op's call within the capture.
+        path: Names of the modules and ops around that op, or around the launch, outermost first.
+        module: Name of the innermost module call.
+        shapes: Shapes of the op's inputs, compact JSON.
+    """
+
+    kind: DeviceKind
+    name: str | None
+    op: str | None = None
+    call: int | None = None
+    path: str | None = None
+    module: str | None = None
+    shapes: str | None = None
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """What was recorded into one graph.
+
+    Attributes:
+        title: Name of the file, and of the range around the capture.
+        launches: The launches, in order of time.
+    """
+
+    title: str
+    launches: tuple[Launch, ...]
 
 
 class Replays(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.rows import NONE, compact, numbers
+from tracekit.ingest.spool.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
 from tracekit.schema import SERVING, STEPS, C, Column, ServingPhase
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tracekit.ingest.link.lanes import NOTHING_OPEN, Bools, Inherited, Ints, Open
+from tracekit.ingest.link.nesting_windows import NOTHING_OPEN, Bools, Inherited, Ints, Open
 
 HELD = 1 << 16
 """Rows in memory after a window, of all threads."""

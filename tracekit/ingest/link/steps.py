@@ -14,13 +14,14 @@ from msgspec import structs
 
 from tracekit import schema
 from tracekit.ingest.link import serving
-from tracekit.ingest.link.lanes import Inherited, Lanes, Threads
+from tracekit.ingest.link.nesting import Nest
+from tracekit.ingest.link.nesting_windows import Inherited, Lanes, Threads
 from tracekit.ingest.link.serving import Batch
 from tracekit.ingest.link.stacks import Stacks
-from tracekit.ingest.nesting import Nest
-from tracekit.ingest.outline import Ordered, Outline, Window, windows
-from tracekit.ingest.rows import NONE, Rows, allocation_order, host_order, joined
-from tracekit.ingest.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
+from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
+from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.spool.window_reader import Window, windows
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(inside, self.number[index], NONE)
 
 
-def find_steps(host: Outline, named: str = "", added: tuple[str, ...] = ()) -> Steps:
+def find_steps(host: TableIndex, named: str = "", added: tuple[str, ...] = ()) -> Steps:
     """Find the steps that host rows mark; if several threads do, those of the thread with the most.
 
     The first of these that the trace has: ranges of the given name; ranges of an inference server, of nested
@@ -109,17 +110,17 @@ def _served(steps: Steps, added: tuple[str, ...]) -> Steps:
     return structs.replace(steps, batches=batches, number=numbers)
 
 
-def _marked(host: Outline, matches: Bools, wanted: list[HostKind]) -> Rows | None:
+def _marked(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Rows | None:
     """Return the rows of some kinds with one of these names, in final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among(wanted)
     found = []
     for part in host.spooled.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
-            rows = host.read([host.whole(part)], _WANTED)
+            rows = host.read([host.whole_part(part)], _WANTED)
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
             found.append(rows.take(np.flatnonzero(marked)))
-    marking = joined(found) if found else None
+    marking = concatenate_rows(found) if found else None
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
 
 
@@ -236,7 +237,7 @@ class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
 class Host:
     """Host rows and allocator events of one trace."""
 
-    def __init__(self, host: Outline, allocations: Outline, steps: Steps, nest: Nest) -> None:
+    def __init__(self, host: TableIndex, allocations: TableIndex, steps: Steps, nest: Nest) -> None:
         self._host, self._allocations, self._steps, self._nest = host, allocations, steps, nest
         self._kinds = host.texts.get(C.KIND, NO_STRINGS)
         self._marks = Marks(host.texts)
@@ -249,8 +250,8 @@ class Host:
             first: Row id of the first row.
         """
         stacks = Stacks(self._host.spooled.directory / "open.rows")
-        hosts = Ordered(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
-        events = Ordered(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
+        hosts = SortedColumns(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
+        events = SortedColumns(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
         for window in windows([hosts, events]):
             linked = self._linked(window, stacks, first)
             first += linked.rows.count

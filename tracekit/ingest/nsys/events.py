@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.ingest import flops
+from tracekit.ingest.kineto import flops
 from tracekit.ingest.kineto.columns import host_kind
 from tracekit.ingest.nsys import rows
 from tracekit.ingest.nsys.rows import (

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
-from tracekit.ingest.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
+from tracekit.ingest.spool.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
 
 
 class ParquetTables:

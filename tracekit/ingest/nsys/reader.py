@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest import sources, spool
-from tracekit.ingest.kineto.events import DeviceProperties, Distributed, TopLevel
-from tracekit.ingest.nesting import Trace
+from tracekit.ingest.kineto.source import file_bytes, file_name
+from tracekit.ingest.link.trace import DeviceProperties, Distributed, TopLevel, Trace
 from tracekit.ingest.nsys import events, report, rows
 from tracekit.ingest.nsys.rows import (
     MARKS,
@@ -36,8 +35,9 @@ from tracekit.ingest.nsys.rows import (
     within_limits,
 )
 from tracekit.ingest.nsys.sqlite import SqliteTables
-from tracekit.ingest.rows import of_arrow
-from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS, LATEST_NS, MAX_RANKS
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.rows import of_arrow
+from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
 from tracekit.storage import Place
@@ -259,7 +259,7 @@ class NsysTrace(Trace):
 
     def notes(self) -> Iterator[Diagnostic]:
         """Return the diagnostics of reading, and those of the tool."""
-        name = sources.name(self.path)
+        name = file_name(self.path)
         if self.top.simulated:
             yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
         yield from self.said
@@ -280,7 +280,7 @@ class NsysTrace(Trace):
     def empty(self) -> UnusableInputError:
         """Return the error for an export without intervals."""
         return UnusableInputError(
-            f"{sources.name(self.path)} has no events: {self.reason}",
+            f"{file_name(self.path)} has no events: {self.reason}",
             hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
         )
 
@@ -305,7 +305,7 @@ def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[
     """
     with closing(open_tables(path, directory)) as tables:
         reading = _Reading(tables, directory)
-        size = sources.size(path)
+        size = file_bytes(path)
         for share in reading.spool_tables():
             progress(int(size * share))
         return reading.traces(path)
@@ -361,7 +361,7 @@ class _Reading:
             if part.num_rows:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                spool.write_batches(place, self._part, {table: of_arrow(part)})
+                part_files.write_batches(place, self._part, {table: of_arrow(part)})
         self._part += 1
 
     def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.ingest import sources
+from tracekit.ingest.kineto.source import convert_errors, file_name
 from tracekit.ingest.nsys.rows import MARKS, SUFFIX, TABLES
 from tracekit.runs.toolchain import find_nsys
 from tracekit.storage import Place, locks
@@ -57,7 +57,7 @@ def exported(path: Path, directory: Path) -> Path:
     Raises:
         UnusableInputError: The report or nsys is missing, or nsys failed.
     """
-    with sources.reading(path):
+    with convert_errors(path):
         target = export_path(path)
         if is_exported(path):
             return target
@@ -95,7 +95,7 @@ def _delete_abandoned(target: Path) -> None:
 def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
     said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
     return UnusableInputError(
-        f"nsys could not export {sources.name(path)} (exit code {done.returncode}): {said or 'no message'}",
+        f"nsys could not export {file_name(path)} (exit code {done.returncode}): {said or 'no message'}",
         hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
     )
 
@@ -105,7 +105,7 @@ def _found(path: Path) -> str:
     if found:
         return found
     raise UnusableInputError(
-        f"{sources.name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
+        f"{file_name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
         hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",
     )
 
@@ -126,7 +126,7 @@ def is_nsys(path: Place) -> bool:
 
 def is_sqlite(path: Place) -> bool:
     """Return whether a file starts like a SQLite database."""
-    with sources.reading(path), path.open("rb") as file:
+    with convert_errors(path), path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.text_columns import LATEST_NS
+from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory, ValueType
 
 if TYPE_CHECKING:

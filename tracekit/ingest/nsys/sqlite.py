@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
-from tracekit.ingest.text_columns import MAX_STEPS, MAX_VALUE_BYTES
+from tracekit.ingest.spool.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,8 +16,7 @@ import pytest
 import samples
 from samples.simulator import kineto, nsys
 from tests.traces import busy_program, table
-from tracekit.ingest import importer
-from tracekit.ingest.importer import import_traces
+from tracekit.ingest.importer import import_traces, local
 from tracekit.ingest.kineto import reader
 from tracekit.ingest.kineto.scan import loader, native
 from tracekit.ingest.kineto.scan.loader import Scanners
@@ -63,7 +62,7 @@ def test_both_decoders_give_the_same_run(
 ) -> None:
     monkeypatch.setitem(reader.read.__kwdefaults__, "chunk_bytes", chunk_bytes)
     plain = tables(Store(tmp_path / "plain"), TRACE)
-    monkeypatch.setattr(importer, "scanners", lambda _size: nullcontext(scanners(make or loader.load())))
+    monkeypatch.setattr(local, "scanners", lambda _size: nullcontext(scanners(make or loader.load())))
     scanned = tables(Store(tmp_path / "scanned"), TRACE)
     for name in TABLES:
         assert plain[name].equals(scanned[name]), name
@@ -79,7 +78,7 @@ def test_only_kineto_traces_load_the_scanner(
         asked.append(size)
         return nullcontext(Scanners())
 
-    monkeypatch.setattr(importer, "scanners", asking)
+    monkeypatch.setattr(local, "scanners", asking)
     import_traces(store, [nsys.write(busy_program(), tmp_path / "trace.sqlite")])
     import_traces(store, [kineto.write(busy_program(), path := tmp_path / "trace.json")])
     assert asked == [0, path.stat().st_size]
@@ -89,7 +88,7 @@ def test_a_machine_without_a_compiler_still_imports(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['numba'] = sys.modules['llvmlite'] = None\n"
         "from pathlib import Path\n"
-        "from tracekit.ingest.importer import import_traces\nfrom tracekit.ingest import importer\n"
+        "from tracekit.ingest.importer import import_traces\nfrom tracekit.ingest.importer import local\n"
         "from tracekit.runs.store import Store\n"
         f"print(len(import_traces(Store(Path({str(tmp_path)!r})), [Path({str(TRACE)!r})])))"
     )

@@ -13,7 +13,7 @@ from tracekit.ingest.importer import import_each, import_traces
 from tracekit.ingest.kineto import captures
 from tracekit.ingest.kineto.captures import Capture, Launch
 from tracekit.ingest.link.replays import Candidate, Difference, Replays
-from tracekit.ingest.text_columns import Strings
+from tracekit.ingest.spool.text_columns import Strings
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 

@@ -12,7 +12,7 @@ import pytest
 from samples.simulator import examples, nsys
 from tests.unit.ingest.nsys.exports import imported, kernel, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.importer import plan
+from tracekit.ingest.jobs.survey import plan
 from tracekit.ingest.nsys import report
 from tracekit.ingest.references import resolve
 from tracekit.runs import toolchain

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest import flops
-from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto import columns, flops
 from tracekit.ingest.kineto.batches import COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS, KERNEL_TEXTS
 from tracekit.ingest.kineto.events import Args, Event
 from tracekit.ingest.kineto.split import ROOM

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.nesting import Jumping, Nest
+from tracekit.ingest.link.nesting import Jumping, Nest
 
 if TYPE_CHECKING:
     from tracekit.ingest.kineto.scan.scanner import Scanner

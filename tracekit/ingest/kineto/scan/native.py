@@ -23,7 +23,8 @@ import llvmlite.binding as llvm
 import msgspec
 
 from tracekit import schema
-from tracekit.ingest import flops, kineto, text_columns
+from tracekit.ingest import kineto
+from tracekit.ingest.spool import text_columns
 from tracekit.storage.atomic import write_atomically
 
 _PREFIX = "tracekit_"
@@ -42,7 +43,7 @@ def place() -> Path:
 def _fingerprint(python: str) -> str:
     digest = hashlib.sha256(f"{python} {llvmlite.__version__} {_target()}".encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
-    for file in [Path(schema.__file__), Path(flops.__file__), Path(text_columns.__file__), *sorted(sources)]:
+    for file in [Path(schema.__file__), Path(text_columns.__file__), *sorted(sources)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

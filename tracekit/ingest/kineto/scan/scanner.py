@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest import flops
-from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto import columns, flops
 from tracekit.ingest.kineto.batches import (
     COLLECTIVE_NUMBERS,
     COLLECTIVE_TEXTS,
@@ -24,13 +23,13 @@ from tracekit.ingest.kineto.batches import (
     Tally,
     counter_rows,
 )
-from tracekit.ingest.kineto.columns import Building, Words, compact_json, fitting_devices
+from tracekit.ingest.kineto.columns import BatchBuilder, Words, compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
 from tracekit.ingest.kineto.split import Text
-from tracekit.ingest.rows import NONE, Batch, Column, concatenated
-from tracekit.ingest.text_columns import EARLIEST_INSTANT_NS
+from tracekit.ingest.spool.rows import NONE, Batch, Column, concatenated
+from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
 
 Batches = dict[str, Batch]
@@ -230,7 +229,7 @@ def _unknown_categories(buffers: RowBuffers, strings: Strings) -> Counter[str]:
     return Counter(dict(zip(strings.decoded.of(codes), count[codes].tolist(), strict=True)))
 
 
-def _add_columns(built: Building, columns: Mapping[str, int], rows: Ints) -> None:
+def _add_columns(built: BatchBuilder, columns: Mapping[str, int], rows: Ints) -> None:
     """Add the columns that a buffer begins with."""
     for name, values in zip(columns, rows, strict=False):
         if name in _NEVER_NULL:
@@ -239,7 +238,7 @@ def _add_columns(built: Building, columns: Mapping[str, int], rows: Ints) -> Non
             _add_nullable(built, name, values)
 
 
-def _add_nullable(built: Building, name: str, values: Ints) -> None:
+def _add_nullable(built: BatchBuilder, name: str, values: Ints) -> None:
     """Add a column of which `NULL` is absent; real numbers are given as integers of the same bits."""
     built.numbers(name, Column(values.view(np.float64) if name in _REALS else values, values == NULL))
 
@@ -253,7 +252,7 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     kinds = rows[-1]
     for kind, refined in strings.kinds.items():
         kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(found)[index], kinds)
-    built = Building(rows.shape[1])
+    built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.HOST_COLUMNS, rows)
     built.texts(C.KIND, _kind_names(kinds, HOST_KINDS, strings))
     built.texts(C.NAME, (index, strings.encoded.of(found)))
@@ -267,7 +266,7 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     return built.batch()
 
 
-def _add_collectives(built: Building, metadata: Ints, strings: Strings) -> None:
+def _add_collectives(built: BatchBuilder, metadata: Ints, strings: Strings) -> None:
     """Add the metadata of collectives, which few host rows have; its first row says which."""
     if not metadata.shape[1]:
         return
@@ -277,7 +276,7 @@ def _add_collectives(built: Building, metadata: Ints, strings: Strings) -> None:
     _add_texts(built, COLLECTIVE_TEXTS, metadata[[0, *range(first_text, len(metadata))]], strings)
 
 
-def _add_texts(built: Building, names: Sequence[str], metadata: Ints, strings: Strings) -> None:
+def _add_texts(built: BatchBuilder, names: Sequence[str], metadata: Ints, strings: Strings) -> None:
     """Add texts that few host rows have; the first row of the metadata says which."""
     if not metadata.shape[1]:
         return
@@ -335,7 +334,7 @@ def _flops_of_call(codes: list[int], strings: Strings) -> int:
 def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     rows = buffers.rows(layout.DEVICE, layout.N_DEVICE)
     found, index = strings.distinct(buffers.rows(layout.DEVICE_STRINGS, layout.N_DEVICE)[0])
-    built = Building(rows.shape[1])
+    built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.DEVICE_COLUMNS, rows)
     built.texts(C.KIND, _kind_names(rows[-1], DEVICE_KINDS, strings))
     built.texts(C.NAME, (index, strings.encoded.of(found)))
@@ -344,7 +343,7 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     return built.batch()
 
 
-def _add_copy_ends(built: Building, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
+def _add_copy_ends(built: BatchBuilder, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
     """Add what names of copies tell; `copy` is the index of each row's name in `ends`."""
     for number, column in enumerate(COPY_COLUMNS):
         built.texts(column, (copy, [str(each[number]).encode() for each in ends]))
@@ -354,7 +353,7 @@ def _memory_batch(buffers: RowBuffers) -> Batch:
     rows = buffers.rows(layout.MEMORY, layout.N_MEMORY)
     if (rows[[*layout.MEMORY_COLUMNS].index(C.T_NS)] < EARLIEST_INSTANT_NS).any():
         raise UnsupportedError
-    built = Building(rows.shape[1])
+    built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.MEMORY_COLUMNS, rows)
     return built.batch()
 

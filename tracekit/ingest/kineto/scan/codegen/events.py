@@ -63,7 +63,7 @@ from tracekit.ingest.kineto.scan.layout import (
     SlotKind,
 )
 from tracekit.ingest.kineto.split import ROOM
-from tracekit.ingest.text_columns import LATEST_NS
+from tracekit.ingest.spool.text_columns import LATEST_NS
 
 _NO_GAP, _FIRST_GAP = 0, 1
 """No cached gap, and the one that precedes each event's first."""

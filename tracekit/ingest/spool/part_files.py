@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.rows import NONE, Batch, Column, Rows, distinct
+from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from tracekit.ingest.text_columns import Strings
+    from tracekit.ingest.spool.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]
 
@@ -158,7 +158,7 @@ def _fill(file: int, room: memoryview, place: int) -> None:
         left, place = left[read:], place + read
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class RowRange(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive rows of one part: from `first` up to, not including, `stop`."""
 
     part: int
@@ -241,14 +241,14 @@ class SpooledTable:
 
     def _column(self, number: int, name: str) -> Ints:
         head = self.heads[number]
-        return self.read([Span(part=number, first=0, stop=head.rows)], [name], {}).integers(name)
+        return self.read([RowRange(part=number, first=0, stop=head.rows)], [name], {}).integers(name)
 
     def distinct(self, column: str) -> Ints:
         """Return the sorted distinct values of a column of integers."""
         found = [distinct(self._column(number, column)) for number in self.parts]
         return distinct(np.concatenate([np.empty(0, np.int64), *found]))
 
-    def read(self, spans: Sequence[Span], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
+    def read(self, spans: Sequence[RowRange], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
         """Read spans of rows, in their order.
 
         Args:
@@ -284,7 +284,7 @@ class _ColumnBuffer:
         """Return the filled column."""
         return Column(self._values, self._missing)
 
-    def fill(self, at: int, file: int, span: Span, place: _Location | None) -> None:
+    def fill(self, at: int, file: int, span: RowRange, place: _Location | None) -> None:
         """Read a span of a part at the column's location, or mark it missing."""
         own = slice(at, at + span.stop - span.first)
         if place is None:

@@ -10,7 +10,8 @@ import pytest
 from samples.simulator import Program, write
 from tests.traces import kernels_text
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.importer import import_each, plan, survey
+from tracekit.ingest.importer import import_each
+from tracekit.ingest.jobs.survey import plan, survey
 from tracekit.runs.store import Store
 
 

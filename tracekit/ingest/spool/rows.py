@@ -18,7 +18,7 @@ import pyarrow as pa
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
-    from tracekit.ingest.text_columns import Strings
+    from tracekit.ingest.spool.text_columns import Strings
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
@@ -79,12 +79,12 @@ class Batch(msgspec.Struct, frozen=True):
     texts: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
 
 
-def joined(pieces: Sequence[Rows]) -> Rows:
+def concatenate_rows(pieces: Sequence[Rows]) -> Rows:
     """Concatenate one or more pieces that share their codes.
 
     Example:
         >>> one, other = (Rows(count=1, columns={"a": Column(np.array([n]))}) for n in (1, 2))
-        >>> joined([one, other]).integers("a")
+        >>> concatenate_rows([one, other]).integers("a")
         array([1, 2])
     """
     if len(pieces) == 1:
@@ -124,7 +124,7 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
             columns[name] = Column(np.where(codes < 0, NONE, codes + len(known)))
             known.extend(own)
         pieces.append(Rows(count=batch.rows.count, columns=columns))
-    return Batch(joined(pieces), texts)
+    return Batch(concatenate_rows(pieces), texts)
 
 
 if TYPE_CHECKING:

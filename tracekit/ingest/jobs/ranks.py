@@ -12,10 +12,10 @@ from msgspec import structs
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
-from tracekit.ingest.kineto.events import Distributed, TopLevel
+from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.reader import peek
-from tracekit.ingest.nesting import Trace
-from tracekit.ingest.sources import Source, reading
+from tracekit.ingest.kineto.source import convert_errors
+from tracekit.ingest.link.trace import Distributed, TopLevel, Trace
 from tracekit.storage import Place
 
 _HIGHEST = 2**31 - 1
@@ -28,7 +28,7 @@ _COLON = re.compile(r"\s*:\s*")
 _IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
 
 
-class Peeked(msgspec.Struct, frozen=True):
+class TraceHeader(msgspec.Struct, frozen=True):
     """A trace, and its top level as far as it can be read without decoding events.
 
     Attributes:
@@ -82,30 +82,30 @@ def from_name(name: str) -> int | None:
     return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
 
 
-def peek_any(path: Place) -> Peeked:
+def read_header(path: Place) -> TraceHeader:
     """Read the top level of a trace, without decoding its events.
 
     Raises:
         UnusableInputError: The file is not a trace, or cannot be read.
     """
     if nsys.is_nsys(path):
-        return Peeked(path, TopLevel(), is_nsys=True)
-    with reading(path):
+        return TraceHeader(path, TopLevel(), is_nsys=True)
+    with convert_errors(path):
         top = peek(path)
         if top.distributed is None:
             top = msgspec.structs.replace(top, distributed=_after_events(path))
-    return Peeked(path, top)
+    return TraceHeader(path, top)
 
 
-def peek_each(paths: Sequence[Place]) -> list[Peeked | TracekitError]:
-    """Return the result or error of `peek_any` for each trace, several concurrently."""
-    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
+def read_headers(paths: Sequence[Place]) -> list[TraceHeader | TracekitError]:
+    """Return the result or error of `read_header` for each trace, several concurrently."""
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-header") as threads:
         return list(threads.map(_peeked, paths))
 
 
-def _peeked(path: Place) -> Peeked | TracekitError:
+def _peeked(path: Place) -> TraceHeader | TracekitError:
     try:
-        return peek_any(path)
+        return read_header(path)
     except TracekitError as error:
         return error
 

@@ -14,22 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from tracekit.ingest import outline, spool
-from tracekit.ingest.decoding import close, write
-from tracekit.ingest.executor import Destination, Linked
+from tracekit.ingest.importer.execution import Destination, Linked
+from tracekit.ingest.importer.local import close
+from tracekit.ingest.importer.trace_writer import write
 from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.events import TopLevel
 from tracekit.ingest.kineto.reader import KinetoTrace
 from tracekit.ingest.link import launches, stacks
-from tracekit.ingest.outline import outlined
-from tracekit.ingest.rows import host_order, joined, of_arrow
-from tracekit.ingest.text_columns import NO_STRINGS
+from tracekit.ingest.spool import part_files, table_index, window_reader
+from tracekit.ingest.spool.rows import concatenate_rows, host_order, of_arrow
+from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
+from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.ingest.rows import Rows
+    from tracekit.ingest.spool.rows import Rows
 
 Row = dict[str, Any]
 Tables = dict[str, pa.Table]
@@ -109,13 +110,13 @@ def without(name: str, row: Row) -> Row:
 
 def spool_parts(directory: Path, table: str, held: list[list[Row]]) -> None:
     for number, rows in enumerate(held):
-        spool.write_batches(directory, number, {table: of_arrow(batch(rows))})
+        part_files.write_batches(directory, number, {table: of_arrow(batch(rows))})
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
     """Tables of the parts that `fill` spools, with windows, lookup files and stacks of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        sizes = ((outline, "ROWS"), (launches, "HELD"), (launches, "BLOCK"), (stacks, "HELD"))
+        sizes = ((table_index, "WINDOW_ROWS"), (launches, "HELD"), (launches, "BLOCK"), (stacks, "HELD"))
         for module, name in (*sizes, (stacks, "LEAST")):
             patch.setattr(module, name, size)
         spooled, run = Path(folder, "spooled"), Path(folder, "run")
@@ -158,21 +159,21 @@ def test_a_long_kernel_covers_the_gaps_of_later_windows() -> None:
 @given(parts(HOST, 12), st.integers(1, 9))
 def test_windows_contain_each_row_once_in_final_order_and_are_small(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outline, "ROWS", size)
+        patch.setattr(table_index, "WINDOW_ROWS", size)
         spool_parts(Path(folder), HOST_INTERVALS.name, host)
-        table = outlined(spool.Index(Path(folder)).table(HOST_INTERVALS.name))
+        table = read_table_index(part_files.Index(Path(folder)).table(HOST_INTERVALS.name))
         order = partial(host_order, kinds=table.texts.get(C.KIND, NO_STRINGS))
-        wanted = outline.Ordered(table=table, columns=table.spooled.names, order=order)
+        wanted = SortedColumns(table=table, columns=table.spooled.names, order=order)
         seen, until = [], None
-        for window in outline.windows([wanted]):
+        for window in window_reader.windows([wanted]):
             (rows,) = window.rows
-            assert rows.count <= outline.CROWDED * size
+            assert rows.count <= window_reader.MAX_WINDOWS * size
             times = rows.integers(C.START_NS).tolist()
             assert until is None or all(until <= time for time in times)
             until = window.until
             seen.append(rows)
-        whole = wanted.read([table.whole(part) for part in table.spooled.parts])
-    assert not seen or columns(joined(seen)) == columns(whole)
+        whole = wanted.read([table.whole_part(part) for part in table.spooled.parts])
+    assert not seen or columns(concatenate_rows(seen)) == columns(whole)
     assert sum(rows.count for rows in seen) == whole.count == sum(map(len, host))
 
 
@@ -185,11 +186,12 @@ def test_windows_over_overlapping_parts_have_about_the_requested_size(
 ) -> None:
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
-        spool.write_batches(tmp_path, number, {"samples": of_arrow(rows)})
-    monkeypatch.setattr(outline, "ROWS", 4096)
-    table = outlined(spool.Index(tmp_path).table("samples"))
+        part_files.write_batches(tmp_path, number, {"samples": of_arrow(rows)})
+    monkeypatch.setattr(table_index, "WINDOW_ROWS", 4096)
+    table = read_table_index(part_files.Index(tmp_path).table("samples"))
     found = [
-        window.rows[0].count for window in outline.windows([outline.Ordered(table=table, columns=[C.T_NS])])
+        window.rows[0].count
+        for window in window_reader.windows([SortedColumns(table=table, columns=[C.T_NS])])
     ]
     assert sum(found) == 40_000
     assert max(found) < 1.2 * 4096

@@ -8,23 +8,12 @@ the memory; a window has far fewer than 2**31 rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from tracekit.errors import UnusableInputError
-
-if TYPE_CHECKING:
-    from tracekit.ingest.kineto.events import TopLevel
-    from tracekit.runs.meta import Diagnostic
-    from tracekit.storage import Place
-
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -208,32 +197,3 @@ def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
         found[active] = parent[found[active]]
         active = active[found[active] >= 0]
     return found
-
-
-@dataclass(frozen=True)
-class Trace(ABC):
-    """Interface of a decoded and spooled trace of one process or rank.
-
-    Attributes:
-        path: The file.
-        directory: Folder of the spool.
-        top: Top level of the trace: its metadata.
-        nest: Algorithm for the nesting of its host rows.
-    """
-
-    path: Place
-    directory: Path
-    top: TopLevel
-    nest: Nest = field(default=Jumping(), kw_only=True)
-
-    @abstractmethod
-    def notes(self) -> Iterator[Diagnostic]:
-        """Return the diagnostics of decoding."""
-
-    @abstractmethod
-    def empty(self) -> UnusableInputError:
-        """Return the error for a trace without intervals."""
-
-    def no_device_work(self) -> str:
-        """Return the tool's message on missing device activity, empty if it has none."""
-        return ""

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from tracekit.errors import UnusableInputError, printable
+from tracekit.ingest.kineto.source import convert_errors, file_bytes, file_name
 from tracekit.runs import redaction
+from tracekit.runs.meta import Diagnostic
 from tracekit.storage import STDIN, Kind, Place, kind
 
-if TYPE_CHECKING:
-    from tracekit.runs.meta import Diagnostic
-
-
 _SAMPLE = 1 << 20
-
-
-def size(path: Place) -> int:
-    """Return the bytes of a file, or of the files in a folder; 0 for a stream."""
-    if kind(path) is Kind.FOLDER:
-        return sum(size(file) for file in path.iterdir() if kind(file) is Kind.FILE)
-    return path.stat().st_size if kind(path) is Kind.FILE else 0
 
 
 def identity(path: Place) -> dict[str, Any]:
@@ -39,13 +27,13 @@ def identity(path: Place) -> dict[str, Any]:
     if path == STDIN:
         return {"name": "stdin"}
     if kind(path) is Kind.STREAM:
-        return {"name": name(path)}
-    with reading(path):
+        return {"name": file_name(path)}
+    with convert_errors(path):
         whole = kind(path) is Kind.FOLDER
         inside = sorted(file for file in path.iterdir() if kind(file) is Kind.FILE) if whole else [path]
         digests = [_digest(file, file.stat().st_size) for file in inside]
         return {
-            "name": name(path),
+            "name": file_name(path),
             "bytes": sum(file.stat().st_size for file in inside),
             "mtime_ns": max((file.stat().st_mtime_ns for file in inside), default=0),
             "sampled_sha256": hashlib.sha256("".join(digests).encode()).hexdigest() if whole else digests[0],
@@ -62,30 +50,9 @@ def _digest(path: Place, length: int) -> str:
     return digest.hexdigest()
 
 
-def is_told_apart(identities: list[dict[str, Any]]) -> bool:
+def have_digests(identities: list[dict[str, Any]]) -> bool:
     """Return whether all identities contain digests; those of streams and older imports do not."""
     return all("sampled_sha256" in one for one in identities)
-
-
-@contextmanager
-def reading(path: Place) -> Iterator[None]:
-    """Convert an error of the file system to one that names the file.
-
-    Raises:
-        UnusableInputError: The file cannot be read.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UnusableInputError(
-            f"{printable(str(path))} cannot be read: {reason}", hint="check the path, or copy the file again"
-        ) from error
-
-
-def name(path: Place) -> str:
-    """Return a file's name in valid UTF-8."""
-    return printable(path.name)
 
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
@@ -117,7 +84,7 @@ class Source(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of the file; 0 for a stream."""
-        return size(self.path)
+        return file_bytes(self.path)
 
     @property
     def text_bytes(self) -> int:
@@ -144,7 +111,7 @@ class Job(msgspec.Struct, frozen=True):
 
 def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the identities of the files; several are read concurrently, as storage may be remote."""
-    with ThreadPoolExecutor(_CONCURRENT, "tracekit-peek") as threads:
+    with ThreadPoolExecutor(_CONCURRENT, "tracekit-header") as threads:
         return list(threads.map(lambda source: source.identity, sources))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from tracekit.ingest.flops import COUNTED, count
+from tracekit.ingest.kineto.flops import COUNTED, count
 
 IMAGE, WEIGHT = [2, 4, 9, 11], [8, 2, 3, 3]
 PRODUCTS = 2 * 3 * 3

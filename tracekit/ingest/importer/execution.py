@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,9 +11,9 @@ import msgspec
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
+    from tracekit.ingest.jobs.sources import Source
     from tracekit.ingest.link.graphs import Outcome
-    from tracekit.ingest.nesting import Trace
-    from tracekit.ingest.sources import Source
+    from tracekit.ingest.link.trace import Trace
     from tracekit.runs.tables import Delivered
     from tracekit.schema import Table
     from tracekit.storage import Place
@@ -143,3 +143,11 @@ class Size(msgspec.Struct, frozen=True):
     device: int
     first_ns: int
     last_ns: int
+
+
+Progress = Callable[[str, int, int], None]
+"""Callback with a trace's name, its bytes decoded so far, and its size (0 if unknown)."""
+
+
+def ignore_progress(_name: str, _done: int, _size: int) -> None:
+    """Show nothing."""

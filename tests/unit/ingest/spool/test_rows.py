@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samples.simulator import Program, write
-from tracekit.ingest import rows as rows_module
-from tracekit.ingest.rows import sorted_positions
+from tracekit.ingest.spool import rows as rows_module
+from tracekit.ingest.spool.rows import sorted_positions
 
-SAMPLE = Path(__file__).parents[3] / "samples/simulated/training.json.gz"
+SAMPLE = Path(__file__).parents[4] / "samples/simulated/training.json.gz"
 
 integers = st.integers(-(2**40), 2**40)
 rows = st.lists(st.none() | integers, max_size=40)

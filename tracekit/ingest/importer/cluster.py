@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -20,19 +20,16 @@ from msgspec import structs
 from tracekit import storage
 from tracekit.errors import UnusableInputError
 from tracekit.executors import Outcome, Workers, keep, scratch
-from tracekit.ingest.decoding import closed, read, reading, write
-from tracekit.ingest.executor import Decoded, Destination, Failed, Written
+from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Progress, Written
+from tracekit.ingest.importer.local import closed, convert_read_errors, read
+from tracekit.ingest.importer.trace_writer import write
+from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import open_pool
-from tracekit.ingest.sources import Source
+from tracekit.runs.store import Draft
 from tracekit.runs.tables import deliver
 from tracekit.storage import Place as Address
 from tracekit.storage import locks
-
-if TYPE_CHECKING:
-    from tracekit.runs.store import Draft
-
-    Progress = Callable[[str, int, int], None]
 
 PREFIX = "tracekit-spool-"
 """Prefix of the spool folders of imports on a worker's machine."""
@@ -82,7 +79,7 @@ def decode(task: Reading) -> list[Decoded | Failed]:
     _check(task)
     _delete_abandoned(task.spool.name)
     path, size = task.source.path, task.source.text_bytes
-    with open_pool(1) as pool, scanners(size) as fast, reading(path):
+    with open_pool(1) as pool, scanners(size) as fast, convert_read_errors(path):
         folder = task.spool.make()
         keep(folder)
         traces = read(path, folder, (pool, fast), lambda _done: None)

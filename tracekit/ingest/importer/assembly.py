@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
-from tracekit.ingest import artifacts, ranks, sources
+from tracekit.ingest import artifacts
 from tracekit.ingest.artifacts import Kernel
-from tracekit.ingest.executor import Decoded, Destination, Executor, Failed, Linked, Size, Written
-from tracekit.ingest.kineto.events import DeviceProperties, TopLevel
+from tracekit.ingest.importer.execution import Decoded, Destination, Executor, Failed, Linked, Size, Written
+from tracekit.ingest.jobs import ranks, sources
+from tracekit.ingest.jobs.sources import Source
+from tracekit.ingest.kineto.source import file_name
 from tracekit.ingest.link import graphs
-from tracekit.ingest.nesting import Trace
-from tracekit.ingest.sources import Source
+from tracekit.ingest.link.trace import DeviceProperties, TopLevel, Trace
 from tracekit.ingest.write import Sample, write_samples
 from tracekit.runs.meta import Diagnostic, Level, RunMeta, fingerprint
 
@@ -249,7 +250,7 @@ def _noticed(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Dia
 
 def _left_out(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
-    name = sources.name(source.path)
+    name = file_name(source.path)
     which = name if source.rank is None else f"rank {source.rank} ({name})"
     said = printable(error.message.replace(str(source.path), name))
     return Diagnostic(Level.ERROR, LEFT_OUT, f"left out {which}: {said}")
@@ -270,14 +271,14 @@ def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMet
 def _identity(source: Source) -> dict[str, Any]:
     with suppress(TracekitError):
         return source.identity
-    return {"name": sources.name(source.path)}
+    return {"name": file_name(source.path)}
 
 
 _LISTED = 8
 
 
 def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
-    name = sources.name(trace.path)
+    name = file_name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
         said = trace.no_device_work()
         yield Diagnostic(
@@ -302,7 +303,7 @@ def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
 def _of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
     assumed = [source for source in traces if source.assumed]
     if assumed:
-        listed = ", ".join(f"{sources.name(source.path)} = {source.rank}" for source in assumed)
+        listed = ", ".join(f"{file_name(source.path)} = {source.rank}" for source in assumed)
         yield Diagnostic(
             Level.WARN, "rank_assumed", f"the traces do not tell their rank; counted by name: {listed}"
         )

@@ -12,11 +12,11 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.capture_files import DETAILS, listed
-from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.jobs.capture_files import DETAILS, listed
+from tracekit.ingest.jobs.ranks import TraceHeader, from_name, read_headers
+from tracekit.ingest.jobs.sources import Job, Source, alone, cycles
+from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import report
-from tracekit.ingest.ranks import Peeked, from_name, peek_each
-from tracekit.ingest.sources import Job, Source, alone, cycles, name, reading
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.storage import Place
 
@@ -62,17 +62,17 @@ def _nearness(one: Place, other: Place) -> tuple[int, bool]:
     return len(shared), one.parent == other.parent
 
 
-def _look_through(root: Place) -> tuple[list[Peeked], dict[Place, Diagnostic]]:
-    found: list[Peeked] = []
+def _look_through(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
+    found: list[TraceHeader] = []
     skipped: dict[Place, Diagnostic] = {}
-    with reading(root):
+    with convert_errors(root):
         paths = _candidates(root)
-    for path, seen in zip(paths, peek_each(paths), strict=True):
-        if isinstance(seen, Peeked):
+    for path, seen in zip(paths, read_headers(paths), strict=True):
+        if isinstance(seen, TraceHeader):
             found.append(seen)
         elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
             said = printable(seen.message.replace(str(path), path.name))
-            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {name(path)}: {said}")
+            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {said}")
     return found, skipped
 
 
@@ -104,7 +104,7 @@ def _is_other_database(path: Place) -> bool:
     return not is_export(path)
 
 
-def _exports(found: list[Peeked]) -> Iterator[Job]:
+def _exports(found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of exports: one job per folder if each file name contains a different rank."""
     for folder, exports in _by(found, _folder).items():
         ranks = [from_name(one.path.name) for one in exports]
@@ -118,21 +118,21 @@ def _exports(found: list[Peeked]) -> Iterator[Job]:
 def _is_other_json(path: Place) -> bool:
     """Return whether a file is valid JSON but not a trace, so that it can be skipped."""
     try:
-        with reading(path), open_trace(path) as stream:
+        with convert_errors(path), open_trace(path) as stream:
             msgspec.json.decode(stream.read(_OTHER_LIMIT).removeprefix(b"\xef\xbb\xbf"))
     except (UnusableInputError, msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
 
 
-def _by(traces: Iterable[Peeked], key: Callable[[Peeked], Key]) -> dict[Key, list[Peeked]]:
-    sorted_out: dict[Key, list[Peeked]] = defaultdict(list)
+def _by(traces: Iterable[TraceHeader], key: Callable[[TraceHeader], Key]) -> dict[Key, list[TraceHeader]]:
+    sorted_out: dict[Key, list[TraceHeader]] = defaultdict(list)
     for trace in traces:
         sorted_out[key(trace)].append(trace)
     return sorted_out
 
 
-def _folder(trace: Peeked) -> Place:
+def _folder(trace: TraceHeader) -> Place:
     return trace.path.parent
 
 
@@ -140,7 +140,7 @@ class _Bundle(msgspec.Struct, frozen=True):
     """Traces of one process group in a folder and its subfolders."""
 
     folder: Place
-    traces: list[Peeked]
+    traces: list[TraceHeader]
 
     @property
     def ranks(self) -> set[int | None]:
@@ -155,13 +155,13 @@ class _Bundle(msgspec.Struct, frozen=True):
         return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _of_groups(root: Place, found: list[Peeked]) -> Iterator[Job]:
+def _of_groups(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
     for group, traces in _by(found, lambda trace: trace.group).items():
         if group is not None:
             yield from _of_group(root, traces)
 
 
-def _of_group(root: Place, traces: list[Peeked]) -> Iterator[Job]:
+def _of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
     for folder, own in _by(traces, _folder).items():
@@ -186,14 +186,14 @@ def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
 
 
-def _single(found: list[Peeked]) -> Iterator[Job]:
+def _single(found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces that declare a rank but no process group."""
     single = (trace for trace in found if trace.rank is not None and trace.group is None)
     for folder, traces in _by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
-def _undeclared(root: Place, found: list[Peeked]) -> Iterator[Job]:
+def _undeclared(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
     for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():

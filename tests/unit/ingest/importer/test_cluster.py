@@ -14,8 +14,8 @@ from tracekit.errors import TracekitError
 from tracekit.executors import Outcome, Workers, scratch, workers
 from tracekit.executors.local import InProcess
 from tracekit.executors.model import scratch_at
-from tracekit.ingest.cluster import PREFIX
 from tracekit.ingest.importer import import_each, import_traces
+from tracekit.ingest.importer.cluster import PREFIX
 from tracekit.schema import TABLES, C
 from tracekit.storage import locks
 
@@ -141,7 +141,7 @@ def test_spools_of_killed_imports_are_deleted_by_later_ones(
     imported(store, folder, InProcess())
     assert left.is_dir()
     assert not dead.parent.exists()
-    monkeypatch.setattr("tracekit.ingest.cluster.ABANDONED_S", -1)
+    monkeypatch.setattr("tracekit.ingest.importer.cluster.ABANDONED_S", -1)
     imported(store, folder, InProcess())
     assert not left.exists()
     assert scratch() == place

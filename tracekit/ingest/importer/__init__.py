@@ -1,132 +1,42 @@
-"""Import traces: group files, folders and standard input into jobs, and import each job as one run."""
+"""Import traces: each job of them as one run."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.ingest import nsys, sources
 from tracekit.ingest.artifacts import Kernel
-from tracekit.ingest.assembly import LEFT_OUT, assemble
-from tracekit.ingest.capture_files import captures_of
-from tracekit.ingest.decoding import closed, read, reading, write
-from tracekit.ingest.executor import Decoded, Destination, Failed, Written
-from tracekit.ingest.kineto.scan.loader import scanners
+from tracekit.ingest.importer.assembly import LEFT_OUT, assemble
+from tracekit.ingest.importer.execution import Progress, ignore_progress
+from tracekit.ingest.importer.local import LocalExecutor
+from tracekit.ingest.jobs.capture_files import captures_of
+from tracekit.ingest.jobs.sources import Job, Source
+from tracekit.ingest.jobs.survey import survey
 from tracekit.ingest.link import serving
-from tracekit.ingest.nsys import is_nsys
-from tracekit.ingest.pool import cores, open_pool
-from tracekit.ingest.ranks import Peeked, peek_each
-from tracekit.ingest.sources import Job, Source, alone, cycles
 from tracekit.ingest.write import Sample
 from tracekit.registry import VERSION
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store, new_run_id, timestamp
 from tracekit.schema import C, HostKind
-from tracekit.storage import STDIN, Kind, Place, kind
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
-    from tracekit.ingest.decoding import Decoders
-
-__all__ = ["Job", "Plan", "Source", "plan", "survey"]
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """Jobs that can be imported, and errors of paths that cannot."""
-
-    jobs: list[Job] = msgspec.field(default_factory=list)
-    errors: list[TracekitError] = msgspec.field(default_factory=list)
-
-
-def plan(paths: Sequence[Place]) -> list[Job]:
-    """Group traces into jobs.
-
-    Files with different ranks of one `distributedInfo` group are one job, and so is a folder; a rank that
-    comes again starts another job (another profiled cycle of the same program).
-
-    Raises:
-        UnusableInputError: A path does not exist, or a folder holds no trace.
-    """
-    found = survey(paths)
-    if found.errors:
-        raise found.errors[0]
-    return found.jobs
-
-
-def survey(paths: Sequence[Place]) -> Plan:
-    """Group traces into jobs as `plan` does; collect the errors of unusable paths instead of raising."""
-    found, single = Plan(), list[Place]()
-    for path in paths:
-        try:
-            match kind(path):
-                case Kind.STREAM:
-                    found.jobs.append(_stream(path))
-                case Kind.FOLDER if is_nsys(path):
-                    single.append(path)
-                case Kind.FOLDER:
-                    found.jobs.extend(_inside(path))
-                case _:
-                    single.append(path)
-        except TracekitError as error:
-            found.errors.append(error)
-    seen = peek_each(single)
-    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
-    found.jobs.extend(_grouped([one for one in seen if isinstance(one, Peeked)]))
-    return found
-
-
-def _inside(folder: Place) -> list[Job]:
-    from tracekit.ingest.folders import jobs_in  # not needed for named files
-
-    return jobs_in(folder)
-
-
-def _stream(path: Place) -> Job:
-    """Return the job of a stream, which is not examined as it can be read only once."""
-    if path == STDIN:
-        return Job("stdin", (Source(path),))
-    return (
-        Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)
-    )  # a name such as /dev/fd/63 is meaningless
-
-
-def _grouped(files: list[Peeked]) -> list[Job]:
-    jobs: list[Job] = []
-    groups: dict[object, list[Source]] = defaultdict(list)
-    for trace in files:
-        if trace.group is None:
-            jobs += cycles(None, [Source(trace.path, trace.rank)])
-        else:
-            groups[trace.group].append(Source(trace.path, trace.rank))
-    return jobs + [job for sources in groups.values() for job in cycles(None, sources)]
-
-
-THREAD_BYTES = 1 << 20
-"""Bytes of text from which more than one thread decodes."""
-POOL_BYTES = 24 << 20
-"""Bytes of text from which worker processes save more time than their start takes."""
-UNKNOWN_BYTES = POOL_BYTES
-"""Assumed size of a stream."""
-
-Progress = Callable[[str, int, int], None]
-"""Callback with a trace's name, its bytes decoded so far, and its size (0 if unknown)."""
-
-
-def _silent(_name: str, _done: int, _size: int) -> None:
-    pass
 
 
 def import_traces(
-    store: Store, paths: Sequence[storage.Place], *, label: str | None = None, progress: Progress = _silent
+    store: Store,
+    paths: Sequence[storage.Place],
+    *,
+    label: str | None = None,
+    progress: Progress = ignore_progress,
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -154,7 +64,7 @@ def import_each(
     steps: str = "",
     captures: Sequence[Place] = (),
     kernels: Sequence[Kernel] = (),
-    progress: Progress = _silent,
+    progress: Progress = ignore_progress,
     workers: Workers | None = None,
 ) -> Iterator[Run | TracekitError]:
     """Import traces as `import_traces` does, but yield the errors of unusable traces and go on.
@@ -226,7 +136,7 @@ def import_job(
     label: str | None = None,
     steps: str = "",
     kernels: Sequence[Kernel] = (),
-    progress: Progress = _silent,
+    progress: Progress = ignore_progress,
     workers: Workers | None = None,
 ) -> Run:
     """Import a job as one run, with a diagnostic for each unusable trace.
@@ -246,7 +156,7 @@ def import_job(
         diagnostics=[*job.notes],
     )
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in named):
-        from tracekit.ingest.cluster import on_workers  # loads what only clusters need
+        from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
 
         with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
             found = executor.decode(named)
@@ -261,7 +171,7 @@ def import_recording(
     *,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
-    progress: Progress = _silent,
+    progress: Progress = ignore_progress,
 ) -> Run:
     """Normalize what a collector recorded.
 
@@ -299,41 +209,3 @@ def _normalize(
             return assemble(
                 draft, executor, found, meta, samples=samples, kernels=kernels, with_sources=with_sources
             )
-
-
-class LocalExecutor(msgspec.Struct, frozen=True):
-    """Executor that uses this process: one trace after the other, each on all cores."""
-
-    store: Store
-    spool: Path
-    progress: Progress
-
-    def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Executor.decode`."""
-        sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
-        size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
-        workers = cores() if size >= THREAD_BYTES else 1
-        with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
-            return [
-                outcome
-                for number, source in enumerate(sources)
-                for outcome in self._decode_one(source, self.spool / f"{number:05d}", (pool, fast))
-            ]
-
-    def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
-        name, size = sources.name(source.path), source.size
-        with self.store.writing():  # `reading` leaves errors of the spool alone
-            try:
-                with reading(source.path):
-                    directory.mkdir()
-                    traces = read(
-                        source.path, directory, decoders, lambda done: self.progress(name, done, size)
-                    )
-                    identity = source.identity
-            except TracekitError as error:
-                return [Failed(source=source, error=error)]
-            return closed(source, traces, identity)
-
-    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
-        """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
-        return [Written(linked=write(one.trace, place)) for one, place in tasks]

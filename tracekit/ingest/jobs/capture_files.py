@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tracekit.ingest.ranks import from_name
-from tracekit.ingest.sources import Source
+from tracekit.ingest.jobs.ranks import from_name
+from tracekit.ingest.jobs.sources import Source
 from tracekit.storage import Kind, Place, inside, kind
 
 DETAILS = "execution_details.json"

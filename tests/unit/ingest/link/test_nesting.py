@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest import nesting
 from tracekit.ingest.kineto.scan import native
 from tracekit.ingest.kineto.scan.loader import CompiledNest
+from tracekit.ingest.link import nesting
 
 Spans = list[tuple[int, int, int]]
 

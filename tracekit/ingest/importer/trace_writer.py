@@ -1,31 +1,27 @@
-"""Decode a trace of any format to its spool, complete it with idle intervals, and write its tables."""
+"""Link a decoded trace and write its tables."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracekit.ingest import nsys, sources, spool
-from tracekit.ingest.executor import Decoded, Destination, Failed, Linked, Size
-from tracekit.ingest.kineto import reader as kineto
-from tracekit.ingest.kineto.scan.loader import Scanners
+from tracekit.errors import TracekitError
+from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.link import graphs, replays, serving
-from tracekit.ingest.link.launches import Launchers, idle_batches
+from tracekit.ingest.link.launches import Launchers
+from tracekit.ingest.link.replays import Capture
 from tracekit.ingest.link.steps import PHASES, Host, HostWindow, Steps, find_steps
-from tracekit.ingest.nesting import Trace
-from tracekit.ingest.outline import Ordered, Outline, outlined, windows
-from tracekit.ingest.pool import Pool
-from tracekit.ingest.rows import NONE, Rows, compact, counter_order, device_order, numbers
-from tracekit.ingest.sources import Source
-from tracekit.ingest.spool import Index
-from tracekit.ingest.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.link.trace import Trace
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, device_order, numbers
+from tracekit.ingest.spool.table_index import SortedColumns, TableIndex, read_table_index
+from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.spool.window_reader import windows
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import (
     ALLOCATIONS,
@@ -39,8 +35,7 @@ from tracekit.schema import (
 )
 from tracekit.storage import Place
 
-if TYPE_CHECKING:
-    Ints = npt.NDArray[np.integer[Any]]
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
 _PHASES = [phase.encode() for phase in PHASES]
@@ -56,11 +51,11 @@ class _Writer:
 
     def __init__(self, trace: Trace, place: Destination) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
-        self._spooled = spool.Index(trace.directory)
+        self._spooled = part_files.Index(trace.directory)
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
-        host, device = self._outlined(HOST_INTERVALS), self._outlined(DEVICE_INTERVALS)
+        host, device = self._index(HOST_INTERVALS), self._index(DEVICE_INTERVALS)
         steps = find_steps(host, self._place.steps, self._place.serving)
         scoped = C.PID in device.spooled.names
         launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
@@ -70,11 +65,11 @@ class _Writer:
             replaying = self._write_host(host, steps, launchers, files)
             linked = self._write_device(device, launchers, steps, files, replaying)
             if self._place.part is None:  # alone: it keeps its place, and is not written again
-                spool.clear(self._directory)
+                part_files.clear(self._directory)
             return linked
 
-    def _outlined(self, table: Table) -> Outline:
-        return outlined(self._spooled.table(table.name))
+    def _index(self, table: Table) -> TableIndex:
+        return read_table_index(self._spooled.table(table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}
@@ -83,9 +78,9 @@ class _Writer:
     def _rank(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._place.rank)}
 
-    def _write_host(self, host: Outline, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
+    def _write_host(self, host: TableIndex, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
         """Write the host rows; return the row ids of the calls that launch graphs."""
-        events = self._outlined(ALLOCATIONS)
+        events = self._index(ALLOCATIONS)
         hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
         allocations = files.enter_context(self._file(ALLOCATIONS, {}))
@@ -114,7 +109,7 @@ class _Writer:
         }
 
     def _write_device(
-        self, device: Outline, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
+        self, device: TableIndex, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
     ) -> Linked:
         captured = self._attributed(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
@@ -139,7 +134,7 @@ class _Writer:
         file.finish()
         return Linked(launched, unlinked, launchers.count, captured.outcome if captured else None)
 
-    def _attributed(self, device: Outline, launchers: Launchers, replaying: Ints) -> graphs.Attributed:
+    def _attributed(self, device: TableIndex, launchers: Launchers, replaying: Ints) -> graphs.Attributed:
         """Attribute what graph launches ran to the ops of the captures."""
         kinds = device.texts.get(C.KIND, NO_STRINGS)
         found, first = [], self._place.device_row
@@ -148,9 +143,9 @@ class _Writer:
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
             found.append(replays.replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying))))
             first += rows.count
-        return graphs.attribute(
-            replays.joined(found), self._place.captures, device.texts.get(C.NAME, NO_STRINGS), kinds
-        )
+        launched = replays.joined(found)
+        captures, unusable = _read_captures(self._place.captures if len(launched.row) else ())
+        return graphs.attribute(launched, captures, device.texts.get(C.NAME, NO_STRINGS), kinds, unusable)
 
     def _write_steps(self, steps: Steps) -> None:
         if not len(steps.number):
@@ -166,91 +161,26 @@ class _Writer:
         write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 
     def _write_counters(self) -> None:
-        counters = self._outlined(COUNTERS)
+        counters = self._index(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
             for rows in _sorted(counters, counters.spooled.names, counter_order):
                 file.add(rows, {})
 
 
-def _sorted(table: Outline, columns: Sequence[str], order: Callable[[Rows], Ints]) -> Iterator[Rows]:
-    for window in windows([Ordered(table=table, columns=columns, order=order)]):
+def _sorted(table: TableIndex, columns: Sequence[str], order: Callable[[Rows], Ints]) -> Iterator[Rows]:
+    for window in windows([SortedColumns(table=table, columns=columns, order=order)]):
         yield window.rows[0]
 
 
-_IDLE_PART = 900_000
-"""Number of the first spool part of idle rows, larger than that of any decoded part."""
+def _read_captures(paths: Sequence[Place]) -> tuple[list[Capture], list[str]]:
+    """Read the captures of some traces; return them, and why traces have none."""
+    from tracekit.ingest.kineto.captures import read  # few traces have captures
 
-
-def close(trace: Trace) -> Size | None:
-    """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
-    decoded = Index(trace.directory)
-    for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
-        spool.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    host = decoded.table(HOST_INTERVALS.name).heads
-    work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
-    if not host and not work:
-        return None
-    base = trace.top.base_ns
-    first, last = min(each.first for each in host + work), max(each.end for each in host + work)
-    return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
-
-
-if TYPE_CHECKING:
-    Decoders = tuple[Pool, Scanners]
-    """Pool that decodes chunks, and loader of the compiled scanner."""
-
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Errors of the file system that only writing raises."""
-
-
-@contextmanager
-def reading(path: Place) -> Iterator[None]:
-    """Convert an error of the file system to one that names the file, unless writing the spool raised it.
-
-    Raises:
-        UnusableInputError: The file cannot be read.
-        OSError: The spool cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _WRITING:
-            raise
-        with sources.reading(path):
-            raise
-
-
-def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
-    """Decode a file to the spool.
-
-    Args:
-        path: The file.
-        directory: An existing folder for the batches.
-        decoders: Pool and scanner.
-        progress: Called with the bytes of the file read so far.
-
-    Returns:
-        One trace, or one for each rank that the file holds.
-
-    Raises:
-        UnusableInputError: The file is not a trace.
-    """
-    if nsys.is_nsys(path):
-        from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
-
-        return reader.read(path, directory, progress)
-    pool, fast = decoders
-    return [kineto.read(path, directory, pool, progress, scanners=fast)]
-
-
-def closed(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
-    """Add the idle intervals to the traces of a source; a trace without intervals fails."""
-    found: list[Decoded | Failed] = []
-    for number, trace in enumerate(traces):
-        size = close(trace)
-        found.append(
-            Failed(source=source, error=trace.empty())
-            if size is None
-            else Decoded(source=source, trace=trace, size=size, identity=identity, number=number)
-        )
-    return found
+    captures: list[Capture] = []
+    unusable: list[str] = []
+    for path in paths:
+        try:
+            captures += read(path)
+        except TracekitError as error:
+            unusable.append(error.message)
+    return captures, unusable

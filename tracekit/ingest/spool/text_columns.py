@@ -99,7 +99,7 @@ class _Numbers(dict[bytes, int]):
         return len(self) - 1
 
 
-class Collected:
+class StringsBuilder:
     """Builder of a text column from its parts."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Collected:
                 hint="record fewer steps, or disable stacks (with_stack=False)",
             )
 
-    def strings(self) -> Strings:
+    def build(self) -> Strings:
         """Return the column."""
         redacted = redaction.redact_texts([value.decode() for value in self._known])
         values = sorted(set(redacted))

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest import nesting
-from tracekit.ingest.nesting import Nest
-from tracekit.ingest.rows import NONE
+from tracekit.ingest.link import nesting
+from tracekit.ingest.link.nesting import Nest
+from tracekit.ingest.spool.rows import NONE
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.ingest import spool
-from tracekit.ingest.outline import outlined
-from tracekit.ingest.rows import Batch, Column, Rows, concatenated, joined, of_arrow
-from tracekit.ingest.spool import Index, Span
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.part_files import Index, RowRange
+from tracekit.ingest.spool.rows import Batch, Column, Rows, concatenate_rows, concatenated, of_arrow
+from tracekit.ingest.spool.table_index import read_table_index
 
 Row = dict[str, Any]
 KINDS = {
@@ -70,10 +70,10 @@ def by_time(rows: list[Row]) -> list[Row]:
 def test_any_spans_of_parts_read_back(held: list[list[Row]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number, rows in enumerate(held):
-            spool.write_batches(Path(folder), number, {"table": batch(rows)})
-        table = outlined(Index(Path(folder)).table("table"))
+            part_files.write_batches(Path(folder), number, {"table": batch(rows)})
+        table = read_table_index(Index(Path(folder)).table("table"))
         bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
-        spans = [Span(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
+        spans = [RowRange(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
         found = table.read(spans, list(KINDS))
         expected = [
             each
@@ -95,11 +95,11 @@ def test_rows_are_concatenated_and_selected(held: list[list[Row]], data: st.Data
     places = data.draw(st.lists(st.integers(0, len(flat) - 1), max_size=9))
     taken = whole.rows.take(np.array(places, np.int64))
     assert as_given(taken, texts) == [flat[place] for place in places]
-    assert as_given(joined([taken, taken]), texts) == 2 * [flat[place] for place in places]
+    assert as_given(concatenate_rows([taken, taken]), texts) == 2 * [flat[place] for place in places]
 
 
 def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:
-    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
+    part_files.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
     table = Index(tmp_path).table("table")
     assert table.times(0).tolist() == [5]
     (part,) = tmp_path.glob("*.rows")
@@ -110,9 +110,9 @@ def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:
 
 
 def test_clearing_frees_the_space_of_open_files(tmp_path: Path) -> None:
-    spool.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
+    part_files.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
     (part,) = tmp_path.glob("*.rows")
     with part.open("rb") as held:
-        spool.clear(tmp_path)
+        part_files.clear(tmp_path)
         assert os.fstat(held.fileno()).st_size == 0
     assert not part.exists()

@@ -1,0 +1,151 @@
+"""Decode traces of any format to their spools, and import the traces of a job in this process."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tracekit.errors import TracekitError
+from tracekit.ingest import nsys
+from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Progress, Size, Written
+from tracekit.ingest.importer.trace_writer import write
+from tracekit.ingest.jobs.sources import Source
+from tracekit.ingest.kineto import reader as kineto
+from tracekit.ingest.kineto.scan.loader import Scanners, scanners
+from tracekit.ingest.kineto.source import convert_errors, file_name
+from tracekit.ingest.link.launches import idle_batches
+from tracekit.ingest.link.trace import Trace
+from tracekit.ingest.pool import Pool, cores, open_pool
+from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.part_files import Index
+from tracekit.runs.store import Store
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
+from tracekit.storage import Place
+
+THREAD_BYTES = 1 << 20
+"""Bytes of text from which more than one thread decodes."""
+POOL_BYTES = 24 << 20
+"""Bytes of text from which worker processes save more time than their start takes."""
+UNKNOWN_BYTES = POOL_BYTES
+"""Assumed size of a stream."""
+
+
+_IDLE_PART = 900_000
+"""Number of the first spool part of idle rows, larger than that of any decoded part."""
+
+
+def close(trace: Trace) -> Size | None:
+    """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
+    decoded = Index(trace.directory)
+    for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
+        part_files.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+    host = decoded.table(HOST_INTERVALS.name).heads
+    work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
+    if not host and not work:
+        return None
+    base = trace.top.base_ns
+    first, last = min(each.first for each in host + work), max(each.end for each in host + work)
+    return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
+
+
+Decoders: TypeAlias = tuple[Pool, Scanners]
+"""Pool that decodes chunks, and loader of the compiled scanner."""
+
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""Errors of the file system that only writing raises."""
+
+
+@contextmanager
+def convert_read_errors(path: Place) -> Iterator[None]:
+    """Convert an error of the file system to one that names the file, unless writing the spool raised it.
+
+    Raises:
+        UnusableInputError: The file cannot be read.
+        OSError: The spool cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _WRITING:
+            raise
+        with convert_errors(path):
+            raise
+
+
+def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[int], None]) -> list[Trace]:
+    """Decode a file to the spool.
+
+    Args:
+        path: The file.
+        directory: An existing folder for the batches.
+        decoders: Pool and scanner.
+        progress: Called with the bytes of the file read so far.
+
+    Returns:
+        One trace, or one for each rank that the file holds.
+
+    Raises:
+        UnusableInputError: The file is not a trace.
+    """
+    if nsys.is_nsys(path):
+        from tracekit.ingest.nsys import reader  # what a trace of torch.profiler never needs
+
+        return reader.read(path, directory, progress)
+    pool, fast = decoders
+    return [kineto.read(path, directory, pool, progress, scanners=fast)]
+
+
+def closed(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
+    """Add the idle intervals to the traces of a source; a trace without intervals fails."""
+    found: list[Decoded | Failed] = []
+    for number, trace in enumerate(traces):
+        size = close(trace)
+        found.append(
+            Failed(source=source, error=trace.empty())
+            if size is None
+            else Decoded(source=source, trace=trace, size=size, identity=identity, number=number)
+        )
+    return found
+
+
+class LocalExecutor(msgspec.Struct, frozen=True):
+    """Executor that uses this process: one trace after the other, each on all cores."""
+
+    store: Store
+    spool: Path
+    progress: Progress
+
+    def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
+        """See `Executor.decode`."""
+        sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
+        size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
+        workers = cores() if size >= THREAD_BYTES else 1
+        with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
+            return [
+                outcome
+                for number, source in enumerate(sources)
+                for outcome in self._decode_one(source, self.spool / f"{number:05d}", (pool, fast))
+            ]
+
+    def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
+        name, size = file_name(source.path), source.size
+        with self.store.writing():  # `convert_read_errors` leaves errors of the spool alone
+            try:
+                with convert_read_errors(source.path):
+                    directory.mkdir()
+                    traces = read(
+                        source.path, directory, decoders, lambda done: self.progress(name, done, size)
+                    )
+                    identity = source.identity
+            except TracekitError as error:
+                return [Failed(source=source, error=error)]
+            return closed(source, traces, identity)
+
+    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
+        """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
+        return [Written(linked=write(one.trace, place)) for one, place in tasks]

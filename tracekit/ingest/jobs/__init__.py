@@ -1,0 +1,1 @@
+"""Find which files are one job: ranks, folders, captures of graphs."""

@@ -1,0 +1,84 @@
+"""Group files, folders and standard input into jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from tracekit.errors import TracekitError
+from tracekit.ingest.jobs.ranks import TraceHeader, read_headers
+from tracekit.ingest.jobs.sources import Job, Source, alone, cycles
+from tracekit.ingest.nsys import is_nsys
+from tracekit.storage import STDIN, Kind, Place, kind
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Jobs that can be imported, and errors of paths that cannot."""
+
+    jobs: list[Job] = msgspec.field(default_factory=list)
+    errors: list[TracekitError] = msgspec.field(default_factory=list)
+
+
+def plan(paths: Sequence[Place]) -> list[Job]:
+    """Group traces into jobs.
+
+    Files with different ranks of one `distributedInfo` group are one job, and so is a folder; a rank that
+    comes again starts another job (another profiled cycle of the same program).
+
+    Raises:
+        UnusableInputError: A path does not exist, or a folder holds no trace.
+    """
+    found = survey(paths)
+    if found.errors:
+        raise found.errors[0]
+    return found.jobs
+
+
+def survey(paths: Sequence[Place]) -> Plan:
+    """Group traces into jobs as `plan` does; collect the errors of unusable paths instead of raising."""
+    found, single = Plan(), list[Place]()
+    for path in paths:
+        try:
+            match kind(path):
+                case Kind.STREAM:
+                    found.jobs.append(_stream(path))
+                case Kind.FOLDER if is_nsys(path):
+                    single.append(path)
+                case Kind.FOLDER:
+                    found.jobs.extend(_inside(path))
+                case _:
+                    single.append(path)
+        except TracekitError as error:
+            found.errors.append(error)
+    seen = read_headers(single)
+    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
+    found.jobs.extend(_grouped([one for one in seen if isinstance(one, TraceHeader)]))
+    return found
+
+
+def _inside(folder: Place) -> list[Job]:
+    from tracekit.ingest.jobs.folders import jobs_in  # not needed for named files
+
+    return jobs_in(folder)
+
+
+def _stream(path: Place) -> Job:
+    """Return the job of a stream, which is not examined as it can be read only once."""
+    if path == STDIN:
+        return Job("stdin", (Source(path),))
+    return (
+        Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)
+    )  # a name such as /dev/fd/63 is meaningless
+
+
+def _grouped(files: list[TraceHeader]) -> list[Job]:
+    jobs: list[Job] = []
+    groups: dict[object, list[Source]] = defaultdict(list)
+    for trace in files:
+        if trace.group is None:
+            jobs += cycles(None, [Source(trace.path, trace.rank)])
+        else:
+            groups[trace.group].append(Source(trace.path, trace.rank))
+    return jobs + [job for sources in groups.values() for job in cycles(None, sources)]

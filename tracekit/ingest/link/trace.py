@@ -1,0 +1,88 @@
+"""A decoded and spooled trace, and what it contains beside its events."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.link.nesting import Jumping, Nest
+from tracekit.runs.meta import Diagnostic
+from tracekit.storage import Place
+
+
+class DeviceProperties(msgspec.Struct):
+    """Entry of `deviceProperties`."""
+
+    index: int = msgspec.field(default=0, name="id")
+    name: str = ""
+    memory_bytes: int | None = msgspec.field(default=None, name="totalGlobalMem")
+    major: int | None = msgspec.field(default=None, name="computeMajor")
+    minor: int | None = msgspec.field(default=None, name="computeMinor")
+    sm_count: int | None = msgspec.field(default=None, name="numSms")
+    max_threads_per_sm: int | None = msgspec.field(default=None, name="maxThreadsPerMultiprocessor")
+    registers_per_sm: int | None = msgspec.field(default=None, name="regsPerMultiprocessor")
+    shared_bytes_per_sm: int | None = msgspec.field(default=None, name="sharedMemPerMultiprocessor")
+    warp_size: int | None = msgspec.field(default=None, name="warpSize")
+    copy_engines: int | None = None
+    uuid: str | None = None
+
+
+class Distributed(msgspec.Struct):
+    """`distributedInfo`: rank and process groups of the trace."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    groups: Any = msgspec.field(default=None, name="pg_config")
+
+
+class TopLevel(msgspec.Struct):
+    """Members of the top level beside the events; host and user names are not read."""
+
+    devices: list[DeviceProperties] = msgspec.field(default_factory=list, name="deviceProperties")
+    distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
+    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+    cuda_runtime: int | None = msgspec.field(default=None, name="cuda_runtime_version")
+    cuda_driver: int | None = msgspec.field(default=None, name="cuda_driver_version")
+    hip_runtime: int | None = msgspec.field(default=None, name="hip_runtime_version")
+    with_stack: int | None = None
+    record_shapes: int | None = None
+    profile_memory: int | None = None
+    driver: str | None = msgspec.field(default=None, name="tracekit_driver")
+    tool: str | None = msgspec.field(default=None, name="tracekit_tool")
+    simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
+
+
+@dataclass(frozen=True)
+class Trace(ABC):
+    """Interface of a decoded and spooled trace of one process or rank.
+
+    Attributes:
+        path: The file.
+        directory: Folder of the spool.
+        top: Top level of the trace: its metadata.
+        nest: Algorithm for the nesting of its host rows.
+    """
+
+    path: Place
+    directory: Path
+    top: TopLevel
+    nest: Nest = field(default=Jumping(), kw_only=True)
+
+    @abstractmethod
+    def notes(self) -> Iterator[Diagnostic]:
+        """Return the diagnostics of decoding."""
+
+    @abstractmethod
+    def empty(self) -> UnusableInputError:
+        """Return the error for a trace without intervals."""
+
+    def no_device_work(self) -> str:
+        """Return the tool's message on missing device activity, empty if it has none."""
+        return ""

@@ -1,0 +1,1 @@
+"""Decoded batches on disk: written part by part, read in order of time window by window."""
