@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Git = Callable[..., str]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    tiers.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     environment.normalize()
     tiers.choose(config)
@@ -29,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark_properties(config, items)
+    tiers.keep_shard(config, items)
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,15 @@
-"""The two tiers of tests, and how many examples a property test tries in each.
+"""The two tiers of tests, the shards of the slow one, and how many examples a property test tries in each.
 
 The default tier is `pytest -n 2`; the slow tier is `pytest -n 2 -m slow`. Property tests run in both, with
-ten times the examples in the slow one.
+ten times the examples in the slow one. `--shard 2/6` runs the third sixth of the selected tests: continuous
+integration runs the shard that the number of commits gives, so that all take turns.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -39,6 +42,31 @@ def choose(config: pytest.Config) -> None:
     settings.register_profile(SLOW, **common)
     settings.register_profile(DEFAULT, **common, max_examples=examples(100, tier=DEFAULT))
     settings.load_profile(tier_of(config))
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare `--shard`."""
+    parser.addoption("--shard", metavar="K/N", type=_parse_shard, help="run shard K (from 0) of N only")
+
+
+def _parse_shard(text: str) -> tuple[int, int]:
+    shard, _, shards = text.partition("/")
+    if not (shard.isdecimal() and shards.isdecimal() and int(shard) < int(shards)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shard K/N with 0 <= K < N, such as 2/6")
+    return int(shard), int(shards)
+
+
+def keep_shard(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of other shards; a test stays in its shard when others are added or removed."""
+    if config.option.shard is None:
+        return
+    shard, shards = config.option.shard
+    kept, others = [], []
+    for item in items:
+        mine = zlib.crc32(item.nodeid.encode()) % shards == shard
+        (kept if mine else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = kept
 
 
 def tier_of(config: pytest.Config) -> str:
