@@ -32,7 +32,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, R
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import budget
 from tracekit.diff import Diff
-from tracekit.diff.ledgers import Cause, Group
+from tracekit.diff.breakdowns import Cause, Group
 from tracekit.diff.matching import path_of
 from tracekit.diff.model import Compared
 from tracekit.diff.naming import Role

@@ -21,13 +21,13 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.savings import budget
 from tracekit.diff import Diff
-from tracekit.diff.judge import THRESHOLD
-from tracekit.diff.ledgers import Group
-from tracekit.diff.wall import LAUNCH_BOUND
+from tracekit.diff.breakdowns import Group
+from tracekit.diff.step_time_breakdown import LAUNCH_BOUND
 from tracekit.errors import UnusableInputError
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
+from tracekit.stats.comparison import THRESHOLD
 
 from ..shared import common
 from ..shared.common import Line, ints
@@ -170,7 +170,7 @@ def _fusion(found: Diff) -> pd.DataFrame:
             "delta_ns": group.terms.delta,
             "base_name": group.name_a,
             "head_name": group.name_b,
-            "rung": group.rung,
+            "rung": group.match_level,
         }
         for group in groups
     ]

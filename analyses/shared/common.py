@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column, Remark
 from tracekit.analysis.kernel_names import matches
-from tracekit.diff import Diff, Options, diff, wall
-from tracekit.diff import spans as compared_spans
+from tracekit.diff import Diff, Options, compared_steps, diff, step_time_breakdown
 from tracekit.diff.model import Metric
 from tracekit.runs.intervals import BLOCK, Ints
 from tracekit.runs.run import Run
@@ -292,10 +291,10 @@ def refusal_note(found: Diff) -> str:
 
 def time_by_activity(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
     """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
-    shared = compared_spans.shared(base, head)
-    causes = (wall.causes(base, head)[0]) or (None, None)
+    shared = compared_steps.select_steps(base, head)
+    causes = (step_time_breakdown.read_idle_causes(base, head)[0]) or (None, None)
     cuts = [
-        wall.cut_device(run, span, cause).parts
+        step_time_breakdown.divide_device_time(run, span, cause).parts
         for run, span, cause in zip((base, head), shared, causes, strict=True)
     ]
     return cuts[0], cuts[1]

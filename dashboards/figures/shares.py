@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.diff import Diff
-    from tracekit.diff.ledgers import Range
+    from tracekit.diff.breakdowns import Range
 
 
 PARTS = {

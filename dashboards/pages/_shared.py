@@ -12,7 +12,7 @@ from dash import html
 
 from tracekit import analysis
 from tracekit.analysis import Result
-from tracekit.diff import engine, spans
+from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability
 from tracekit.render import human
 from tracekit.runs.metrics import STEP_TIME, peaks, step_time
@@ -93,8 +93,10 @@ def compared(context: Context) -> Comparability | None:
 
 
 def _compared(base: Run, run: Run) -> Comparability:
-    both = spans.shared(base, run)
-    return engine.compare(base, run, (spans.read(base, both[0]), spans.read(run, both[1])))
+    both = compared_steps.select_steps(base, run)
+    return engine.compare(
+        base, run, (compared_steps.read_inputs(base, both[0]), compared_steps.read_inputs(run, both[1]))
+    )
 
 
 DEFINED = (

@@ -19,9 +19,9 @@ from dash.development.base_component import Component
 from tracekit.analysis import Column
 from tracekit.diff.noise import fingerprint_id
 from tracekit.errors import TracekitError
-from tracekit.experiments import gate_baseline
-from tracekit.experiments.gate_baseline import code
-from tracekit.experiments.gate_model import MIB
+from tracekit.experiments import check_baseline
+from tracekit.experiments.check_baseline import code
+from tracekit.experiments.check_model import MIB
 from tracekit.runs import revisions
 from tracekit.runs.meta import Git
 from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, counted
@@ -30,7 +30,7 @@ from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict
 from tracekit.stats.noise import Noise, estimate_noise
-from tracekit.stats.tests import compare_exact, gate
+from tracekit.stats.tests import compare_exact, with_holm
 from tracekit.storage import Place
 
 from ..answers.results import no_runs, rows
@@ -128,7 +128,7 @@ def _compared(found: list[State], metric: str, place: dict[Place, int]) -> list[
     noise = estimate_noise([sorted(state.values) for state in found])
     clean = [state for state in found if not state.git.dirty]
     pairs = list(pairwise(clean))
-    changes = gate([_change(a, b, metric, noise, place) for a, b in pairs])
+    changes = with_holm([_change(a, b, metric, noise, place) for a, b in pairs])
     changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
     return [State(one.git, one.runs, one.values, *changes_of.get(id(one), (None, None))) for one in found]
 
@@ -222,7 +222,7 @@ def _nothing(count: int) -> list[Component]:
 
 def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
     view = context.view
-    names = gate_baseline.names([tuple(own) for own in known.values()])
+    names = check_baseline.names([tuple(own) for own in known.values()])
     offered = [
         Choice(
             f"{name} · {len(own)} runs",

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 
 from tracekit.experiments.suite import Figure, figures, report
 from tracekit.experiments.suite_plan import Table
-from tracekit.experiments.sweep import find, listed
+from tracekit.experiments.sweep_folder import find, list_sweeps
 from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
 
@@ -22,7 +22,7 @@ from ..parts.links import Choice, choices, copyable
 from ..site import Context, Needs, Page, Section
 
 if TYPE_CHECKING:
-    from tracekit.experiments.sweep import Folder
+    from tracekit.experiments.sweep_folder import Folder
 
 
 NAME, OPTION = "suite", "suite"
@@ -37,7 +37,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _report(context: Context) -> list[Component]:
-    known = listed(context.store, kind=SUITE)
+    known = list_sweeps(context.store, kind=SUITE)
     if not known:
         return [html.P(coded(HINT), className="tk-prose"), copyable(COMMAND)]
     requested = context.view.options.get(OPTION, "")

@@ -34,11 +34,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iter
     wanted = suite_plan(only=["resnet50", "mnist_cnn", "sac"])
     suite = sweep_folder.begin(store, wanted)
     for number, one in enumerate(wanted.cells):
-        suite.keep(bad(one, Outcome.FAILED) if number % 5 == 4 else ok(one, 1_500_000 + number))
+        suite.add(bad(one, Outcome.FAILED) if number % 5 == 4 else ok(one, 1_500_000 + number))
     fits, large = cell(batch_size=8), cell(batch_size=16)
     sweep = sweep_folder.begin(store, plan(fits, large))
-    sweep.keep(ok(fits, 1_500_000))
-    sweep.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
+    sweep.add(ok(fits, 1_500_000))
+    sweep.add(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
     with served(store, {"sweep": sweep.id}, port=port) as found:
         yield found
 

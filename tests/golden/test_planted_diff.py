@@ -22,7 +22,7 @@ from samples.simulator.planted.changes import (
 )
 from tests.shared_runs import copy_of
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.ledgers import Amount, Terms
+from tracekit.diff.breakdowns import Amount, Terms
 from tracekit.diff.model import Status, Verdict
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_program_does_not_differ_from_itself(simulations: Simulations, tmp_pat
     assert found.work.terms == Terms()
     assert found.wall is not None
     assert [line.delta for line in found.wall.lines] == [0] * len(found.wall.lines)
-    assert [one.rung for one in found.match.by_rung] == ["hash"]  # type: ignore[union-attr]
+    assert [one.name for one in found.match.by_level] == ["hash"]  # type: ignore[union-attr]
 
 
 def test_a_loop_over_parameters_is_a_count_term(simulations: Simulations) -> None:
@@ -82,7 +82,7 @@ def test_a_duplicate_copy_is_added(simulations: Simulations) -> None:
     found = simulations.between(PLAIN, Variant(copies_twice=True))
     (group,) = found.groups
     assert group.path == ("aten::clone", "aten::copy_")
-    assert (group.rung, group.name_a, group.name_b) == ("", "", "Memcpy H2D (pinned to device)")
+    assert (group.match_level, group.name_a, group.name_b) == ("", "", "Memcpy H2D (pinned to device)")
     assert (group.a, group.b) == (Amount(0, 0), Amount(STEPS, STEPS * COPY_NS))
     assert group.terms == Terms(added=STEPS * COPY_NS)
     assert found.work is not None
@@ -119,14 +119,14 @@ def test_another_library_is_matched_by_the_op_that_launched_it(simulations: Simu
     found = simulations.between(PLAIN, Variant(renamed=True, slower=2))
     (group,) = found.groups
     assert (group.name_a, group.name_b) == ("ampere_sgemm_tn", "Cijk_Ailk_Bljk_SB_MT64")
-    assert (group.rung, group.role, group.terms) == ("op+shape", "gemm", Terms(rate=STEPS * LINEAR_NS))
+    assert (group.match_level, group.role, group.terms) == ("op+shape", "gemm", Terms(rate=STEPS * LINEAR_NS))
 
 
 def test_fusion_is_one_group_at_the_op_around_it(simulations: Simulations) -> None:
     found = simulations.between(PLAIN, Variant(fused=True))
     (group,) = found.groups
     assert group.path == ("activation",)
-    assert (group.rung, group.a, group.b) == (
+    assert (group.match_level, group.a, group.b) == (
         "group",
         Amount(2 * STEPS, 2 * STEPS * RELU_NS),
         Amount(STEPS, STEPS * RELU_NS),
@@ -171,8 +171,8 @@ def test_a_difference_turns_around_with_its_sides(simulations: Simulations) -> N
     assert there.work is not None
     assert back.work is not None
     assert mirrored(there.work.terms) == back.work.terms
-    assert sorted((one.rung, one.a, one.b, one.terms.delta) for one in there.groups) == sorted(
-        (one.rung, one.b, one.a, -one.terms.delta) for one in back.groups
+    assert sorted((one.match_level, one.a, one.b, one.terms.delta) for one in there.groups) == sorted(
+        (one.match_level, one.b, one.a, -one.terms.delta) for one in back.groups
     )
 
 

@@ -35,11 +35,11 @@ from samples.simulator.planted.regressions import (
 from tests import tiers
 from tests.runs import START, write_table
 from tests.shared_runs import copy_of
-from tests.unit.experiments.gate.gates import commit, state
+from tests.unit.experiments.check.recorded import commit, state
 from tracekit.analysis import analyze
 from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.ledgers import Terms
+from tracekit.diff.breakdowns import Terms
 from tracekit.diff.model import Verdict
 from tracekit.runs.meta import Timings
 from tracekit.runs.store import Store, new_run_id, timestamp
@@ -191,7 +191,11 @@ def test_another_template_of_a_kernel_is_a_rate(bench: Bench) -> None:
     slower = chosen.head.add_ns - chosen.base.add_ns
     assert lines(found) == {"aten::add_": Terms(rate=STEPS * slower)}
     (group,) = found.groups
-    assert (group.rung, "vectorized" in group.name_a, "unrolled" in group.name_b) == ("op+shape", True, True)
+    assert (group.match_level, "vectorized" in group.name_a, "unrolled" in group.name_b) == (
+        "op+shape",
+        True,
+        True,
+    )
     assert found.counts == ()
 
 
@@ -201,7 +205,11 @@ def test_another_library_is_a_rate_of_the_same_op(bench: Bench) -> None:
     slower = chosen.head.linear_ns - chosen.base.linear_ns
     assert lines(found) == {"aten::linear > aten::addmm": Terms(rate=STEPS * slower)}
     (group,) = found.groups
-    assert (group.rung, "sgemm" in group.name_a, "cublasLt" in group.name_b) == ("op+shape", True, True)
+    assert (group.match_level, "sgemm" in group.name_a, "cublasLt" in group.name_b) == (
+        "op+shape",
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("name", ["65839 in training", "65839 in inference"])

@@ -61,10 +61,10 @@ def renamed(folder: Path) -> Path:
     return folder
 
 
-def rungs(found: Diff) -> set[str]:
+def levels(found: Diff) -> set[str]:
     """The rules by which work was matched."""
     assert found.match is not None
-    return {one.rung for one in found.match.by_rung}
+    return {one.name for one in found.match.by_level}
 
 
 def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> None:
@@ -131,8 +131,8 @@ def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp
     assert found.work.a_ns == found.work.b_ns
     plain = imported(tmp_path / "plain", SAMPLE / "trace.json.gz", None)
     unknown = diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)])
-    assert rungs(found) == {"hash"}
-    assert rungs(unknown) > {"hash"}
+    assert levels(found) == {"hash"}
+    assert levels(unknown) > {"hash"}
 
 
 def test_the_command_imports_artifacts_or_says_what_is_missing(

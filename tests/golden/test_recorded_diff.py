@@ -50,7 +50,7 @@ def test_recorded_pairs(name: str, shared_runs: SharedRuns) -> None:
     assert found.work.residual == 0
     assert sum(line.a_ns for line in found.wall.lines) == found.wall.total.a_ns
     assert sum(line.b_ns for line in found.wall.lines) == found.wall.total.b_ns
-    launched = sum(rung.a_ns for rung in found.match.by_rung if rung.rung in BY_OP)
+    launched = sum(level.a_ns for level in found.match.by_level if level.name in BY_OP)
     assert launched / found.work.a_ns >= least
     assert found.match.share_a is not None
     assert found.match.share_a > 0.99

@@ -18,7 +18,7 @@ from tests.tiers import thinned
 from tests.unit.experiments.measure.test_worktrees import everything
 from tracekit.cli.main import run
 from tracekit.errors import UnusableInputError
-from tracekit.experiments.ab import commit
+from tracekit.experiments.ab import resolve_commit
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -211,11 +211,11 @@ def test_the_working_tree_is_measured_as_it_is_when_allowed(
 
 
 def test_a_clean_working_tree_is_its_commit(repository: Repository) -> None:
-    side = commit(".", Path.cwd())
+    side = resolve_commit(".", Path.cwd())
     assert (side.sha, side.dirty) == (repository.git("rev-parse", "HEAD"), False)
     Path("new.txt").write_text("")
     with pytest.raises(UnusableInputError, match="1 file"):
-        commit(".", Path.cwd())
+        resolve_commit(".", Path.cwd())
 
 
 def test_a_program_that_fails_names_its_side_and_leaves_nothing(

@@ -82,7 +82,7 @@ def test_compiled_kernels_have_lines_and_match_under_other_names(tmp_path: Path)
     assert found.work is not None
     assert found.match is not None
     assert (found.work.terms.added, found.work.terms.removed, found.work.terms.count) == (0, 0, 0)
-    assert {one.rung for one in found.match.by_rung} == {"hash"}
+    assert {one.name for one in found.match.by_level} == {"hash"}
 
 
 def test_a_level_that_compiles_nothing_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ TRACEKIT = f'exec "{sys.executable}" -c "from tracekit.cli.main import main; mai
 RECORD = """
 import os, pathlib, subprocess
 from level import TIMES
-from tests.unit.experiments.gate.gates import record
+from tests.unit.experiments.check.recorded import record
 from tracekit.runs.store import Store
 
 store = Store(pathlib.Path(os.environ["TRACEKIT_STORE"]))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tracekit.cli.main import run as tracekit
-from tracekit.experiments.sweep import find
+from tracekit.experiments.sweep_folder import find
 
 pytest.importorskip("torch")
 

@@ -10,7 +10,8 @@ import pytest
 from tracekit.analysis import NOT_PROFILED, analyze, available
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
-from tracekit.experiments.sweep import find, rows
+from tracekit.experiments.sweep_folder import find
+from tracekit.experiments.sweep_table import rows
 from tracekit.recording.collect import collect, command
 from tracekit.recording.collector import Request
 from tracekit.runs.store import Store

@@ -22,7 +22,7 @@ from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from tracekit.experiments.ab import Moment, Watcher
-    from tracekit.experiments.ab_model import Question, Report
+    from tracekit.experiments.ab_model import AbRequest, Report
     from tracekit.experiments.measure import Reading
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.tests import Look
@@ -105,12 +105,12 @@ def command(
     tracekit ab HEAD~1 HEAD --repeat 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.ab_model import Design, Question
+    from tracekit.experiments.ab_model import AbRequest, Design
 
     design = Design(
         k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup
     )
-    question = Question(
+    request = AbRequest(
         base=base,
         head=head,
         command=program,
@@ -121,7 +121,7 @@ def command(
         allow_dirty=allow_dirty,
         restart=restart,
     )
-    report = _answer(question, store)
+    report = _answer(request, store)
     click.echo(_rendered(report, output_format), nl=False)
     from tracekit.stats.comparison import exit_code
 
@@ -142,12 +142,12 @@ def _reading(pattern: str | None, unit: str) -> Reading | None:
     return Reading(pattern, unit)
 
 
-def _answer(question: Question, store: str | None) -> Report:
+def _answer(request: AbRequest, store: str | None) -> Report:
     from tracekit.experiments.ab import compare_commits
     from tracekit.experiments.process import ProgramError
 
     try:
-        return compare_commits(open_store(store), question, watcher=_watcher())
+        return compare_commits(open_store(store), request, watcher=_watcher())
     except ProgramError as error:
         if error.tail:
             click.echo(error.tail, err=True)

@@ -23,7 +23,7 @@ from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
     from tracekit.experiments.bisect_model import Bisection, Moment, Search
-    from tracekit.experiments.bisect_question import Question
+    from tracekit.experiments.bisect_request import BisectRequest
 
 
 @click.command("bisect")
@@ -114,22 +114,23 @@ def command(
 
 def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
     from tracekit.experiments.bisect import bisect
-    from tracekit.experiments.bisect_question import asked
+    from tracekit.experiments.bisect_request import BisectOptions, BisectRequest
 
-    store, question = open_store(place), asked(words, place=place, **options)
-    cache = question.cache(store, fresh=fresh)
-    with _resumable(), question.runner(store) as runner:
+    store = open_store(place)
+    request = BisectRequest.create(words, BisectOptions.from_cli(words, **options), store=place)
+    cache = request.open_cache(store, fresh=fresh)
+    with _resumable(), request.open_runner(store) as runner:
         return bisect(
-            question.search,
+            request.search,
             runner,
             cache,
-            report=_progress(question.search),
-            command=_again(question, words, {**options, "store": place}),
-            explain=question.explain,
+            report=_progress(request.search),
+            command=_again(request, words, {**options, "store": place}),
+            explain=request.explain,
         )
 
 
-def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
+def _again(request: BisectRequest, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
     """The command that repeats the search, with commit ids in place of branches."""
     found = ["tracekit", "bisect"]
     context = click.Context(command)
@@ -143,7 +144,7 @@ def _again(question: Question, words: tuple[str, ...], options: dict[str, Any]) 
         found += [name] if value is True else [word for one in many for word in (name, _word(one))]
     if options["dep"]:
         return (*found, "--", *words)
-    good, bad = (question.search.subjects[at].short for at in (0, -1))
+    good, bad = (request.search.subjects[at].short for at in (0, -1))
     return (*found, f"{good}..{bad}", "--", *words[1:])
 
 

@@ -12,7 +12,7 @@ from tracekit.cli.options import format_of, open_store, store_option, threshold_
 from tracekit.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from tracekit.experiments.gate import Gate
+    from tracekit.experiments.check import CheckResult
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")
 _WITH_CAUSES = ("table", "json", "markdown", "html")
@@ -119,7 +119,7 @@ def command(
     tracekit check --against origin/main --threshold 5% --format markdown > comment.md
     tracekit check --against before --label after --varying torch
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.gate import Options, check
+    from tracekit.experiments.check import Options, check
 
     options = Options(
         metrics=metrics,
@@ -139,7 +139,7 @@ def command(
     return int(gate.exit_code)
 
 
-def _writer(output_format: str) -> Callable[[Gate], str]:
+def _writer(output_format: str) -> Callable[[CheckResult], str]:
     from tracekit.render import check, check_ci
 
     return {

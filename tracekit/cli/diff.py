@@ -77,7 +77,7 @@ def command(
 
     place, names = open_store(store), model.pair(references)
     base, head = (model.runs_of(place, name) for name in names)
-    unlike = tuple(filter(None, dict.fromkeys(model.left_out(place, name) for name in names)))
+    unlike = tuple(filter(None, dict.fromkeys(model.note_left_out(place, name) for name in names)))
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
         found = diff(

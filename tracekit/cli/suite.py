@@ -76,14 +76,14 @@ def run_command(
     from tracekit import registry
     from tracekit.cli.sweep import finished
     from tracekit.cli.workloads import tell_left_out
-    from tracekit.experiments import sweep_table
+    from tracekit.experiments import sweep_grid
     from tracekit.experiments.suite import plan
 
     if not only:
         tell_left_out(registry.load_all(registry.WORKLOADS)[1])
     ways = {
-        "levels": sweep_table.names(level, "--level"),
-        "backends": sweep_table.names(backend, "--backend"),
+        "levels": sweep_grid.names(level, "--level"),
+        "backends": sweep_grid.names(backend, "--backend"),
     }
     wanted = plan(size=size, only=only, domains=domain, repeats=repeat, **ways)
     found = finished(open_store(store), wanted, restart=restart, retry=retry)
@@ -115,7 +115,7 @@ def report_command(
     from pathlib import Path
 
     from tracekit.experiments.suite import report
-    from tracekit.experiments.sweep import find
+    from tracekit.experiments.sweep_folder import find
     from tracekit.render import suite as render
     from tracekit.storage import put
 

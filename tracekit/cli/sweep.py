@@ -17,7 +17,9 @@ from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
 
 if TYPE_CHECKING:
-    from tracekit.experiments.sweep import Cell, Folder, Moment, Plan, Record, Watcher
+    from tracekit.experiments.sweep import Moment, Watcher
+    from tracekit.experiments.sweep_folder import Folder
+    from tracekit.experiments.sweep_model import Cell, Plan, Record
     from tracekit.runs.store import Store
 
 
@@ -54,8 +56,8 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
 
     found = sweep_folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
     if retry:
-        with found.alone():
-            found.forget_failures()
+        with found.lock():
+            found.delete_failures()
     if known := len(found.records()):
         note(f"tracekit: resuming {found.id} after {known} measurements")
     try:
@@ -179,7 +181,7 @@ def command(
     tracekit sweep --workload resnet50 --search-batch
     tracekit sweep --show latest --format csv
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.sweep import find
+    from tracekit.experiments.sweep_folder import find
 
     place = open_store(store)
     if show is not None:
@@ -193,14 +195,14 @@ def command(
 
 
 def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
-    from tracekit.experiments import sweep_table
+    from tracekit.experiments import sweep_grid
     from tracekit.experiments.sweep_model import Plan
 
     axes = _values(given)
     if search:
         axes.setdefault("mode", ("infer",))
         axes["batch_size"] = _first(axes.get("batch_size", (1,)))
-    cells = sweep_table.cells(workload, axes, device=given["device"], size=given["size"])
+    cells = sweep_grid.cells(workload, axes, device=given["device"], size=given["size"])
     common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 
@@ -225,23 +227,23 @@ def _first(batches: tuple[int, ...]) -> tuple[int, ...]:
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:
     """Parse the values of the given axes."""
-    from tracekit.experiments import sweep_table
+    from tracekit.experiments import sweep_grid
 
     readers: dict[str, Any] = {
-        "batch_size": sweep_table.numbers,
-        "resolution": sweep_table.numbers,
-        "threads": sweep_table.threads,
-        "pin_memory": sweep_table.switches,
+        "batch_size": sweep_grid.numbers,
+        "resolution": sweep_grid.numbers,
+        "threads": sweep_grid.threads,
+        "pin_memory": sweep_grid.switches,
     }
     return {
-        name: readers.get(name, sweep_table.names)(given[name], flag(name))
-        for name in sweep_table.AXES
+        name: readers.get(name, sweep_grid.names)(given[name], flag(name))
+        for name in sweep_grid.AXES
         if given[name] is not None
     }
 
 
 def _print(folder: Folder, output_format: str) -> int:
-    from tracekit.experiments.sweep import rows
+    from tracekit.experiments.sweep_table import rows
     from tracekit.render import suite
 
     done = folder.records()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tracekit.diff import matching, pieces, spans
-from tracekit.diff.judge import has_device
-from tracekit.diff.matching import GROUP, RUNG, SIDE
+from tracekit.diff import compared_steps, matching, work_items
+from tracekit.diff.compared_steps import has_device
+from tracekit.diff.matching import GROUP, MATCH_LEVEL, SIDE
 from tracekit.diff.naming import PATH_ARROW
-from tracekit.diff.pieces import NO_ROW, OP_PLACE, PIECE, WINDOW, Pieces
+from tracekit.diff.work_items import ITEM, NO_ROW, OP_PLACE, WINDOW, WorkItems
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS
@@ -51,7 +51,7 @@ class Match:
         step: Position in the list of compared steps.
         at: Number of the interval among those of its group and step, from 1.
         count: Intervals of the group in that step, of the base and of the head.
-        rung: Rule that matched the group; empty where only one side has it.
+        match_level: Rule that matched the group; empty where only one side has it.
         path: Ops from the outermost to the launching one; empty where unknown.
     """
 
@@ -59,7 +59,7 @@ class Match:
     step: int
     at: int
     count: tuple[int, int]
-    rung: str
+    match_level: str
     path: str
 
 
@@ -70,12 +70,12 @@ class Pairs:
     Attributes:
         sides: For the base and the head, by row id: step, group, number within both, and row of the other
             side, `NO_ROW` without one.
-        rungs: Rule that matched each group.
+        match_levels: Rule that matched each group.
         paths: Ops that lead to each group.
     """
 
     sides: tuple[pd.DataFrame, pd.DataFrame]
-    rungs: dict[int, str]
+    match_levels: dict[int, str]
     paths: dict[int, str]
 
     def match(self, side: int, row: int) -> Match | None:
@@ -87,25 +87,27 @@ class Pairs:
             >>> Pairs((of, of.assign(other=3)), {0: "hash"}, {0: "aten::mm"}).match(0, 3).row
             (3, 7)
         """
-        own = self.sides[side]
-        if row not in own.index:
+        intervals = self.sides[side]
+        if row not in intervals.index:
             return None
-        window, group, at, other = own.loc[[row], [WINDOW, GROUP, _AT, _OTHER]].to_numpy(np.int64)[0].tolist()
+        window, group, number, other = (
+            intervals.loc[[row], [WINDOW, GROUP, _AT, _OTHER]].to_numpy(np.int64)[0].tolist()
+        )
         rows = (row, None if other == NO_ROW else other)
         counts = [int(((of[GROUP] == group) & (of[WINDOW] == window)).sum()) for of in self.sides]
         return Match(
             row=rows if side == 0 else (rows[1], rows[0]),
             step=window,
-            at=at + 1,
+            at=number + 1,
             count=(counts[0], counts[1]),
-            rung=self.rungs[group],
+            match_level=self.match_levels[group],
             path=self.paths[group],
         )
 
 
 def steps(base: Run, head: Run) -> tuple[Step, ...]:
     """Return the compared steps of both runs, in order, rank by rank."""
-    a, b = (span.windows for span in spans.shared(base, head))
+    a, b = (steps.windows for steps in compared_steps.select_steps(base, head))
     pairs = {
         name: list(zip(a[name].tolist(), b[name].tolist(), strict=True))
         for name in (C.RANK, C.STEP, C.START_NS, END_NS)
@@ -126,40 +128,40 @@ def pair(base: Run, head: Run, *, device: bool) -> Pairs:
         head: The run in question.
         device: Pair kernels, copies and graphs of devices; else ops of the host.
     """
-    shared, names = spans.shared(base, head), pieces.shared_names(base, head)
+    shared, names = compared_steps.select_steps(base, head), work_items.find_shared_names(base, head)
     a, b = (
-        pieces.read(run, span, on_device=device, names=names)
-        for run, span in zip((base, head), shared, strict=True)
+        work_items.read_items(run, steps, on_device=device, names=names)
+        for run, steps in zip((base, head), shared, strict=True)
     )
     matched = matching.match(a, b)
     group = matched[GROUP].to_numpy(np.int64)
     size = len(a.table)
-    numbered = _numbered(a, group[:size]), _numbered(b, group[size:])
+    numbered = _number_intervals(a, group[:size]), _number_intervals(b, group[size:])
     return Pairs(
-        (_joined(*numbered), _joined(*reversed(numbered))),
-        dict(zip(group.tolist(), matched[RUNG].tolist(), strict=True)),
+        (_join(*numbered), _join(*reversed(numbered))),
+        dict(zip(group.tolist(), matched[MATCH_LEVEL].tolist(), strict=True)),
         _paths(matched, (a, b)),
     )
 
 
-def _numbered(side: Pieces, group: Ints) -> pd.DataFrame:
+def _number_intervals(side: WorkItems, group: Ints) -> pd.DataFrame:
     """Number the intervals of each group and step by their start."""
-    rows = side.intervals.assign(**{GROUP: group[side.intervals[PIECE].to_numpy(np.int64)]})
+    rows = side.intervals.assign(**{GROUP: group[side.intervals[ITEM].to_numpy(np.int64)]})
     rows = rows.sort_values([GROUP, WINDOW, C.START_NS, C.ROW_ID], ignore_index=True)
     rows[_AT] = rows.groupby([GROUP, WINDOW], sort=False).cumcount()
     return rows[[C.ROW_ID, WINDOW, GROUP, _AT]]
 
 
-def _joined(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    theirs = other.rename(columns={C.ROW_ID: _OTHER})
-    found = own.merge(theirs, on=[WINDOW, GROUP, _AT], how="left")
-    found[_OTHER] = found[_OTHER].fillna(NO_ROW).astype(np.int64)
-    return found.set_index(C.ROW_ID)
+def _join(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    others = other.rename(columns={C.ROW_ID: _OTHER})
+    pairs = side.merge(others, on=[WINDOW, GROUP, _AT], how="left")
+    pairs[_OTHER] = pairs[_OTHER].fillna(NO_ROW).astype(np.int64)
+    return pairs.set_index(C.ROW_ID)
 
 
-def _paths(matched: pd.DataFrame, sides: tuple[Pieces, Pieces]) -> dict[int, str]:
-    """Return the ops that lead to the piece of each group with most time, in the head where it has any."""
-    largest = matched.sort_values([SIDE, pieces.TOTAL_NS]).drop_duplicates(GROUP, keep="last")
+def _paths(matched: pd.DataFrame, sides: tuple[WorkItems, WorkItems]) -> dict[int, str]:
+    """Return the ops that lead to the item of each group with most time, in the head where it has any."""
+    largest = matched.sort_values([SIDE, work_items.TOTAL_NS]).drop_duplicates(GROUP, keep="last")
     return {
         int(group): PATH_ARROW.join(sides[side].tree.names_to(int(place)))
         for group, side, place in largest[[GROUP, SIDE, OP_PLACE]].itertuples(index=False, name=None)

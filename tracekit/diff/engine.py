@@ -11,77 +11,74 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from tracekit import analysis
 from tracekit.analysis import Analysis, Result
-from tracekit.diff import judge, matching, pieces, spans, wall
-from tracekit.diff.judge import measure, step_times, typical
-from tracekit.diff.ledgers import OneSided
+from tracekit.diff import compared_steps, matching, side_notes, verdicts, work_items
+from tracekit.diff import step_time_breakdown as step_time
+from tracekit.diff.breakdowns import Group, OneSided, StepTimeBreakdown
+from tracekit.diff.compared_steps import Shapes, StepRange, has_device
 from tracekit.diff.matching import GROUP, SIDE
 from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
-from tracekit.diff.pieces import CANONICAL, COUNT, ROLE, TOTAL_NS
+from tracekit.diff.side_notes import ComparedSide
+from tracekit.diff.verdicts import RunSides
+from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS, WorkItems
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.runs.run import Run
 from tracekit.schema import SERVING, C
+from tracekit.stats.comparison import THRESHOLD
 
-if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Group, Wall
-    from tracekit.diff.model import Design, Metric
-    from tracekit.diff.pieces import Pieces
-    from tracekit.diff.spans import Shapes, Span
-
-
-NAMED = 3
+MAX_NAMES = 3
 """Names that stand for a name on the other side, at most."""
 _MATCHED_NS, _OTHER = "matched_ns", "_other"
 
 
-def names(pieces: pd.DataFrame) -> tuple[tuple[OneSided, ...], tuple[OneSided, ...]]:
+def one_sided_names(items: pd.DataFrame) -> tuple[tuple[OneSided, ...], tuple[OneSided, ...]]:
     """Return the names that only the base, and only the head, has, most time first.
 
     Args:
-        pieces: What `matching.match` returns.
+        items: What `matching.match` returns.
     """
-    sides = [pieces[pieces[SIDE] == side] for side in (0, 1)]
-    base, head = sides
-    return _only(base, head), _only(head, base)
+    base, head = (items[items[SIDE] == side] for side in (0, 1))
+    return _names_without(base, head), _names_without(head, base)
 
 
-def _only(own: pd.DataFrame, other: pd.DataFrame) -> tuple[OneSided, ...]:
-    alone = own[~own[CANONICAL].isin(other[CANONICAL].unique())]
+def _names_without(side: pd.DataFrame, other: pd.DataFrame) -> tuple[OneSided, ...]:
+    """Return the names of a side that the other lacks."""
+    alone = side[~side[CANONICAL].isin(other[CANONICAL].unique())]
     matched = np.isin(alone[GROUP], other[GROUP].unique())
     alone = alone.assign(**{_MATCHED_NS: np.where(matched, alone[TOTAL_NS], 0)})
     instead = _counterparts(alone, other)
-    together = alone.sort_values([TOTAL_NS, ROLE]).groupby([CANONICAL, C.KIND], sort=True)
-    sums = together.agg({ROLE: "last", COUNT: "sum", TOTAL_NS: "sum", _MATCHED_NS: "sum"})
-    found = [
+    by_name = alone.sort_values([TOTAL_NS, ROLE]).groupby([CANONICAL, C.KIND], sort=True)
+    sums = by_name.agg({ROLE: "last", COUNT: "sum", TOTAL_NS: "sum", _MATCHED_NS: "sum"})
+    names = [
         OneSided(str(name), str(kind), role, int(count), int(total), int(with_other), instead.get(name, ()))
         for (name, kind), role, count, total, with_other in sums.itertuples(name=None)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name, one.kind)))
+    return tuple(sorted(names, key=lambda work: (-work.total_ns, work.name, work.kind)))
 
 
 def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """Matched names of the other side, by name, most time first."""
+    """Return the matched names of the other side, by name, most time first."""
     here = alone[[CANONICAL, GROUP]].drop_duplicates()
     there = other.loc[other[GROUP].isin(here[GROUP]), [CANONICAL, GROUP, TOTAL_NS]]
     pairs = here.merge(there, on=GROUP, suffixes=("", _OTHER))
     sums = pairs.groupby([CANONICAL, CANONICAL + _OTHER], sort=True)[TOTAL_NS].sum()
-    found: dict[str, list[tuple[int, str]]] = {}
+    names: dict[str, list[tuple[int, str]]] = {}
     for name, instead, total in sums.reset_index().itertuples(index=False, name=None):
-        found.setdefault(name, []).append((-int(total), instead))
-    return {name: tuple(instead for _, instead in sorted(own)[:NAMED]) for name, own in found.items()}
+        names.setdefault(name, []).append((-int(total), instead))
+    return {name: tuple(other for _, other in sorted(others)[:MAX_NAMES]) for name, others in names.items()}
 
 
 SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
 WITHOUT_MARKER, SERVED = "(none)", "serving step"
 _MODES = {True: "train", False: "infer", None: None}
-MUCH = 0.25
+MIN_SHAPE_SHARE = 0.25
 """Share of the common ops whose shapes all differ from which the workload's shapes differ."""
 
 DECIDES = (
@@ -129,14 +126,14 @@ IMPLIED: Mapping[str, Collection[str]] = {
 _GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
 
 
-def declared(varying: Sequence[str]) -> frozenset[str]:
-    """The fields that may differ.
+def expand_varying(varying: Sequence[str]) -> frozenset[str]:
+    """Return the fields that may differ: the declared ones, and those that vary with them.
 
     Raises:
         UnusableInputError: There is no field of that name.
 
     Example:
-        >>> sorted(declared(["batch_size"]))
+        >>> sorted(expand_varying(["batch_size"]))
         ['batch_size', 'shapes']
     """
     unknown = [name for name in varying if name not in FIELDS]
@@ -160,17 +157,20 @@ def compare(
     Raises:
         UnusableInputError: There is no field of a declared name.
     """
-    free = declared(varying)
+    free = expand_varying(varying)
     a, b = _values(base), _values(head)
-    if a[MODE] is None or b[MODE] is None:  # then like is compared with like: what was traced of both
+    if a[MODE] is None or b[MODE] is None:  # then both are told by their traces, like with like
         a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
     found = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
-    found += [_traced(SHAPES, *(side.shapes for side in shapes), free=free)]
+    found += [_input_difference(SHAPES, *(side.shapes for side in shapes), free=free)]
     if a[DTYPE] is None or b[DTYPE] is None:
-        found += [_traced(DTYPE, *(side.dtypes for side in shapes), free=free)]
-    by_field = {one.field: one for one in found if one}  # what was traced says more than what is unknown
-    ordered = sorted(by_field.values(), key=lambda one: (_GRAVITY.index(one.status), FIELDS.index(one.field)))
-    return Comparability(tuple(ordered))
+        found += [_input_difference(DTYPE, *(side.dtypes for side in shapes), free=free)]
+    by_field = {field.field: field for field in found if field}  # a traced difference replaces an unknown one
+
+    def order(field: Difference) -> tuple[int, int]:
+        return _GRAVITY.index(field.status), FIELDS.index(field.field)
+
+    return Comparability(tuple(sorted(by_field.values(), key=order)))
 
 
 def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference | None:
@@ -183,18 +183,18 @@ def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference |
     return Difference(name, a, b, Status.NOT_COMPARABLE if name in DECIDES else Status.WARN)
 
 
-def _traced(
+def _input_difference(
     name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, free: frozenset[str]
 ) -> Difference | None:
     """Return the difference in the inputs of the outermost ops, by the ops that both sides have."""
     common = sorted(a.keys() & b.keys())
-    apart = [one for one in common if not set(a[one]) & set(b[one])]
-    if not apart:
+    differing = [op for op in common if not set(a[op]) & set(b[op])]
+    if not differing:
         return None
-    texts = [f"{apart[0]} {sorted(side[apart[0]])[0]}" for side in (a, b)]
-    if len(apart) > 1:
-        texts = [f"{text} and {len(apart) - 1} more ops" for text in texts]
-    status = Status.NOT_COMPARABLE if len(apart) >= MUCH * len(common) else Status.WARN
+    texts = [f"{differing[0]} {sorted(side[differing[0]])[0]}" for side in (a, b)]
+    if len(differing) > 1:
+        texts = [f"{text} and {len(differing) - 1} more ops" for text in texts]
+    status = Status.NOT_COMPARABLE if len(differing) >= MIN_SHAPE_SHARE * len(common) else Status.WARN
     return Difference(name, texts[0], texts[1], Status.DECLARED if name in free else status)
 
 
@@ -208,23 +208,13 @@ def _values(run: Run) -> dict[str, Any]:
     gpus = environment.get("gpus") or []
     values["gpu_uuid"] = gpus[0].get("uuid") if gpus and values["device"] != "cpu" else None
     values["collector"] = values["collector"] or meta.collector.name
-    values[STEP_MARKER] = _marker(run)
+    names = map(str, run.table("steps", columns=[C.NAME])[C.NAME].unique())
+    markers = {SERVED if re.match(SERVING, name) else re.sub(r"\d+$", "", name) for name in names}
+    values[STEP_MARKER] = ", ".join(sorted(markers)) or WITHOUT_MARKER
     return values
 
 
-def _marker(run: Run) -> str:
-    """Return the name of the step markers without the step number."""
-    names = run.table("steps", columns=[C.NAME])[C.NAME]
-    kinds = sorted({_marker_kind(str(name)) for name in names.unique()})
-    return ", ".join(kinds) or WITHOUT_MARKER
-
-
-def _marker_kind(name: str) -> str:
-    return SERVED if re.match(SERVING, name) else re.sub(r"\d+$", "", name)
-
-
-if TYPE_CHECKING:
-    Progress = Callable[[str], None]
+Progress: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,23 +230,8 @@ class Options:
 
     by: str = "op"
     varying: tuple[str, ...] = ()
-    threshold: float = judge.THRESHOLD
+    threshold: float = THRESHOLD
     explain: bool = True
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Input of an explanation: the two runs with traces, their compared parts, and all runs of each side."""
-
-    base: Run
-    head: Run
-    spans: tuple[Span, Span]
-    sides: tuple[Sequence[Run], Sequence[Run]]
-
-    @property
-    def on_device(self) -> bool:
-        """Whether both have work on devices; else ops of the host are compared."""
-        return all(judge.has_device(run) for run in (self.base, self.head))
 
 
 def diff(
@@ -292,150 +267,149 @@ def diff(
         >>> found = diff([tracekit.open("latest~1")], [tracekit.open("latest")])  # doctest: +SKIP
         >>> found.work.terms, found.causes[0].label  # doctest: +SKIP
     """
-    chosen = options or Options()
-    _check(base, head, chosen)
-    base, head = judge.in_time(base), judge.in_time(head)
-    progress("step times")
-    steps = step_times(base, head)
-    a, b = typical(base, steps.a), typical(head, steps.b)
-    pair = _Pair(a, b, spans.shared(a, b), (base, head))
-    _require_steps(pair)
-    how = judge.design(base, head, threshold=chosen.threshold)
-    sides = (_side(references[0], base, a), _side(references[1], head, b))
-    progress("comparability")
-    inputs = (spans.read(a, pair.spans[0]), spans.read(b, pair.spans[1]))
-    found = compare(a, b, inputs, varying=chosen.varying)
-    if found.refused:
-        return Diff(*sides, found, how, chosen.by, Verdict.NOT_COMPARABLE)
-    given = judge.read(base, head, recorded)
-    metrics = judge.judged(measure(base, head, steps), how, given)
-    result = _explained(pair, sides, found, judge.settled(how, metrics), metrics, chosen, progress)
-    return replace(result, warnings=(*result.warnings, *given.warnings))
-
-
-def _check(base: Sequence[Run], head: Sequence[Run], options: Options) -> None:
-    declared(options.varying)
+    options = options or Options()
+    expand_varying(options.varying)  # refuses an unknown field before anything is read
     if options.by not in matching.VIEWS:
         raise UnusableInputError(f"cannot group by {options.by!r}", hint=f"use {', '.join(matching.VIEWS)}")
     if not base or not head:
         raise UnusableInputError("a side has no runs", hint="list runs with `tracekit runs`")
-
-
-def _require_steps(pair: _Pair) -> None:
-    for run, span in zip((pair.base, pair.head), pair.spans, strict=True):
-        if not span.steps:
+    base, head = verdicts.by_creation_time(base), verdicts.by_creation_time(head)
+    progress("step times")
+    times = verdicts.step_times(base, head)
+    runs = verdicts.median_run(base, times.a), verdicts.median_run(head, times.b)
+    steps = compared_steps.select_steps(*runs)
+    for run, compared in zip(runs, steps, strict=True):
+        if not compared.steps:
             raise CollectionError(
                 f"run {run.id} or the other run has neither steps nor intervals",
                 hint="record it again with a profile; `tracekit show RUN` lists its tables",
             )
+    design = verdicts.design(base, head, threshold=options.threshold)
+    described = _side(references[0], base, runs[0]), _side(references[1], head, runs[1])
+    progress("comparability")
+    a, b = (compared_steps.read_inputs(run, compared) for run, compared in zip(runs, steps, strict=True))
+    comparability = compare(*runs, (a, b), varying=options.varying)
+    if comparability.refused:
+        return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
+    sides = RunSides(base, head, design.paired, recorded)
+    metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)
+    result = Diff(
+        *described,
+        comparability,
+        verdicts.with_alpha(design, metrics),
+        options.by,
+        verdicts.overall(metrics),
+        metrics=metrics,
+    )
+    result = _explain(result, (base, head), runs, steps, options, progress)
+    return replace(result, warnings=(*result.warnings, *sides.warnings))
 
 
-def _explained(
-    pair: _Pair,
-    sides: tuple[Side, Side],
-    found: Comparability,
-    how: Design,
-    metrics: tuple[Metric, ...],
+def _explain(
+    result: Diff,
+    all_runs: tuple[Sequence[Run], Sequence[Run]],
+    runs: tuple[Run, Run],
+    steps: tuple[StepRange, StepRange],
     options: Options,
     progress: Progress,
 ) -> Diff:
-    on_device = pair.on_device
+    """Add what the traces of two runs tell: both breakdowns, matched work, counts and warnings."""
+    on_device = all(map(has_device, runs))  # else ops of the host are compared
     progress("matching")
-    shared = pieces.shared_names(pair.base, pair.head)
-    a = pieces.read(pair.base, pair.spans[0], on_device=on_device, names=shared)
-    b = pieces.read(pair.head, pair.spans[1], on_device=on_device, names=shared)
-    matched = matching.match(a, b, by_module=options.by == "module")
-    groups = matching.groups(matched, a, b)
-    ranges = matching.step_ranges(matched, (a, b), groups, by=options.by) if a.steps > 1 else {}
-    only_base, only_head = names(matched)
+    names = work_items.find_shared_names(*runs)
+    a, b = (
+        work_items.read_items(run, compared, on_device=on_device, names=names)
+        for run, compared in zip(runs, steps, strict=True)
+    )
+    items = matching.match(a, b, by_module=options.by == "module")
+    groups = matching.groups(items, a, b)
+    ranges = matching.step_ranges(items, (a, b), groups, by=options.by) if a.steps > 1 else {}
+    only_base, only_head = one_sided_names(items)
     progress("idle time")
-    walls, why = _wall(pair, (a, b), groups, explain=options.explain)
+    wall, idle_warning = _break_down(runs, steps, (a, b), groups, explain=options.explain)
     progress("analyses")
-    analyses, failed = _compared(pair) if options.explain else ((), ())
-    misleading = _misleading(pair) if options.explain else ()
-    warnings = (*_doubts(pair, (a, b), options.by), *judge.doubts(how), *why, *failed)
-    return Diff(
-        *sides,
-        found,
-        how,
-        options.by,
-        judge.overall(metrics),
-        metrics=metrics,
-        compared=_steps(pair, on_device=on_device),
-        wall=walls,
-        work=matching.ledger(matched, groups),
-        match=matching.matched(matched),
+    analyses, failed = _compare_analyses(*runs) if options.explain else ((), ())
+    noted = (
+        ComparedSide("base", all_runs[0], runs[0], steps[0], a),
+        ComparedSide("head", all_runs[1], runs[1], steps[1], b),
+    )
+    return replace(
+        result,
+        compared=_describe_steps(steps, on_device=on_device),
+        wall=wall,
+        work=matching.sum_work(items, groups),
+        match=matching.coverage(items),
         causes=matching.causes(groups, by=options.by, steps=ranges),
         groups=groups,
         counts=matching.counts(groups),
         only_base=only_base,
         only_head=only_head,
         analyses=analyses,
-        warnings=warnings,
-        misleading=misleading,
+        warnings=(
+            *side_notes.warnings(noted, by=options.by),
+            *verdicts.order_warnings(result.design),
+            *idle_warning,
+            *failed,
+        ),
+        misleading=_misleading(*runs) if options.explain else (),
     )
 
 
-def _doubts(pair: _Pair, both: tuple[Pieces, Pieces], by: str) -> list[str]:
-    base, head = (
-        judge.Explained(name, runs, run, span, part)
-        for name, runs, run, span, part in zip(
-            ("base", "head"), pair.sides, (pair.base, pair.head), pair.spans, both, strict=True
+def _break_down(
+    runs: tuple[Run, Run],
+    steps: tuple[StepRange, StepRange],
+    items: tuple[WorkItems, WorkItems],
+    groups: Sequence[Group],
+    *,
+    explain: bool,
+) -> tuple[StepTimeBreakdown, tuple[str, ...]]:
+    """Break down the steps; with a warning if causes of idle time are wanted and unknown."""
+    totals, warning = (items[0].total_ns, items[1].total_ns), ""
+    if items[0].on_device:
+        causes, warning = step_time.read_idle_causes(*runs) if explain else (None, "")
+        a, b = (
+            step_time.divide_device_time(run, compared, idle)
+            for run, compared, idle in zip(runs, steps, causes or (None, None), strict=True)
         )
-    )
-    return judge.warnings((base, head), by=by)
+    else:
+        a, b = (step_time.divide_host_time(run, compared) for run, compared in zip(runs, steps, strict=True))
+    return step_time.break_down(a, b, steps, totals, groups), (warning,) * bool(warning)
 
 
-def _wall(
-    pair: _Pair, both: tuple[Pieces, Pieces], groups: Sequence[Group], *, explain: bool
-) -> tuple[Wall, tuple[str, ...]]:
-    totals = (both[0].total_ns, both[1].total_ns)
-    runs = (pair.base, pair.head)
-    if not both[0].on_device:
-        cuts = [wall.cut_host(run, span) for run, span in zip(runs, pair.spans, strict=True)]
-        return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), ()
-    known, why = wall.causes(*runs) if explain else (None, "")
-    causes = known or (None, None)
-    cuts = [
-        wall.cut_device(run, span, cause) for run, span, cause in zip(runs, pair.spans, causes, strict=True)
-    ]
-    return wall.ledger(cuts[0], cuts[1], pair.spans, totals, groups), (why,) if why else ()
-
-
-def _misleading(pair: _Pair) -> tuple[str, ...]:
+def _misleading(base: Run, head: Run) -> tuple[str, ...]:
     """Return the reason for each side whose trace `integrity` calls misleading."""
-    found = []
-    for name, run in (("base", pair.base), ("head", pair.head)):
+    reasons = []
+    for name, run in (("base", base), ("head", head)):
         with suppress(PluginError):  # without its verdict there is nothing to say
             verdict = analysis.analyze(run, "integrity").tables["verdict"].iloc[0]
             if verdict["verdict"] == "misleading":
-                found.append(f"{name}: {verdict['reason']}")
-    return tuple(found)
+                reasons.append(f"{name}: {verdict['reason']}")
+    return tuple(reasons)
 
 
-def _compared(pair: _Pair) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:
+def _compare_analyses(base: Run, head: Run) -> tuple[tuple[tuple[Analysis, Result], ...], tuple[str, ...]]:
     """Return the comparisons of analyses that apply to both runs, and the failed ones."""
-    found, failed = [], []
-    for one in analysis.available():
-        if one.compare is None:
+    results, failed = [], []
+    for definition in analysis.available():
+        if definition.compare is None:
             continue
         try:
-            result = analysis.compare(pair.base, pair.head, one.name)
+            result = analysis.compare(base, head, definition.name)
         except TracekitError as error:
-            failed.append(f"{one.name}: {error.message}")
+            failed.append(f"{definition.name}: {error.message}")
             continue
         if result.tables or result.findings:  # else it does not apply to these runs
-            found.append((one, result))
-    return tuple(found), tuple(failed)
+            results.append((definition, result))
+    return tuple(results), tuple(failed)
 
 
-def _steps(pair: _Pair, *, on_device: bool) -> Compared:
-    a, b = pair.spans
-    means = [span.total_ns / span.steps if span.steps else 0.0 for span in pair.spans]
+def _describe_steps(steps: tuple[StepRange, StepRange], *, on_device: bool) -> Compared:
+    a, b = steps
+    means = [side.total_ns / side.steps if side.steps else 0.0 for side in steps]
     ranges = [(min(lengths), max(lengths)) for lengths in (a.step_ns(), b.step_ns())]
     return Compared(
         a.steps,
-        a.marked,
+        a.has_step_marks,
         a.left_out,
         (a.unused, b.unused),
         on_device,

@@ -1,6 +1,6 @@
-"""Match the pieces of two runs, strongest evidence first; unmatched ones are added or removed.
+"""Match the work items of two runs, strongest evidence first; unmatched ones are added or removed.
 
-Rungs, each over what the rungs before it left on both sides:
+Match levels, each over what the levels before it left on both sides:
 
 * `hash`: the whole subtree of the outermost op is alike: names, shapes, launched kernels (canonical names).
 * `op+shape`: the path of launching ops with their input shapes is alike; equal canonical names first, then
@@ -12,7 +12,7 @@ Rungs, each over what the rungs before it left on both sides:
 * `group`: what is left within the innermost op that both runs have, or within the same module: N kernels
   became M there, as fusion does.
 
-Pieces without a known op skip the rungs that ask for one.
+Items without a known op skip the levels that ask for one.
 
 Of a matched group with n intervals of mean duration m on each side:
 Δ = (n_B − n_A)(m_A + m_B)/2 + (m_B − m_A)(n_A + n_B)/2, a term for the number and one for the duration. The
@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +34,30 @@ import pandas as pd
 
 from tracekit.analysis.modules import MARKER
 from tracekit.diff import naming
-from tracekit.diff.ledgers import NO_OP, NOTHING, Amount, Cause, Changed, Group, Matched, Rung, Terms, Work
-from tracekit.diff.naming import PATH_ARROW, RULES_VERSION, SPECIFIC
-from tracekit.diff.pieces import (
+from tracekit.diff.breakdowns import (
+    NO_OP,
+    NOTHING,
+    Amount,
+    Cause,
+    Changed,
+    Group,
+    Matched,
+    MatchLevel,
+    Range,
+    Terms,
+    WorkBreakdown,
+)
+from tracekit.diff.naming import PATH_ARROW, RULES_VERSION, SPECIFIC, Hashes
+from tracekit.diff.work_items import (
     CANONICAL,
     COUNT,
+    ITEM,
     LAUNCHER,
     LONGEST_ROW,
     MODULE_KEY,
     NO_ROW,
     OP_PLACE,
     PATH,
-    PIECE,
     ROLE,
     SHAPED,
     SORT,
@@ -53,27 +65,25 @@ from tracekit.diff.pieces import (
     TOTAL_NS,
     WHAT,
     WINDOW,
+    OpTree,
+    WorkItems,
 )
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C, DeviceKind
 
-if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Range
-    from tracekit.diff.naming import Hashes
-    from tracekit.diff.pieces import OpTree, Pieces
-
-    Flags = npt.NDArray[np.bool_]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_Rows: TypeAlias = list[dict[Hashable, Any]]
 
 UNMATCHED = ""
-SIDE, RUNG, GROUP = "side", "rung", "group"
-_ANCHOR, _ROOM = "anchor", "room"
+SIDE, MATCH_LEVEL, GROUP = "side", "match_level", "group"
+_ANCHOR, _MODULE = "anchor", "module"
 
-RUNGS = ("hash", "op+shape", "op", "launcher", "canonical", "role", "group")
+MATCH_LEVELS = ("hash", "op+shape", "op", "launcher", "canonical", "role", "group")
 
 
 @dataclass(frozen=True)
 class _Key:
-    rung: str
+    level: str
     columns: tuple[str, ...]
     by_op: bool = True
 
@@ -96,107 +106,101 @@ _BY_NAME = (
 )
 
 
-def match(base: Pieces, head: Pieces, *, by_module: bool = False) -> pd.DataFrame:
-    """Assign each piece its group and the matching rule that made it.
+def match(base: WorkItems, head: WorkItems, *, by_module: bool = False) -> pd.DataFrame:
+    """Assign each item its group and the matching rule that made it.
 
     Args:
-        base: Pieces of the run compared with.
-        head: Pieces of the run in question.
+        base: Items of the run compared with.
+        head: Items of the run in question.
         by_module: Match within modules, so that no group spans modules that both runs have: what only one
             place of a model gains is then not set against what another place loses.
 
     Returns:
-        The pieces of both: their columns, the side (0 is base), the rung (empty for what only one side has)
-        and the group, numbered from 0.
+        The items of both: their columns, the side (0 is base), the match level (empty for what only one side
+        has) and the group, numbered from 0.
     """
-    pieces = pd.concat([base.table.assign(**{SIDE: 0}), head.table.assign(**{SIDE: 1})], ignore_index=True)
-    pieces[RUNG] = UNMATCHED
-    group = np.full(len(pieces), -1, np.int64)
+    items = pd.concat([base.table.assign(**{SIDE: 0}), head.table.assign(**{SIDE: 1})], ignore_index=True)
+    items[MATCH_LEVEL] = UNMATCHED
+    group = np.full(len(items), -1, np.int64)
     if by_module:
-        pieces[_ROOM] = _common_modules(pieces)
+        items[_MODULE] = _common_modules(items)
     for key in (*_BY_PATH, *_BY_NAME):
-        if _ANCHOR in key.columns and _ANCHOR not in pieces and (group < 0).any():
-            pieces[_ANCHOR] = np.concatenate(_anchors(base, head))
-        _climb(pieces, group, replace(key, columns=(_ROOM, *key.columns)) if by_module else key)
-    return _numbered(pieces, group)
+        if _ANCHOR in key.columns and _ANCHOR not in items and (group < 0).any():
+            items[_ANCHOR] = np.concatenate(_anchors(base, head))
+        _match_level(items, group, replace(key, columns=(_MODULE, *key.columns)) if by_module else key)
+    return _number_groups(items, group)
 
 
-def _common_modules(pieces: pd.DataFrame) -> Hashes:
-    """Return the module of each piece if both sides have it, else `NOTHING`."""
-    module = pieces[MODULE_KEY].to_numpy(np.uint64)
-    at_base = pieces[SIDE].to_numpy() == 0
-    rooms: Hashes = np.where(
-        np.isin(module, np.intersect1d(module[at_base], module[~at_base])), module, naming.NOTHING
-    )
-    return rooms
+def _common_modules(items: pd.DataFrame) -> Hashes:
+    """Return the module of each item if both sides have it, else `NOTHING`."""
+    module = items[MODULE_KEY].to_numpy(np.uint64)
+    at_base = items[SIDE].to_numpy() == 0
+    in_both = np.isin(module, np.intersect1d(module[at_base], module[~at_base]))
+    return np.asarray(np.where(in_both, module, naming.NOTHING))
 
 
-def _climb(pieces: pd.DataFrame, group: Ints, key: _Key) -> None:
-    """Match the unmatched pieces by one rule."""
+def _match_level(items: pd.DataFrame, group: Ints, key: _Key) -> None:
+    """Match the unmatched items by one rule."""
     free = np.flatnonzero(group < 0)
-    free = free[_has(pieces.iloc[free], key)] if len(free) else free
+    free = free[_applies_to(items.iloc[free], key)] if len(free) else free
     if not len(free):
         return
-    codes = pieces.iloc[free].groupby(list(key.columns), sort=False).ngroup().to_numpy()
-    side = pieces[SIDE].to_numpy()[free]
+    codes = items.iloc[free].groupby(list(key.columns), sort=False).ngroup().to_numpy()
+    side = items[SIDE].to_numpy()[free]
     size = int(codes.max()) + 1
     both = (np.bincount(codes[side == 0], minlength=size) > 0) & (
         np.bincount(codes[side == 1], minlength=size) > 0
     )
     matched = free[both[codes]]
     group[matched] = codes[both[codes]] + int(group.max()) + 1
-    pieces.loc[matched, RUNG] = key.rung
+    items.loc[matched, MATCH_LEVEL] = key.level
 
 
-def _has(pieces: pd.DataFrame, key: _Key) -> Flags:
-    """Whether each piece has what the rung asks for."""
-    able = np.ones(len(pieces), bool)
+def _applies_to(items: pd.DataFrame, key: _Key) -> Flags:
+    """Tell of each item whether it has what the level asks for."""
+    applies = np.ones(len(items), bool)
     if key.by_op:
-        able &= pieces[OP_PLACE].to_numpy() != NO_ROW
-    if key.rung == "role":
-        able &= pieces[ROLE].isin([str(one) for one in SPECIFIC]).to_numpy(bool)
+        applies &= items[OP_PLACE].to_numpy() != NO_ROW
+    if key.level == "role":
+        applies &= items[ROLE].isin([str(role) for role in SPECIFIC]).to_numpy(bool)
     if _ANCHOR in key.columns:
-        able &= pieces[_ANCHOR].to_numpy(np.uint64) != naming.NOTHING
-    return able
+        applies &= items[_ANCHOR].to_numpy(np.uint64) != naming.NOTHING
+    return applies
 
 
-def _numbered(pieces: pd.DataFrame, group: Ints) -> pd.DataFrame:
-    """Return the group of each matched piece; unmatched pieces are grouped by path and name."""
+def _number_groups(items: pd.DataFrame, group: Ints) -> pd.DataFrame:
+    """Return the group of each matched item; unmatched items are grouped by path and name."""
     alone = np.flatnonzero(group < 0)
     if len(alone):
-        codes = pieces.iloc[alone].groupby([SIDE, MODULE_KEY, PATH, WHAT], sort=False).ngroup().to_numpy()
+        codes = items.iloc[alone].groupby([SIDE, MODULE_KEY, PATH, WHAT], sort=False).ngroup().to_numpy()
         group[alone] = codes + int(group.max()) + 1
     dense = np.unique(group, return_inverse=True)[1].reshape(-1)
-    return pieces.assign(**{GROUP: dense}).drop(columns=[_ANCHOR, _ROOM], errors="ignore")
+    return items.assign(**{GROUP: dense}).drop(columns=[_ANCHOR, _MODULE], errors="ignore")
 
 
-def _anchors(base: Pieces, head: Pieces) -> tuple[Hashes, Hashes]:
-    """Return for each piece the path of the innermost op in both runs, else its module if both have it."""
+def _anchors(base: WorkItems, head: WorkItems) -> tuple[Hashes, Hashes]:
+    """Return for each item the path of the innermost op in both runs, else its module if both have it."""
     paths = np.intersect1d(base.tree.path, head.tree.path)
     modules = np.intersect1d(base.table[MODULE_KEY], head.table[MODULE_KEY])
-    return _anchored(base, paths, modules), _anchored(head, paths, modules)
+    return _find_anchors(base, paths, modules), _find_anchors(head, paths, modules)
 
 
-def _anchored(side: Pieces, paths: Hashes, modules: Hashes) -> Hashes:
-    at = side.table[OP_PLACE].to_numpy(np.int64).copy()
-    known = np.append(np.isin(side.tree.path, paths), [True])  # the last place answers for "no op"
+def _find_anchors(side: WorkItems, paths: Hashes, modules: Hashes) -> Hashes:
+    place = side.table[OP_PLACE].to_numpy(np.int64).copy()
+    in_both = np.append(np.isin(side.tree.path, paths), [True])  # the last place answers for "no op"
     parent = np.append(side.tree.parent, [NO_ROW])
-    while (climbing := ~known[at]).any():
-        at[climbing] = parent[at[climbing]]
-    found = np.append(side.tree.path, naming.NOTHING)[at]
+    while (climbing := ~in_both[place]).any():
+        place[climbing] = parent[place[climbing]]
+    path = np.append(side.tree.path, naming.NOTHING)[place]
     module = side.table[MODULE_KEY].to_numpy(np.uint64)
     fallback = np.where(np.isin(module, modules), module, naming.NOTHING)
-    anchors: Hashes = np.where(at == NO_ROW, fallback, found)
-    return anchors
+    return np.asarray(np.where(place == NO_ROW, fallback, path))
 
 
-if TYPE_CHECKING:
-    _Rows: TypeAlias = list[dict[Hashable, Any]]
-
-NAMED_ROWS = 5
+MAX_ROWS = 5
 """Maximum rows listed per group and side."""
-SEEN_PATHS = 500
-"""Maximum pieces per side whose paths are compared for common parts."""
+MAX_PATHS = 500
+"""Maximum items per side whose paths are compared for common parts."""
 SEVERAL = "{} and {} more op{}"
 """Text in place of a path for work of ops without a common path: the op with most time, and the others."""
 BETWEEN = "…"
@@ -221,70 +225,77 @@ def terms(a: Amount, b: Amount) -> Terms:
     return Terms(count=count, rate=b.total_ns - a.total_ns - count)
 
 
-def groups(pieces: pd.DataFrame, base: Pieces, head: Pieces) -> tuple[Group, ...]:
-    """The groups that differ, the largest difference first.
+def groups(items: pd.DataFrame, base: WorkItems, head: WorkItems) -> tuple[Group, ...]:
+    """Return the groups that differ, the largest difference first.
 
     Args:
-        pieces: What `matching.match` returns.
-        base: Where the paths of the base's pieces are.
+        items: What `matching.match` returns.
+        base: Where the paths of the base's items are.
         head: Where those of the head's are.
     """
-    changed = _changed(pieces)
+    changed = _select_changed(items)
     ordered = changed.sort_values([GROUP, SIDE, TOTAL_NS, LONGEST_ROW], ascending=[True, True, False, True])
-    found = [_group(rows, (base.tree, head.tree)) for _, rows in _runs_of(ordered)]
-    return tuple(sorted(found, key=_place))
+    columns = [
+        GROUP,
+        SIDE,
+        MATCH_LEVEL,
+        C.NAME,
+        CANONICAL,
+        C.KIND,
+        ROLE,
+        OP_PLACE,
+        COUNT,
+        TOTAL_NS,
+        LONGEST_ROW,
+    ]
+    records: dict[int, _Rows] = {}
+    for row in ordered[columns].to_dict("records"):
+        records.setdefault(int(row[GROUP]), []).append(row)
+    return tuple(sorted((_group(rows, (base.tree, head.tree)) for rows in records.values()), key=_order))
 
 
-def _place(group: Group) -> tuple[object, ...]:
+def _order(group: Group) -> tuple[object, ...]:
     weight = max(abs(group.terms.count), abs(group.terms.rate))
     return (-abs(group.terms.delta), -weight, group.path, group.name_a, group.name_b, group.shapes)
 
 
-def _changed(pieces: pd.DataFrame) -> pd.DataFrame:
-    """The pieces of groups whose number or time differs between the sides."""
-    groups_ = pieces[GROUP].to_numpy(np.int64)
-    sign = np.where(pieces[SIDE].to_numpy() == 0, -1, 1)
-    size = int(groups_.max(initial=-1)) + 1
-    moved = np.zeros(size, bool)
+def _select_changed(items: pd.DataFrame) -> pd.DataFrame:
+    """Return the items of groups whose number or time differs between the sides."""
+    group = items[GROUP].to_numpy(np.int64)
+    sign = np.where(items[SIDE].to_numpy() == 0, -1, 1)
+    size = int(group.max(initial=-1)) + 1
+    differs = np.zeros(size, bool)
     for column in (COUNT, TOTAL_NS):
-        sums = np.zeros(size, np.int64)
-        np.add.at(sums, groups_, sign * pieces[column].to_numpy(np.int64))
-        moved |= sums != 0
-    changed: pd.DataFrame = pieces[moved[groups_]]
+        sums = np.zeros(size, np.int64)  # not bincount with weights, which sums floats
+        np.add.at(sums, group, sign * items[column].to_numpy(np.int64))
+        differs |= sums != 0
+    changed: pd.DataFrame = items[differs[group]]
     return changed
-
-
-def _runs_of(ordered: pd.DataFrame) -> list[tuple[int, _Rows]]:
-    """The rows of each group, as records."""
-    columns = [GROUP, SIDE, RUNG, C.NAME, CANONICAL, C.KIND, ROLE, OP_PLACE, COUNT, TOTAL_NS, LONGEST_ROW]
-    found: dict[int, _Rows] = {}
-    for row in ordered[columns].to_dict("records"):
-        found.setdefault(int(row[GROUP]), []).append(row)
-    return list(found.items())
 
 
 def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     sides = [[row for row in rows if row[SIDE] == side] for side in (0, 1)]
-    a, b = (_amount(own) for own in sides)
+    a, b = (sum((Amount(row[COUNT], row[TOTAL_NS]) for row in side), NOTHING) for side in sides)
     shown = max(rows, key=lambda row: (row[SIDE], row[TOTAL_NS]) if sides[1] else (0, row[TOTAL_NS]))
     tree, place = trees[shown[SIDE]], shown[OP_PLACE]
-    name_a, name_b = (str(own[0][CANONICAL]) if own else "" for own in sides)
+    name_a, name_b = (str(side[0][CANONICAL]) if side else "" for side in sides)
+    kind = str(shown[C.KIND])
     return Group(
         path=_path(sides, trees) or tuple(tree.names_to(place)),
         shapes=_text(tree, place, C.INPUT_SHAPES),
         module=_text(tree, place, C.MODULE).removeprefix(MARKER),
         name_a=name_a,
         name_b=name_b,
-        sort=_sort(shown),
+        sort=str(shown[CANONICAL]) if kind == DeviceKind.MEMCPY else kind,
         role=str(shown[ROLE]),
-        rung=str(shown[RUNG]),
+        match_level=str(shown[MATCH_LEVEL]),
         a=a,
         b=b,
         terms=terms(a, b),
         evidence={
-            key: [row[LONGEST_ROW] for row in own[:NAMED_ROWS]]
-            for key, own in zip("ab", sides, strict=True)
-            if own
+            key: [row[LONGEST_ROW] for row in side[:MAX_ROWS]]
+            for key, side in zip("ab", sides, strict=True)
+            if side
         },
         number=int(shown[GROUP]),
     )
@@ -292,18 +303,18 @@ def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
 
 def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ...]:
     """Return the common end, or else the common start, of the paths of a group."""
-    seen = [row for own in sides for row in own[:SEEN_PATHS]]
-    if seen[0][RUNG] not in _SPANNING:
+    rows = [row for side in sides for row in side[:MAX_PATHS]]
+    if rows[0][MATCH_LEVEL] not in _SPANNING:
         return ()
-    paths = list(dict.fromkeys(tuple(trees[row[SIDE]].names_to(row[OP_PLACE])) for row in seen))
+    paths = list(dict.fromkeys(tuple(trees[row[SIDE]].names_to(row[OP_PLACE])) for row in rows))
     if len(paths) == 1:
         return paths[0]
-    end = _alike([path[::-1] for path in paths])[::-1]
-    start = _alike([path[: len(path) - len(end)] for path in paths])
-    return (*start, BETWEEN, *end) if end else start or (_several(seen, trees),)
+    end = _common_start([path[::-1] for path in paths])[::-1]
+    start = _common_start([path[: len(path) - len(end)] for path in paths])
+    return (*start, BETWEEN, *end) if end else start or (_name_several(rows, trees),)
 
 
-def _several(rows: _Rows, trees: tuple[OpTree, OpTree]) -> str:
+def _name_several(rows: _Rows, trees: tuple[OpTree, OpTree]) -> str:
     """Name the launching op with most time on both sides, and count the others."""
     sums: dict[str, int] = {}
     for row in rows:
@@ -314,64 +325,46 @@ def _several(rows: _Rows, trees: tuple[OpTree, OpTree]) -> str:
     return SEVERAL.format(most, others, "s" * (others != 1)) if others else most
 
 
-def _alike(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The names with which all paths begin."""
-    return tuple(names[0] for names in takewhile(lambda at: len(set(at)) == 1, zip(*paths, strict=False)))
-
-
-def _amount(rows: _Rows) -> Amount:
-    if not rows:
-        return NOTHING
-    return Amount(sum(row[COUNT] for row in rows), sum(row[TOTAL_NS] for row in rows))
-
-
-def _sort(row: dict[Hashable, Any]) -> str:
-    kind = str(row[C.KIND])
-    return str(row[CANONICAL]) if kind == DeviceKind.MEMCPY else kind
+def _common_start(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names with which all paths begin."""
+    columns = zip(*paths, strict=False)
+    return tuple(names[0] for names in takewhile(lambda names: len(set(names)) == 1, columns))
 
 
 def _text(tree: OpTree, place: int, column: str) -> str:
-    if place == NO_ROW:
-        return ""
-    return tree.text(column, place)
+    return "" if place == NO_ROW else tree.text(column, place)
 
 
-def ledger(pieces: pd.DataFrame, found: Sequence[Group]) -> Work:
-    """The work ledger of all pieces."""
-    total = sum((group.terms for group in found), Terms())
-    a, b = (int(pieces.loc[pieces[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
-    return Work(a, b, total)
+def sum_work(items: pd.DataFrame, groups: Sequence[Group]) -> WorkBreakdown:
+    """Return the time of all items on both sides, and the terms of its difference."""
+    total = sum((group.terms for group in groups), Terms())
+    a, b = (int(items.loc[items[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
+    return WorkBreakdown(a, b, total)
 
 
-def matched(pieces: pd.DataFrame) -> Matched:
+def coverage(items: pd.DataFrame) -> Matched:
     """Return the time matched by each matching rule."""
-    rungs = []
-    for rung in (*RUNGS, UNMATCHED):
-        own = pieces[pieces[RUNG] == rung]
-        a, b = (int(own.loc[own[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
-        if len(own):
-            rungs.append(Rung(rung, int(own[GROUP].nunique()), a, b))
+    levels = []
+    for name in (*MATCH_LEVELS, UNMATCHED):
+        of_level = items[items[MATCH_LEVEL] == name]
+        a, b = (int(of_level.loc[of_level[SIDE] == side, TOTAL_NS].sum()) for side in (0, 1))
+        if len(of_level):
+            levels.append(MatchLevel(name, int(of_level[GROUP].nunique()), a, b))
     shares = []
-    for total, unmatched in zip(
-        (sum(rung.a_ns for rung in rungs), sum(rung.b_ns for rung in rungs)),
-        (_unmatched(rungs, "a_ns"), _unmatched(rungs, "b_ns")),
-        strict=True,
-    ):
+    for column in ("a_ns", "b_ns"):
+        total = sum(getattr(level, column) for level in levels)
+        unmatched = sum(getattr(level, column) for level in levels if level.name == UNMATCHED)
         shares.append(1 - unmatched / total if total else None)
-    return Matched(shares[0], shares[1], tuple(rungs), RULES_VERSION)
-
-
-def _unmatched(rungs: Sequence[Rung], side: str) -> int:
-    return sum(getattr(rung, side) for rung in rungs if rung.rung == UNMATCHED)
+    return Matched(shares[0], shares[1], tuple(levels), RULES_VERSION)
 
 
 VIEWS = ("op", "module", "kernel")
 NO_MODULE = "(no module recorded)"
-_NAMED = 3
+_MAX_NAMES = 3
 
 
 def path_of(group: Group) -> str:
-    """The ops that lead to a group's work, in one text."""
+    """Return the ops that lead to a group's work, in one text."""
     return PATH_ARROW.join(group.path) or NO_OP
 
 
@@ -388,19 +381,26 @@ def causes(
     lines: dict[str, list[Group]] = {}
     for group in groups:
         lines.setdefault(_label(group, by), []).append(group)
-    known = steps or {}
-    summed = [replace(_line(label, own, by), steps=known.get(label)) for label, own in lines.items()]
-    return tuple(sorted(summed, key=_module_place))
+    causes = [
+        replace(_line(label, members, by), steps=(steps or {}).get(label)) for label, members in lines.items()
+    ]
+
+    def order(line: Cause) -> tuple[int, int, str]:
+        terms = line.terms
+        weight = max(terms.added, terms.removed, abs(terms.count), abs(terms.rate))
+        return -abs(terms.delta), -weight, line.label
+
+    return tuple(sorted(causes, key=order))
 
 
 def step_ranges(
-    matched: pd.DataFrame, sides: tuple[Pieces, Pieces], groups: Sequence[Group], *, by: str
+    matched: pd.DataFrame, sides: tuple[WorkItems, WorkItems], groups: Sequence[Group], *, by: str
 ) -> dict[str, tuple[Range, Range]]:
     """Return the least and most time of each line in a compared step, of the base and of the head.
 
     Args:
         matched: What `match` returns.
-        sides: The pieces it was given.
+        sides: The items it was given.
         groups: The groups that differ.
         by: One of `VIEWS`.
     """
@@ -409,35 +409,31 @@ def step_ranges(
     line = np.full(int(matched[GROUP].max()) + 2 if len(matched) else 1, -1, np.int64)
     for group in groups:
         line[group.number] = number[_label(group, by)]
-    of_piece, size = line[matched[GROUP].to_numpy(np.int64)], len(sides[0].table)
+    line_of, size = line[matched[GROUP].to_numpy(np.int64)], len(sides[0].table)
     a, b = (
-        _ranges(side, own, len(labels))
-        for side, own in zip(sides, (of_piece[:size], of_piece[size:]), strict=True)
+        _ranges(side, lines, len(labels))
+        for side, lines in zip(sides, (line_of[:size], line_of[size:]), strict=True)
     )
     return {label: (a[place], b[place]) for label, place in number.items()}
 
 
-def _ranges(side: Pieces, line: Ints, lines: int) -> list[Range]:
+def _ranges(side: WorkItems, line: Ints, lines: int) -> list[Range]:
     """Return the least and most time of each line over the steps; a step without any counts as 0."""
-    at = line[side.intervals[PIECE].to_numpy(np.int64)]
-    window, length = (side.intervals[name].to_numpy(np.int64)[at >= 0] for name in (WINDOW, C.DUR_NS))
+    number = line[side.intervals[ITEM].to_numpy(np.int64)]
+    window, length = (side.intervals[name].to_numpy(np.int64)[number >= 0] for name in (WINDOW, C.DUR_NS))
     steps = side.steps
-    places, key = np.unique(at[at >= 0] * steps + window, return_inverse=True)
+    places, key = np.unique(number[number >= 0] * steps + window, return_inverse=True)
     sums = np.zeros(len(places), np.int64)
     np.add.at(sums, key, length)
     by_line = pd.Series(sums).groupby(places // max(steps, 1))
-    found = by_line.agg(["min", "max", "count"])
-    least = found["min"].where(found["count"] == steps, 0)
+    extremes = by_line.agg(["min", "max", "count"])
+    least = extremes["min"].where(extremes["count"] == steps, 0)
     ranges = [(0, 0)] * lines
-    for place, low, high in zip(found.index.tolist(), least.tolist(), found["max"].tolist(), strict=True):
+    for place, low, high in zip(
+        extremes.index.tolist(), least.tolist(), extremes["max"].tolist(), strict=True
+    ):
         ranges[place] = (int(low), int(high))
     return ranges
-
-
-def _module_place(line: Cause) -> tuple[int, int, str]:
-    terms = line.terms
-    weight = max(terms.added, terms.removed, abs(terms.count), abs(terms.rate))
-    return -abs(terms.delta), -weight, line.label
 
 
 def _label(group: Group, by: str) -> str:
@@ -449,25 +445,21 @@ def _label(group: Group, by: str) -> str:
 def _line(label: str, groups: Sequence[Group], by: str) -> Cause:
     seen = dict.fromkeys(path_of(group) if by == "kernel" else group.what for group in groups)
     names = [name for name in seen if name != label.rpartition(PATH_ARROW)[2]]
-    shown = "; ".join(names[:_NAMED])
+    shown = "; ".join(names[:_MAX_NAMES])
     return Cause(
         label=label,
-        detail=shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""),
-        a=_sum([group.a for group in groups]),
-        b=_sum([group.b for group in groups]),
+        detail=shown + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""),
+        a=sum((group.a for group in groups), NOTHING),
+        b=sum((group.b for group in groups), NOTHING),
         terms=sum((group.terms for group in groups), Terms()),
-        rungs=tuple(dict.fromkeys(group.rung for group in groups)),
-        modules=tuple(dict.fromkeys(group.module for group in groups if group.module))[:_NAMED],
+        match_levels=tuple(dict.fromkeys(group.match_level for group in groups)),
+        modules=tuple(dict.fromkeys(group.module for group in groups if group.module))[:_MAX_NAMES],
         evidence={
             side: rows
             for side in ("a", "b")
-            if (rows := [row for group in groups for row in group.evidence.get(side, [])][:NAMED_ROWS])
+            if (rows := [row for group in groups for row in group.evidence.get(side, [])][:MAX_ROWS])
         },
     )
-
-
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    return Amount(sum(one.count for one in amounts), sum(one.total_ns for one in amounts))
 
 
 def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
@@ -478,4 +470,4 @@ def counts(groups: Sequence[Group]) -> tuple[Changed, ...]:
         both[0] += group.a.count
         both[1] += group.b.count
     changed = [Changed(path, name, a, b) for (path, name), (a, b) in sums.items() if a != b]
-    return tuple(sorted(changed, key=lambda one: (-abs(one.b - one.a), one.label, one.name)))
+    return tuple(sorted(changed, key=lambda work: (-abs(work.b - work.a), work.label, work.name)))

@@ -7,19 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import Analysis, Result
+from tracekit.diff.breakdowns import (
+    Cause,
+    Changed,
+    Group,
+    Matched,
+    OneSided,
+    Range,
+    StepTimeBreakdown,
+    WorkBreakdown,
+)
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.stats.comparison import Verdict
-
-if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Cause, Changed, Group, Matched, OneSided, Range, Wall, Work
-    from tracekit.runs.store import Store
 
 __all__ = ["Comparability", "Compared", "Design", "Diff", "Difference", "Metric", "Side", "Status", "Verdict"]
 
@@ -60,17 +67,17 @@ class Comparability:
     @property
     def status(self) -> Status:
         """The most severe status of any difference; `comparable` without one."""
-        found = {one.status for one in self.differences}
-        if Status.NOT_COMPARABLE in found:
+        statuses = {difference.status for difference in self.differences}
+        if Status.NOT_COMPARABLE in statuses:
             return Status.NOT_COMPARABLE
-        if found & {Status.WARN, Status.UNKNOWN}:
+        if statuses & {Status.WARN, Status.UNKNOWN}:
             return Status.WARN
-        return Status.DECLARED if found else Status.COMPARABLE
+        return Status.DECLARED if statuses else Status.COMPARABLE
 
     @property
     def refused(self) -> tuple[Difference, ...]:
         """The differences that prevent a comparison."""
-        return tuple(one for one in self.differences if one.status is Status.NOT_COMPARABLE)
+        return tuple(field for field in self.differences if field.status is Status.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True)
@@ -202,8 +209,8 @@ class Diff:
     verdict: Verdict
     metrics: tuple[Metric, ...] = ()
     compared: Compared | None = None
-    wall: Wall | None = None
-    work: Work | None = None
+    wall: StepTimeBreakdown | None = None
+    work: WorkBreakdown | None = None
     match: Matched | None = None
     causes: tuple[Cause, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -248,29 +255,31 @@ def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
     """
-    newest, found = _named(store, reference)
-    alike = tuple(run for run in found if run.meta.fingerprint == newest.meta.fingerprint)
+    newest, named = _find_runs(store, reference)
+    alike = tuple(run for run in named if run.meta.fingerprint == newest.meta.fingerprint)
     if not alike:
         raise RunNotFoundError(f"no run matches {reference!r}", hint="list runs with `tracekit runs`")
     return alike
 
 
-def left_out(store: Store, reference: str) -> str:
+def note_left_out(store: Store, reference: str) -> str:
     """Return a note on runs of a label or commit that `runs_of` excludes; empty if none."""
-    newest, found = _named(store, reference)
-    others = [run.meta.fingerprint for run in found if run.meta.fingerprint != newest.meta.fingerprint]
+    newest, named = _find_runs(store, reference)
+    fields = newest.meta.fingerprint
+    others = [run.meta.fingerprint for run in named if run.meta.fingerprint != fields]
     if not others:
         return ""
-    own = newest.meta.fingerprint
-    differing = sorted({name for one in others for name in {*own, *one} if own.get(name) != one.get(name)})
-    one = len(others) == 1
-    runs = "1 more run that differs" if one else f"{len(others)} more runs that differ"
-    end = "it is left out" if one else "they are left out"
-    return f"{reference!r} names {runs} from its newest in {', '.join(differing)}: {end}"
+    differing = {
+        name for other in others for name in {*fields, *other} if fields.get(name) != other.get(name)
+    }
+    single = len(others) == 1
+    runs = "1 more run that differs" if single else f"{len(others)} more runs that differ"
+    end = "it is left out" if single else "they are left out"
+    return f"{reference!r} names {runs} from its newest in {', '.join(sorted(differing))}: {end}"
 
 
-def _named(store: Store, reference: str) -> tuple[Run, list[Run]]:
-    """The newest run that a reference names, and all of them."""
+def _find_runs(store: Store, reference: str) -> tuple[Run, list[Run]]:
+    """Return the newest run that a reference names, and all of them."""
     newest = resolve(store, reference)
     if os.sep in reference and not reference.startswith("git:") and newest.meta.label != reference:
         return newest, [newest]

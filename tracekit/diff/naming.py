@@ -135,8 +135,8 @@ def role(kernel: str, op: str = "") -> Role:
         ('conv', 'collective')
     """
     name = family(kernel)
-    found = next((one for one, pattern in _COMPILED if pattern.search(name)), Role.OTHER)
-    return op_role(op) if found is Role.OTHER and op else found
+    kernel_role = next((role for role, pattern in _COMPILED if pattern.search(name)), Role.OTHER)
+    return op_role(op) if kernel_role is Role.OTHER and op else kernel_role
 
 
 @lru_cache(maxsize=65536)
@@ -147,12 +147,12 @@ def op_role(op: str) -> Role:
         >>> op_role("aten::addmm").value, op_role("aten::unheard_of").value
         ('gemm', 'other')
     """
-    return next((one for one, pattern in _COMPILED_OPS if pattern.search(op)), Role.OTHER)
+    return next((role for role, pattern in _COMPILED_OPS if pattern.search(op)), Role.OTHER)
 
 
 @lru_cache(maxsize=65536)
 def op_name(name: str) -> str:
-    """An op's name without addresses, counters, autograd's wrapper, and hashes and numbers of the compiler.
+    """Return an op's name without addresses, counters, autograd's wrapper, and hashes of the compiler.
 
     Example:
         >>> op_name("Torch-Compiled Region: 0/1"), op_name("triton_poi_fused_relu_12")
@@ -175,11 +175,11 @@ NOTHING = np.uint64(0)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mixed(values: Hashes) -> Hashes:
-    """Every bit of a value spread over all bits (the finalizer of SplitMix64).
+def mix(values: Hashes) -> Hashes:
+    """Spread every bit of a value over all bits (the finalizer of SplitMix64).
 
     Example:
-        >>> mixed(np.array([0, 1], np.uint64)).tolist()
+        >>> mix(np.array([0, 1], np.uint64)).tolist()
         [16294208416658607535, 10451216379200822465]
     """
     with np.errstate(over="ignore"):
@@ -190,23 +190,21 @@ def mixed(values: Hashes) -> Hashes:
     return result
 
 
-def joined(first: Hashes, second: Hashes) -> Hashes:
+def combine(first: Hashes, second: Hashes) -> Hashes:
     """Combine two hashes; the order matters."""
     with np.errstate(over="ignore"):
-        return mixed(first * np.uint64(3) + mixed(second))
+        return mix(first * np.uint64(3) + mix(second))
 
 
-def of_texts(values: pd.Series, rename: Callable[[str], str] = str) -> Hashes:
-    """Hash of each text, `NOTHING` where it is missing; computed once per distinct text.
+def hash_texts(values: pd.Series, rename: Callable[[str], str] = str) -> Hashes:
+    """Hash each text, once per distinct text; `NOTHING` where it is missing.
 
     Args:
         values: Texts as categories.
         rename: Applied to each distinct text first.
     """
-    import pandas as pd
-
     names = np.array([rename(str(name)) for name in values.cat.categories], object)
     hashes = pd.util.hash_array(names, categorize=False) if len(names) else np.empty(0, np.uint64)
     table = np.append(hashes.astype(np.uint64), NOTHING)
-    found: Hashes = table[values.cat.codes.to_numpy()]  # the code of a missing text is -1: the last place
-    return found
+    hashed: Hashes = table[values.cat.codes.to_numpy()]  # the code of a missing text is -1: the last place
+    return hashed

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tracekit.runs.metrics import OF_RUNS, of_run, timing_settings
+from tracekit.runs.metrics import METRICS, OF_RUNS, of_run, timing_settings
 from tracekit.runs.run import Run
 from tracekit.stats.noise import Noise, estimate_noise
 
@@ -81,14 +81,16 @@ def history(runs: Iterable[Run]) -> History:
     """
     points = [_Point(run, code(run), of_run(run)) for run in runs]
     measured = [point for point in points if point.values]
-    known = [point for point in measured if point.code is not None]
+    with_code = [point for point in measured if point.code is not None]
     configurations: dict[str, list[_Point]] = {}
-    for point in known:
+    for point in with_code:
         configurations.setdefault(fingerprint_id(point.run), []).append(point)
-    found = [one for name, own in configurations.items() for one in _series(name, own)]
+    found = [series for name, group in configurations.items() for series in _series(name, group)]
     return History(
-        tuple(sorted(found, key=lambda one: (one.configuration, one.id, OF_RUNS.index(one.metric)))),
-        len(measured) - len(known),
+        tuple(
+            sorted(found, key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
+        ),
+        len(measured) - len(with_code),
         len(points) - len(measured),
     )
 
@@ -111,7 +113,7 @@ def clock(run: Run) -> str | None:
     return timed.clock if timed and timed.step_ns else None
 
 
-def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
+def noise_of_run(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | None:
     """Return the noise of one run, from repeated runs of the same configurations, timed in the same way.
 
     Args:
@@ -120,22 +122,20 @@ def known(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Noise | Non
             must be known, and the largest is returned.
         runs: Runs among which repeats are searched.
     """
-    sides = {_series_of(like) for like in likes}
-    found = [_of_configuration(metric, side, runs) for side in sides]
-    estimates = [noise for noise in found if noise is not None and noise.runs]
-    complete = estimates and len(estimates) == len(sides)
-    return max(estimates, key=lambda noise: noise.sigma) if complete else None
+    estimates = []
+    sides = {(fingerprint_id(like), clock(like), _settings(like)) for like in likes}
+    for fingerprint, timer, settings in sides:
+        # The settings come last: they read `run.json`, the others only the index of the store.
+        outlined = (run for run in runs if (fingerprint_id(run), clock(run)) == (fingerprint, timer))
+        series = history(run for run in outlined if _settings(run) == settings).series
+        estimates.append(next((one.noise for one in series if one.metric == metric and one.noise.runs), None))
+    known = [noise for noise in estimates if noise is not None]
+    complete = known and len(known) == len(estimates)
+    return max(known, key=lambda noise: noise.sigma) if complete else None
 
 
-def _series_of(run: Run) -> tuple[str, str | None, str]:
-    return fingerprint_id(run), clock(run), repr(timing_settings(run))
-
-
-def _of_configuration(metric: str, side: tuple[str, str | None, str], runs: Iterable[Run]) -> Noise | None:
-    *outlined, settings = side
-    alike = (run for run in runs if [fingerprint_id(run), clock(run)] == outlined)
-    found = history(run for run in alike if repr(timing_settings(run)) == settings)
-    return next((series.noise for series in found.series if series.metric == metric), None)
+def _settings(run: Run) -> str:
+    return repr(timing_settings(run))
 
 
 def fingerprint_id(run: Run) -> str:
@@ -145,9 +145,7 @@ def fingerprint_id(run: Run) -> str:
 
 
 def _series(name: str, points: list[_Point]) -> list[Series]:
-    from tracekit.runs.metrics import METRICS
-
-    words, newest = _words(points[0].run), max((point.run for point in points), key=lambda run: run.id)
+    words, newest = _describe(points[0].run), max((point.run for point in points), key=lambda run: run.id)
     found = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
@@ -162,12 +160,12 @@ def _series(name: str, points: list[_Point]) -> list[Series]:
     return found
 
 
-def _words(run: Run) -> str:
-    known = run.header.fingerprint
-    parts = [str(known[field]) for field in _NAMED if known.get(field) is not None]
-    parts += [f"batch {known['batch_size']}"] if known.get("batch_size") is not None else []
-    parts += [f"resolution {known['resolution']}"] if known.get("resolution") is not None else []
-    parts += [str(known["gpu"])] if known.get("gpu") else []
+def _describe(run: Run) -> str:
+    fields = run.header.fingerprint
+    parts = [str(fields[name]) for name in _NAMED if fields.get(name) is not None]
+    sizes = (("batch", "batch_size"), ("resolution", "resolution"))
+    parts += [f"{title} {fields[name]}" for title, name in sizes if fields.get(name) is not None]
+    parts += [str(fields["gpu"])] if fields.get("gpu") else []
     return " ".join(parts) or "unknown"
 
 

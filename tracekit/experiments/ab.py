@@ -1,7 +1,7 @@
 """Compare two commits (`tracekit ab`): blocks of two runs in ABBA order, until the result is conclusive.
 
-Both commits are measured in worktrees. The state after each block is stored (`ab_model`), so that an
-interrupted comparison resumes.
+Both commits are measured in worktrees. The results are stored after each block, so that an interrupted
+comparison resumes.
 """
 
 from __future__ import annotations
@@ -10,38 +10,41 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
-from tracekit.experiments.ab_model import (
-    FOLDER,
-    Block,
-    Commit,
-    Listener,
-    Question,
-    Report,
-    Side,
-    StateFile,
-    given_variables,
-    hold,
-    keep,
-    key,
+from tracekit.experiments.ab_model import AbRequest, Block, Commit, Report, Side, compare_until_decided
+from tracekit.experiments.checkouts import (
+    Worktrees,
+    missing_submodules,
+    repository_root,
+    worktrees,
 )
-from tracekit.experiments.checkouts import Worktrees, missing, only_one, repository_root, worktrees
-from tracekit.experiments.measure import Program, measure, prepare, program
-from tracekit.runs import revisions
+from tracekit.experiments.measure import Program, measure, prepare, program, store_run
+from tracekit.experiments.state import StateFile, exclusive_lock, question_key
+from tracekit.runs import environment, revisions
 from tracekit.runs.metrics import OF_RUNS, metric
 from tracekit.runs.store import Store
 from tracekit.stats.comparison import Comparison, Direction, Metric
 from tracekit.stats.tests import Look
 
+FOLDER = ".ab"
 WORKING_TREE = "."
+_SHELL_VARIABLES = frozenset(
+    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
+)
+_SESSION_PREFIXES = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
 
 
-def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Commit:
+def resolve_commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Commit:
     """Resolve a revision, or `.` for the working tree.
+
+    Args:
+        revision: The revision.
+        repository: A folder of the repository.
+        allow_dirty: Whether the working tree may have changes.
 
     Raises:
         RunNotFoundError: There is no such revision.
@@ -49,68 +52,58 @@ def commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Com
     """
     if revision != WORKING_TREE:
         return Commit(revision, revisions.commit(revision, repository))
-    found, sha = checkouts.changes(repository), revisions.commit("HEAD", repository)
-    if not found.paths:
+    changes, sha = checkouts.changes(repository), revisions.commit("HEAD", repository)
+    if not changes.paths:
         return Commit(revision, sha)
     if not allow_dirty:
-        count = len(found.paths)
+        count = len(changes.paths)
         raise UnusableInputError(
             f"the working tree has uncommitted changes in {count} file{'s' * (count != 1)}",
             hint="commit them, or use --allow-dirty to measure them uncommitted",
         )
-    return Commit(revision, sha, found)
+    return Commit(revision, sha, changes)
 
 
-def base_commit(revision: str, repository: Path) -> Commit:
-    """Resolve the base, which must be a commit.
-
-    Raises:
-        RunNotFoundError: There is no such revision.
-        UnusableInputError: It is the working tree, with changes.
-    """
-    found = commit(revision, repository, allow_dirty=True)
-    if found.dirty:
+def _resolve_base(revision: str, repository: Path) -> Commit:
+    base = resolve_commit(revision, repository, allow_dirty=True)
+    if base.dirty:
         raise UnusableInputError(
             "the base must be a commit, but the working tree has uncommitted changes",
             hint="use a commit as the base, and `.` as the head",
         )
-    return found
+    return base
 
 
-def check_out(trees: Worktrees, side: Commit, *, name: str) -> Path:
-    """Check out the worktree of a side; return its root.
-
-    Raises:
-        UnusableInputError: The working tree changed since the side was resolved.
-    """
-    if side.changes is None:
-        return trees.add(side.sha, name=name)
-    tree = checkouts.copy(trees, side.changes, name=name)
-    if checkouts.changes(tree) != side.changes:
+def _check_out(trees: Worktrees, commit: Commit, *, name: str) -> Path:
+    """Check out the worktree of a side; return its root."""
+    if commit.changes is None:
+        return trees.add(commit.sha, name=name)
+    tree = checkouts.copy(trees, commit.changes, name=name)
+    if checkouts.changes(tree) != commit.changes:
         raise UnusableInputError("the working tree changed while it was copied", hint="run the command again")
     return tree
 
 
-BUSY = 0.25
+MAX_LOAD = 0.25
 """Share of the processors that other programs may use without a warning."""
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def warnings(governor: Path = _GOVERNOR) -> list[str]:
     """Return warnings about the conditions at the start."""
-    found = []
+    texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > cpus:
-        found.append(f"the machine is overloaded: other programs want {load:.1f} processors, it has {cpus}")
-    elif load > BUSY * cpus:
-        found.append(f"other programs use {load:.1f} of {cpus} processors, which adds noise")
+        texts.append(f"the machine is overloaded: other programs want {load:.1f} processors, it has {cpus}")
+    elif load > MAX_LOAD * cpus:
+        texts.append(f"other programs use {load:.1f} of {cpus} processors, which adds noise")
     try:
-        named = governor.read_text().strip()
+        name = governor.read_text().strip()
     except OSError:
-        return found
-    if named != "performance":
-        found.append(f"the CPU frequency governor is {named!r}; `performance` gives steadier clocks")
-    return found
+        return texts
+    if name != "performance":
+        texts.append(f"the CPU frequency governor is {name!r}; `performance` gives steadier clocks")
+    return texts
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ class Moment:
         number: Number of the measurement, from 1; 0 for warm-up.
         total: Number of measurements until the next test.
         seconds: Time since the start of this call.
-        left: Estimated time until the next test; None before the first measurement.
+        left: Estimated time until the next test, s; None before the first measurement.
     """
 
     side: Side
@@ -149,12 +142,32 @@ class Watcher:
     tested: Callable[[Look, Sequence[Comparison]], None] = lambda _look, _open: None
 
 
-def compare_commits(store: Store, question: Question, *, watcher: Watcher | None = None) -> Report:
+@dataclass(frozen=True)
+class State:
+    """Results of an interrupted comparison.
+
+    Attributes:
+        blocks: Values of base and head by metric, block by block.
+        runs: Ids of the stored runs, by side.
+        seconds: Time spent.
+    """
+
+    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
+    runs: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def without_deleted_runs(self, store: Store) -> State:
+        """Return a copy without profiles that are no longer in the store."""
+        stored = {run.id for run in store.readable()} if self.runs else set()
+        return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
+
+
+def compare_commits(store: Store, request: AbRequest, *, watcher: Watcher | None = None) -> Report:
     """Compare two commits of the current repository.
 
     Args:
         store: Store of the worktrees, the state of an interrupted call, and the profiles.
-        question: The comparison to make.
+        request: The comparison to make.
         watcher: Callbacks for progress.
 
     Returns:
@@ -168,24 +181,25 @@ def compare_commits(store: Store, question: Question, *, watcher: Watcher | None
     """
     watcher, root = watcher or Watcher(), repository_root()
     sides: dict[Side, Commit] = {
-        "base": base_commit(question.base, root),
-        "head": commit(question.head, root, allow_dirty=question.allow_dirty),
+        "base": _resolve_base(request.base, root),
+        "head": resolve_commit(request.head, root, allow_dirty=request.allow_dirty),
     }
-    made = program(question.command, root, reading=question.reading)
-    metrics = _metrics(question, made)
-    _ = question.design.looks  # refuses an invalid design before anything starts
-    warned = warnings()
+    measured_program = program(request.command, root, reading=request.reading)
+    metrics = _metrics(request, measured_program)
+    _ = request.design.looks  # refuses an invalid design before anything starts
+    conditions = warnings()
     busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
-    alone = only_one(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
-    with alone, worktrees(store, root) as trees:
-        state = StateFile(store.folder(FOLDER) / f"{key(_asked(question, made, sides))}.json")
-        if question.restart:
-            state.forget()
-        bench = _Bench(store, made, sides, trees, state, watcher)
-        warned += [] if question.setup else bench.without_submodules()
-        for text in warned:
+    lock = exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
+    with lock, worktrees(store, root) as trees:
+        key = question_key(_question(request, measured_program, sides))
+        state = StateFile(store.folder(FOLDER) / f"{key}.json", State)
+        if request.restart:
+            state.delete()
+        bench = _Bench(store, measured_program, sides, trees, state, watcher)
+        conditions += [] if request.setup else bench.warn_of_submodules()
+        for text in conditions:
             watcher.say(f"warning: {text}")
-        return bench.report(question, metrics, warned)
+        return bench.report(request, metrics, conditions)
 
 
 class _Bench:
@@ -194,128 +208,138 @@ class _Bench:
     def __init__(
         self,
         store: Store,
-        made: Program,
+        program: Program,
         sides: dict[Side, Commit],
         trees: Worktrees,
-        state: StateFile,
+        file: StateFile[State],
         watcher: Watcher,
     ) -> None:
-        self.store, self.made, self.sides, self.watcher, self.state = store, made, sides, watcher, state
-        self.start, self.counted = time.monotonic(), 0
-        self.first = self.start
-        self.measured = state.read().of(store)
+        self.store, self.program, self.sides, self.watcher, self.file = store, program, sides, watcher, file
+        self.start = self.first = time.monotonic()
+        self.count = 0
+        self.state = (file.read() or State()).without_deleted_runs(store)
         self.scratch = trees.folder / "runs"
-        self.trees: dict[Side, Path] = {side: check_out(trees, one, name=side) for side, one in sides.items()}
+        self.trees: dict[Side, Path] = {
+            side: _check_out(trees, commit, name=side) for side, commit in sides.items()
+        }
 
-    def report(self, question: Question, metrics: Sequence[Metric], warned: Sequence[str]) -> Report:
-        """Run the session."""
-        before = [Block(*values) for values in self.measured.blocks]
-        if before:
-            self.watcher.say(f"resuming after {len(before)} pairs of runs")
-        if question.setup:
-            self.set_up(question.setup)
-        for side in ("base", "head") * question.design.warmup:
-            self.once(side, 0, 0)
+    @property
+    def seconds(self) -> float:
+        """Time spent, that of earlier calls included, s."""
+        return self.state.seconds + time.monotonic() - self.start
+
+    def report(self, request: AbRequest, metrics: Sequence[Metric], warnings: Sequence[str]) -> Report:
+        """Measure until the result is conclusive.
+
+        Args:
+            request: The comparison to make.
+            metrics: Metrics to compare.
+            warnings: Conditions that add noise, for the report.
+        """
+        blocks = [Block(*values) for values in self.state.blocks]
+        if blocks:
+            self.watcher.say(f"resuming after {len(blocks)} pairs of runs")
+        for side, tree in self.trees.items() if request.setup else ():
+            self.watcher.say(f"setting up {side}, {self.sides[side].name}")
+            with self._name_errors(side, "set up"):
+                prepare(self.program, tree, request.setup or "", scratch=self.scratch)
+        for side in ("base", "head") * request.design.warmup:
+            self._measure(side, 0, 0)
         self.first = time.monotonic()
-        listener = Listener(self.remember, self.watcher.tested)
-        outcome = hold(question.design, metrics, self.counting, listener, before=before)
-        self.state.forget()
+        outcome = compare_until_decided(
+            request.design,
+            metrics,
+            self._measure,
+            on_block=self._save_blocks,
+            on_test=self.watcher.tested,
+            before=blocks,
+        )
+        self.file.delete()
         return Report(
-            question=question,
+            request=request,
             base=self.sides["base"],
             head=self.sides["head"],
             outcome=outcome,
-            runs=self.measured.runs,
-            warnings=tuple(warned),
-            seconds=self.measured.seconds + self.spent(),
+            runs=self.state.runs,
+            warnings=tuple(warnings),
+            seconds=self.seconds,
         )
 
-    def without_submodules(self) -> list[str]:
+    def warn_of_submodules(self) -> list[str]:
         """Return a warning about submodules that are not cloned in the user's tree."""
-        lacking = sorted({name for tree in self.trees.values() for name in missing(tree)})
+        missing = sorted({name for tree in self.trees.values() for name in missing_submodules(tree)})
         fetch = "run `git submodule update --init` in your tree, or as --setup"
         return [
-            f"submodules without a local clone are not checked out: {', '.join(lacking)}; {fetch}"
-        ] * bool(lacking)
+            f"submodules without a local clone are not checked out: {', '.join(missing)}; {fetch}"
+        ] * bool(missing)
 
-    def set_up(self, setup: str) -> None:
-        """Build both worktrees."""
-        for side, tree in self.trees.items():
-            self.watcher.say(f"setting up {side}, {self.sides[side].name}")
-            with self.named(side, "set up"):
-                prepare(self.made, tree, setup, scratch=self.scratch)
-
-    def counting(self, side: Side, number: int, total: int) -> dict[str, float]:
-        """Make a measurement that counts."""
-        values = self.once(side, number, total)
-        self.counted += 1
-        return values
-
-    def once(self, side: Side, number: int, total: int) -> dict[str, float]:
-        """Make a measurement; the first profile of each side is stored."""
-        each = (time.monotonic() - self.first) / self.counted if self.counted else None
-        left = each * (total - number + 1) if each is not None else None
+    def _measure(self, side: Side, number: int, total: int) -> dict[str, float]:
+        """Measure a side; number 0 is warm-up. The first profile of each side is stored."""
+        now = time.monotonic()
+        left = (now - self.first) / self.count * (total - number + 1) if self.count else None
         name = self.sides[side].name
-        self.watcher.measuring(Moment(side, name, number, total, self.spent(), left))
-        with self.named(side, f"measurement {number} of {total}" if number else "warm-up"):
-            sample = measure(self.made, self.trees[side], scratch=self.scratch)
-        if sample.run and number and side not in self.measured.runs:
-            stored = keep(self.store, sample.run, label=f"ab-{side}")
-            self.measured = replace(self.measured, runs={**self.measured.runs, side: stored.id})
-            self.write()
+        self.watcher.measuring(Moment(side, name, number, total, now - self.start, left))
+        with self._name_errors(side, f"measurement {number} of {total}" if number else "warm-up"):
+            sample = measure(self.program, self.trees[side], scratch=self.scratch)
+        if number:
+            self.count += 1
+        if sample.run and number and side not in self.state.runs:
+            run = store_run(self.store, sample.run, label=f"ab-{side}")
+            self._save(replace(self.state, runs={**self.state.runs, side: run.id}))
         return sample.values
 
-    def remember(self, blocks: Sequence[Block]) -> None:
+    def _save_blocks(self, blocks: Sequence[Block]) -> None:
         """Save the blocks, so that an interrupt loses none."""
-        values = tuple((dict(block.base), dict(block.head)) for block in blocks)
-        self.measured = replace(self.measured, blocks=values)
-        self.write()
+        self._save(replace(self.state, blocks=tuple((dict(one.base), dict(one.head)) for one in blocks)))
 
-    def write(self) -> None:
-        """Save the state, with the time spent."""
-        self.state.write(replace(self.measured, seconds=self.measured.seconds + self.spent()))
-
-    def spent(self) -> float:
-        """Time since this call started, s."""
-        return time.monotonic() - self.start
+    def _save(self, state: State) -> None:
+        self.state = state
+        self.file.write(replace(state, seconds=self.seconds))
 
     @contextmanager
-    def named(self, side: Side, what: str) -> Iterator[None]:
+    def _name_errors(self, side: Side, activity: str) -> Iterator[None]:
         """Add the side and the activity to an error message."""
         try:
             yield
         except TracekitError as error:
-            error.message = f"{side} {self.sides[side].name}, {what}: {error.message}"
+            error.message = f"{side} {self.sides[side].name}, {activity}: {error.message}"
             raise
 
 
-def _metrics(question: Question, made: Program) -> list[Metric]:
-    able = OF_RUNS if made.collects else tuple(dict.fromkeys([*made.metrics, "wall"]))
-    for name in question.design.metrics:
-        if name not in able:
+def _metrics(request: AbRequest, program: Program) -> list[Metric]:
+    available = OF_RUNS if program.collects else tuple(dict.fromkeys([*program.metrics, "wall"]))
+    for name in request.design.metrics:
+        if name not in available:
             raise UnusableInputError(
-                f"the command does not measure {name}, but {', '.join(able)}",
+                f"the command does not measure {name}, but {', '.join(available)}",
                 hint="use --value and --unit to read a number that it prints",
             )
-    if made.collects and question.reading:
+    if program.collects and request.reading:
         raise UnusableInputError(
             "--value cannot be used with `tracekit collect`", hint="remove --value; its steps are timed"
         )
-    direction = Direction.HIGHER if question.higher_is_better else Direction.LOWER
-    if question.higher_is_better and "value" not in able:
+    direction = Direction.HIGHER if request.higher_is_better else Direction.LOWER
+    if request.higher_is_better and "value" not in available:
         raise UnusableInputError("--higher-is-better needs a value", hint="use --value with --unit count")
-    unit = "bytes" if question.reading and question.reading.unit.endswith(("B", "bytes")) else "count"
-    return [metric(name, unit=unit, direction=direction) for name in question.design.metrics or made.metrics]
+    unit = "bytes" if request.reading and request.reading.unit.endswith(("B", "bytes")) else "count"
+    names = request.design.metrics or program.metrics
+    return [metric(name, unit=unit, direction=direction) for name in names]
 
 
-def _asked(question: Question, made: Program, sides: dict[Side, Commit]) -> dict[str, object]:
+def _question(request: AbRequest, program: Program, sides: dict[Side, Commit]) -> dict[str, object]:
     """Return all that the values depend on, without the design, which may change."""
-    reading = question.reading
+    reading = request.reading
     return {
-        "sides": [[one.sha, one.changes.sha256 if one.changes else None] for one in sides.values()],
-        "command": list(made.command),
-        "place": str(made.place),
+        "machine": environment.identity(),
+        "sides": [[side.sha, side.changes.sha256 if side.changes else None] for side in sides.values()],
+        "command": list(program.command),
+        "place": str(program.place),
         "reading": [reading.pattern, reading.unit] if reading else None,
-        "setup": question.setup,
-        "variables": given_variables(),
+        "setup": request.setup,
+        # All but the variables of terminal and shell: any of them can affect a program.
+        "variables": {
+            name: value
+            for name, value in os.environ.items()
+            if name not in _SHELL_VARIABLES and not name.startswith(_SESSION_PREFIXES)
+        },
     }

@@ -1,40 +1,25 @@
-"""Design, measuring loop, state and report of `tracekit ab`; independent of git and processes."""
+"""Request, design, measuring loop and report of `tracekit ab`; independent of git and processes."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import shlex
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-import msgspec
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.runs import environment
-from tracekit.runs import meta as run_meta
+from tracekit.experiments.checkouts import Changes
+from tracekit.experiments.measure import Reading
 from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict, exit_code, overall
 from tracekit.stats.samples import order
-from tracekit.stats.tests import Look, compare_exact, gate, plan
-from tracekit.storage import put
-
-if TYPE_CHECKING:
-    from tracekit.experiments.checkouts import Changes
-    from tracekit.experiments.measure import Reading
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-
+from tracekit.stats.tests import Look, compare_exact, plan, with_holm
 
 Side: TypeAlias = Literal["base", "head"]
 Values: TypeAlias = Mapping[str, float]
 SIDES: dict[str, Side] = {"A": "base", "B": "head"}
-OPEN = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
+INCONCLUSIVE = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,25 +130,13 @@ class Outcome:
         return overall(one.verdict for one in self.metrics)
 
 
-@dataclass(frozen=True)
-class Listener:
-    """Callbacks of a session.
-
-    Attributes:
-        block: Called after each block, with all blocks so far.
-        look: Called after each test, with its runs per side and the inconclusive metrics.
-    """
-
-    block: Callable[[Sequence[Block]], None]
-    look: Callable[[Look, Sequence[Comparison]], None]
-
-
-def hold(
+def compare_until_decided(
     design: Design,
     metrics: Sequence[Metric],
     measure: Callable[[Side, int, int], Values],
-    listener: Listener,
     *,
+    on_block: Callable[[Sequence[Block]], None],
+    on_test: Callable[[Look, Sequence[Comparison]], None],
     before: Sequence[Block] = (),
 ) -> Outcome:
     """Measure blocks until every metric is decided or the maximum is reached.
@@ -172,7 +145,8 @@ def hold(
         design: The design.
         metrics: Metrics to compare; those named in the design must be measured.
         measure: Measures a side, given the number from 1, and the total until the next test.
-        listener: Callbacks.
+        on_block: Called after each block, with all blocks so far.
+        on_test: Called after each test, with its runs per side and the inconclusive metrics.
         before: Blocks of an interrupted session.
 
     Returns:
@@ -181,46 +155,52 @@ def hold(
     Raises:
         CollectionError: A requested metric is not measured.
     """
-    blocks, decided = list(before), dict[str, "Comparison"]()
+    blocks, decided = list(before), dict[str, Comparison]()
     current: tuple[Comparison, ...] = ()
     for look in design.looks:
         for number in range(len(blocks), look.k):
             sides = [SIDES[letter] for letter in order(1, start=number)]
-            found = {
+            values = {
                 side: measure(side, 2 * number + place, 2 * look.k) for place, side in enumerate(sides, 1)
             }
-            blocks.append(Block(**found))
-            listener.block(blocks)
-        judged = judge(design, metrics, blocks[: look.k], look)
-        current = tuple(decided.get(one.name, one) for one in judged)
-        decided |= {one.name: one for one in current if one.verdict not in OPEN}
-        listener.look(look, [one for one in current if one.verdict in OPEN])
+            blocks.append(Block(**values))
+            on_block(blocks)
+        # Blocks beyond the look, of an earlier call with another design, would spend its alpha twice.
+        comparisons = compare_blocks(design, metrics, blocks[: look.k], look)
+        current = tuple(decided.get(one.name, one) for one in comparisons)
+        decided |= {one.name: one for one in current if one.verdict not in INCONCLUSIVE}
+        on_test(look, [one for one in current if one.verdict in INCONCLUSIVE])
         if len(decided) == len(current):
             break
     return Outcome(current, tuple(blocks))
 
 
-def judge(
+def compare_blocks(
     design: Design, metrics: Sequence[Metric], blocks: Sequence[Block], look: Look
 ) -> tuple[Comparison, ...]:
     """Compare the sides in all measured metrics, with Holm's correction.
 
+    Args:
+        design: The design.
+        metrics: Metrics to compare.
+        blocks: The blocks of the look.
+        look: Its significance level.
+
     Raises:
         CollectionError: No metric, or not every metric of the design, was measured.
     """
-    measured = [
-        one for one in metrics if any(one.name in block.base or one.name in block.head for block in blocks)
-    ]
-    missing = set(design.metrics) - {one.name for one in measured}
+    names = {name for block in blocks for name in (*block.base, *block.head)}
+    measured = [metric for metric in metrics if metric.name in names]
+    missing = set(design.metrics) - names
     if missing or not measured:
         raise CollectionError(
             f"the program did not measure {' or '.join(sorted(missing)) or 'any metric'}",
             hint="choose another --metric, or read the value with --value",
         )
-    return gate([_compared(design, one, blocks, look) for one in measured])
+    return with_holm([_compare(design, metric, blocks, look) for metric in measured])
 
 
-def _compared(design: Design, metric: Metric, blocks: Sequence[Block], look: Look) -> Comparison:
+def _compare(design: Design, metric: Metric, blocks: Sequence[Block], look: Look) -> Comparison:
     base = [block.base.get(metric.name) for block in blocks]
     head = [block.head.get(metric.name) for block in blocks]
     if metric.name in EXACT:
@@ -228,90 +208,8 @@ def _compared(design: Design, metric: Metric, blocks: Sequence[Block], look: Loo
     return compare(metric, base, head, paired=True, threshold=design.threshold, alpha=look.alpha)
 
 
-FOLDER = ".ab"
-_OF_THE_SHELL = frozenset(
-    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
-)
-_OF_THE_SESSION = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Content of a state file.
-
-    Attributes:
-        blocks: Values of base and head by metric, block by block.
-        runs: Ids of the stored runs, by side.
-        seconds: Time spent.
-    """
-
-    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
-    runs: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def of(self, store: Store) -> Measured:
-        """Return a copy without profiles that are no longer in the store."""
-        stored = {run.id for run in store.readable()} if self.runs else set()
-        return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
-
-
-def given_variables() -> dict[str, str]:
-    """Return environment variables that can affect a program: all but those of terminal and shell.
-
-    Only their hash is stored, as part of the state's file name.
-    """
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _OF_THE_SHELL and not name.startswith(_OF_THE_SESSION)
-    }
-
-
-def key(question: Mapping[str, object]) -> str:
-    """Return the name of the state of a comparison on this machine.
-
-    Args:
-        question: All that the values depend on: commits, changes, command, options. Only its hash is stored.
-    """
-    text = json.dumps({"machine": environment.identity(), **question}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-@dataclass(frozen=True)
-class StateFile:
-    """A state file; an unreadable file counts as missing."""
-
-    path: Path
-
-    def read(self) -> Measured:
-        """Return the saved results; empty if there is no file."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Measured)
-        except (OSError, msgspec.DecodeError):
-            return Measured()
-
-    def write(self, measured: Measured) -> None:
-        """Replace the file atomically."""
-        with put(self.path) as file:
-            file.write_bytes(msgspec.json.encode(measured))
-
-    def forget(self) -> None:
-        """Delete the file."""
-        self.path.unlink(missing_ok=True)
-
-
-def keep(store: Store, run: Run, *, label: str | None) -> Run:
-    """Move a run from a local store into another store, with a label."""
-    with store.draft() as draft:
-        with store.writing():
-            for path in Path(str(run.path)).iterdir():
-                if path.name != run_meta.FILE_NAME:
-                    shutil.move(path, draft.path / path.name)
-        return draft.commit(replace(run.meta, label=label))
-
-
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class AbRequest:
     """The comparison to make.
 
     Attributes:
@@ -346,7 +244,7 @@ class Report:
         seconds: Time spent measuring, over all calls.
     """
 
-    question: Question
+    request: AbRequest
     base: Commit
     head: Commit
     outcome: Outcome
@@ -365,27 +263,27 @@ class Report:
 
         The working tree stays `.`, as its changes are in no commit.
         """
-        asked, design = self.question, self.question.design
+        request, design = self.request, self.request.design
         head = "." if self.head.dirty else self.head.sha
         words = ["tracekit", "ab", self.base.sha, head, "--repeat", str(design.k)]
         words += ["--max-repeat", str(design.max_k)]
         words += ["--threshold", f"{100 * design.threshold:g}%", "--warmup", str(design.warmup)]
         words += [word for name in design.metrics for word in ("--metric", name)]
-        if asked.reading:
-            words += ["--value", asked.reading.pattern, "--unit", asked.reading.unit]
-        words += ["--setup", asked.setup] if asked.setup else []
-        words += ["--higher-is-better"] * asked.higher_is_better + ["--allow-dirty"] * self.head.dirty
-        return shlex.join([*words, "--", *asked.command])
+        if request.reading:
+            words += ["--value", request.reading.pattern, "--unit", request.reading.unit]
+        words += ["--setup", request.setup] if request.setup else []
+        words += ["--higher-is-better"] * request.higher_is_better + ["--allow-dirty"] * self.head.dirty
+        return shlex.join([*words, "--", *request.command])
 
     def content(self) -> dict[str, Any]:
         """Convert to JSON values, without the schema name."""
-        blocks, design = self.outcome.blocks, self.question.design
+        blocks, design = self.outcome.blocks, self.request.design
         return {
             "verdict": str(self.verdict),
             "exit_code": int(exit_code(self.verdict)),
             "base": self.base.entry(),
             "head": self.head.entry(),
-            "command": list(self.question.command),
+            "command": list(self.request.command),
             "design": {
                 "k": len(blocks),
                 "order": order(len(blocks)),

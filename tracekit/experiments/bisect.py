@@ -1,6 +1,6 @@
 """Find the commit or package version that changed a metric (`tracekit bisect`).
 
-`bisect_question` reads the arguments, `bisect_model` defines the search and its result, and `bisect_runner`
+`bisect_request` reads the arguments, `bisect_model` defines the search and its result, and `bisect_runner`
 measures. A count that differs between the ends is searched first: it repeats exactly, so that one run per
 commit is enough. Its commits are the answer unless measurements of the metric there contradict.
 """
@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +29,8 @@ from tracekit.experiments.bisect_model import (
     Subject,
     count_metric,
 )
-from tracekit.experiments.bisect_runner import Cache, Runner, Session
+from tracekit.experiments.bisect_runner import Record, Runner, Session
+from tracekit.experiments.state import StateFile
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison
@@ -39,18 +39,15 @@ from tracekit.stats.noise import Noise
 from tracekit.stats.search import Found, Jump, Options, Spread, level, next_step, pooled, posterior_jump
 from tracekit.stats.tests import compare_exact
 
-if TYPE_CHECKING:
-    Explain = Callable[[Subject, Subject], tuple[str, ...]]
-
 __all__ = ["Bisection", "Search", "bisect"]
 
-
+Explain = Callable[[Subject, Subject], tuple[str, ...]]
 UNSURE = "alternating measurements do not confirm the change: the machine may have drifted"
-LEAST = 0.5
+MIN_CONFIRMED = 0.5
 """Share of the change that alternating measurements must confirm."""
 
 
-def confirmed(session: Session, found: Found) -> Found:
+def confirm(session: Session, found: Found) -> Found:
     """Confirm the culprits by alternating measurements; unconfirmed ones become undecided.
 
     A jump between the ends themselves needs none: they were measured in turn.
@@ -58,27 +55,27 @@ def confirmed(session: Session, found: Found) -> Found:
     sure: list[Jump] = []
     doubtful = list(found.undecided)
     for jump in found.jumps:
-        again = jump if _whole(session, jump) else _in_turn(session, jump)
+        again = jump if _spans_all(session, jump) else _measure_in_turn(session, jump)
         (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), found.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
-def _whole(session: Session, jump: Jump) -> bool:
+def _spans_all(session: Session, jump: Jump) -> bool:
     """Tell whether a jump lies between the ends themselves, which are measured in turn."""
     return (jump.after, jump.at) == (0, session.search.last)
 
 
-def _in_turn(session: Session, jump: Jump) -> Jump | None:
+def _measure_in_turn(session: Session, jump: Jump) -> Jump | None:
     """Estimate the change from alternating measurements alone; None if one side fails."""
-    most, repeats = Options().most, session.search.repeats
-    starts = _made(session, jump)
-    taken, again = 0, jump
-    while taken < most:
-        count = min(repeats, most - taken)
+    limit, repeats = Options().most, session.search.repeats
+    starts = _count_measurements(session, jump)
+    done, again = 0, jump
+    while done < limit:
+        count = min(repeats, limit - done)
         if not _alternate(session, jump, count):
             return None
-        taken += count
-        again = _judged(session, jump, starts)
+        done += count
+        again = _estimate_again(session, jump, starts)
         if again.posterior >= Options().confidence:
             break
     return again
@@ -88,9 +85,9 @@ def _sides(session: Session, jump: Jump) -> tuple[Subject, Subject]:
     return session.search.subjects[jump.after], session.search.subjects[jump.at]
 
 
-def _made(session: Session, jump: Jump) -> tuple[int, int]:
+def _count_measurements(session: Session, jump: Jump) -> tuple[int, int]:
     """Return how often each side of a jump was measured so far."""
-    a, b = (len(session.own(one)) for one in _sides(session, jump))
+    a, b = (len(session.measured_now(subject)) for subject in _sides(session, jump))
     return a, b
 
 
@@ -100,7 +97,7 @@ def _alternate(session: Session, jump: Jump, count: int) -> bool:
     session.planned = max(session.planned, 2 * count)
     for side in samples.order(count):
         session.measure(sides[side == "B"])
-        if session.problems.keys() & {one.key for one in sides}:
+        if session.problems.keys() & {subject.key for subject in sides}:
             return False
     return True
 
@@ -129,18 +126,20 @@ class _Sides:
         return float(quantile(0.975, self.spread.df)) * self.spread.sigma * math.sqrt(self.variance)
 
 
-def _between(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides:
+def _read_sides(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides:
     """Return what was measured of a jump's sides, from the given number of measurements on."""
     sides = _sides(session, jump)
-    a, b = (np.log(np.array(session.own(one)[start:])) for one, start in zip(sides, starts, strict=True))
-    keys = {one.key for one in sides}
-    others = [session.own(one) for one in session.search.subjects if one.key not in keys]
+    a, b = (
+        np.log(np.array(session.measured_now(subject)[start:]))
+        for subject, start in zip(sides, starts, strict=True)
+    )
+    others = [session.measured_now(subject) for subject in session.search.subjects if subject not in sides]
     return _Sides(a, b, pooled([a, b, *(np.log(np.array(values)) for values in others if values)]))
 
 
-def _judged(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
-    sides = _between(session, jump, starts)
-    least, sign = LEAST * abs(jump.effect), math.copysign(1, jump.effect)
+def _estimate_again(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
+    sides = _read_sides(session, jump, starts)
+    least, sign = MIN_CONFIRMED * abs(jump.effect), math.copysign(1, jump.effect)
     effect, half = sides.effect, sides.half
     posterior = posterior_jump(level(sides.before), level(sides.after), sides.spread, sign=sign)
     return replace(
@@ -155,7 +154,7 @@ def _judged(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
 def bisect(
     search: Search,
     runner: Runner,
-    cache: Cache,
+    cache: StateFile[Record],
     *,
     report: Callable[[Moment], None] = lambda _moment: None,
     command: Sequence[str] = (),
@@ -175,38 +174,45 @@ def bisect(
         CollectionError: An end cannot be measured.
         UnusableInputError: An end is to be skipped.
     """
-    if search.skipped & {one.key for one in (search.subjects[0], search.subjects[-1])}:
+    if search.skipped & {end.key for end in (search.subjects[0], search.subjects[-1])}:
         raise UnusableInputError("an end of the range is skipped", hint="choose another end, or skip others")
-    session = Session(_name(), search, runner, cache, report)
-    session.planned = _planned(search)
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    session = Session(name, search, runner, cache, report)
+    session.planned = _expect_measurements(search)
     counted = _by_count(session) if search.counts_first else None
-    found = counted if isinstance(counted, Bisection) else _by_metric(session)
-    contradicted = (counted,) if isinstance(counted, str) and counted else ()
+    result = counted if isinstance(counted, Bisection) else _by_metric(session)
+    contradiction = (counted,) if isinstance(counted, str) and counted else ()
     return replace(
-        found,
-        culprits=_with_commands(found.culprits, explain),
-        undecided=_with_commands(found.undecided, explain),
-        notes=(*search.notes, *contradicted, *found.notes),
+        result,
+        culprits=_with_commands(result.culprits, explain),
+        undecided=_with_commands(result.undecided, explain),
+        notes=(*search.notes, *contradiction, *result.notes),
         command=tuple(command),
     )
 
 
 def _with_commands(culprits: Sequence[Culprit], explain: Explain) -> tuple[Culprit, ...]:
-    return tuple(replace(one, commands=explain(one.before, one.suspects[-1])) for one in culprits)
+    return tuple(
+        replace(culprit, commands=explain(culprit.before, culprit.suspects[-1])) for culprit in culprits
+    )
 
 
 def _by_metric(session: Session) -> Bisection:
     """Search the metric itself."""
     search = session.search
     left_out = _start(session)
-    ends = _compared(session)
+    ends = _compare_ends(session)
     small = "" if search.exact else _too_small(ends)
     found = Found((), reason=small) if small else _search(session)
-    found = found if search.exact else confirmed(session, found)
+    found = found if search.exact else confirm(session, found)
     return replace(
         _result(session, found),
-        changed=() if search.exact else _changed(session, TOTALS),
-        notes=_notes(left_out),
+        changed=() if search.exact else _find_changed(session, TOTALS),
+        notes=(
+            f"{left_out} measurements of earlier calls were ignored: the ends measure differently now, for "
+            "example because the machine is slower",
+        )
+        * bool(left_out),
     )
 
 
@@ -224,34 +230,36 @@ def _by_count(session: Session) -> Bisection | str:
     search = session.search
     for side in samples.order(ENDS_FIRST):
         session.measure(session.ends[side == "B"])
-    differing = _changed(session, WORK)
-    if not differing or _too_small(_compared(session)):
+    changed = _find_changed(session, WORK)
+    if not changed or _too_small(_compare_ends(session)):
         return ""
-    chosen = max(differing, key=lambda one: one.size)
-    counting = session.searching(replace(search, metric=count_metric(chosen.name), exact=True))
+    chosen = max(changed, key=lambda count: count.size)
+    counting = session.for_search(replace(search, metric=count_metric(chosen.name), exact=True))
     counting.confirming = 2 * search.repeats
     counting.recall(session.cache.records())
     found = _search(counting)
     if not found.jumps:
         return ""
     session.planned = 2 * search.repeats * len(found.jumps)
-    starts = [(0, 0) if _whole(session, one) else _made(session, one) for one in found.jumps]
-    measured = [_alternate(session, one, search.repeats) for one in found.jumps]
+    starts = [
+        (0, 0) if _spans_all(session, jump) else _count_measurements(session, jump) for jump in found.jumps
+    ]
+    measured = [_alternate(session, jump, search.repeats) for jump in found.jumps]
     sides = [
-        _between(session, one, start) if done else None
-        for one, start, done in zip(found.jumps, starts, measured, strict=True)
+        _read_sides(session, jump, start) if done else None
+        for jump, start, done in zip(found.jumps, starts, measured, strict=True)
     ]
     result = _result(counting, found)
     culprits = tuple(
-        replace(one, asked=_estimate(own)) for one, own in zip(result.culprits, sides, strict=True)
+        replace(culprit, asked=_estimate(side)) for culprit, side in zip(result.culprits, sides, strict=True)
     )
-    if _unexplained(session, sides):
-        where = " and ".join(one.suspects[-1].short for one in culprits)
+    if _is_incomplete(session, sides):
+        where = " and ".join(culprit.suspects[-1].short for culprit in culprits)
         return (
             f"{chosen.name} per step changed at {where}, but {search.metric.name} changes elsewhere, so "
             f"{search.metric.name} was searched"
         )
-    return replace(result, culprits=culprits, asked=_compared(session))
+    return replace(result, culprits=culprits, asked=_compare_ends(session))
 
 
 def _estimate(sides: _Sides | None) -> Estimate | None:
@@ -262,22 +270,19 @@ def _estimate(sides: _Sides | None) -> Estimate | None:
     return Estimate(math.exp(effect), math.exp(low), math.exp(high), min(sides.before.size, sides.after.size))
 
 
-def _unexplained(session: Session, jumps: Sequence[_Sides | None]) -> bool:
+def _is_incomplete(session: Session, jumps: Sequence[_Sides | None]) -> bool:
     """Tell whether the ends surely differ by a part worth finding beyond the changes at the jumps."""
-    known = [one for one in jumps if one is not None]
-    whole = Jump(0, session.search.last, 0.0, 0.0, 0.0, 0.0, ())
-    ends = _between(session, whole, (0, 0))
+    measured = [jump for jump in jumps if jump is not None]
+    all_subjects = Jump(0, session.search.last, 0.0, 0.0, 0.0, 0.0, ())
+    ends = _read_sides(session, all_subjects, (0, 0))
     sign = math.copysign(1, ends.effect)
-    if len(known) < len(jumps) or abs(ends.effect) < ends.half:
+    if len(measured) < len(jumps) or abs(ends.effect) < ends.half:
         return False
-    rest = sign * (ends.effect - sum(one.effect for one in known))
-    variance = ends.variance + sum(one.variance for one in known)
+    # Effects are differences of logarithms, so they add up, and so do the variances of independent ones.
+    rest = sign * (ends.effect - sum(jump.effect for jump in measured))
+    variance = ends.variance + sum(jump.variance for jump in measured)
     half = float(quantile(0.975, ends.spread.df)) * ends.spread.sigma * math.sqrt(variance)
     return bool(rest - half > Options().share * abs(ends.effect))
-
-
-def _name() -> str:
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def _start(session: Session) -> int:
@@ -286,19 +291,19 @@ def _start(session: Session) -> int:
     records = session.cache.records()
     if search.exact:
         left_out = session.recall(records)
-        for one in session.ends:
-            if not session.of(one):
-                session.measure(one)
+        for end in session.ends:
+            if not session.values_of(end):
+                session.measure(end)
         return left_out
-    made = min(len(session.own(one)) for one in session.ends)
-    for side in samples.order(max(0, search.repeats - made), start=made):
+    done = min(len(session.measured_now(end)) for end in session.ends)
+    for side in samples.order(max(0, search.repeats - done), start=done):
         session.measure(session.ends[side == "B"])
     return session.recall(records)
 
 
-def _compared(session: Session) -> Comparison:
+def _compare_ends(session: Session) -> Comparison:
     search = session.search
-    a, b = (session.of(one) for one in session.ends)
+    a, b = (session.values_of(end) for end in session.ends)
     if search.exact:
         return compare_exact(search.metric, a, b)
     return compare(search.metric, a, b, paired=False, threshold=search.threshold)
@@ -308,8 +313,7 @@ def _too_small(ends: Comparison) -> str:
     """Return the reason if the ends differ by less than the threshold with certainty."""
     if ends.ci95 is None:
         return ""
-    most = max(abs(math.log(bound)) for bound in ends.ci95)
-    if most >= math.log1p(ends.threshold):
+    if max(abs(math.log(bound)) for bound in ends.ci95) >= math.log1p(ends.threshold):
         return ""
     return f"the ends differ by less than the threshold of {100 * ends.threshold:g}%"
 
@@ -321,39 +325,40 @@ def _search(session: Session) -> Found:
         step = next_step(
             session.values(),
             last=search.last,
-            broken=session.broken(),
+            broken=session.unmeasurable(),
             history=Noise(0.0) if search.exact else None,
             options=options,
             logarithms=not search.exact,
         )
         if isinstance(step, Found):
             return step
-        session.planned = step.repeats + _ahead(session, step.commit)
+        session.planned = step.repeats + _expect_after(session, step.commit)
         for _ in range(step.repeats):
             subject = search.subjects[step.commit]
             if subject.key not in session.problems:
                 session.measure(subject)
 
 
-def _planned(search: Search) -> int:
+def _expect_measurements(search: Search) -> int:
     """Return the expected measurements of a search: the ends, a commit of each halving, the confirmation."""
-    each = 1 if search.exact else search.repeats
-    confirming = 0 if search.exact or search.last == 1 else 2 * each
-    return each * (2 + _halvings(search.last)) + confirming
+    repeats = 1 if search.exact else search.repeats
+    confirming = 0 if search.exact or search.last == 1 else 2 * repeats
+    return repeats * (2 + _halvings(search.last)) + confirming
 
 
 def _halvings(width: int) -> int:
     return math.ceil(math.log2(width)) if width > 1 else 0
 
 
-def _ahead(session: Session, at: int) -> int:
+def _expect_after(session: Session, position: int) -> int:
     """Return the expected measurements after those of a commit, if one side of it holds the change."""
-    known = session.values().keys() - {at}
-    below = max((one for one in known if one < at), default=at)
-    above = min((one for one in known if one > at), default=at)
-    each = 1 if session.search.exact else session.search.repeats
-    confirming = 0 if session.search.exact else 2 * each
-    return each * _halvings(max(at - below, above - at)) + (session.confirming or confirming)
+    measured = session.values().keys() - {position}
+    below = max((other for other in measured if other < position), default=position)
+    above = min((other for other in measured if other > position), default=position)
+    repeats = 1 if session.search.exact else session.search.repeats
+    confirming = 0 if session.search.exact else 2 * repeats
+    halvings = _halvings(max(position - below, above - position))
+    return repeats * halvings + (session.confirming or confirming)
 
 
 def _result(session: Session, found: Found) -> Bisection:
@@ -367,7 +372,7 @@ def _result(session: Session, found: Found) -> Bisection:
         good=session.ends[0],
         bad=session.ends[1],
         subjects=search.last,
-        ends=_compared(session),
+        ends=_compare_ends(session),
         culprits=culprits,
         undecided=undecided,
         log=_log(session),
@@ -377,38 +382,29 @@ def _result(session: Session, found: Found) -> Bisection:
 
 def _culprit(session: Session, jump: Jump) -> Culprit:
     effect, low, high = (
-        one if session.search.exact else math.exp(one) for one in (jump.effect, jump.low, jump.high)
+        log if session.search.exact else math.exp(log) for log in (jump.effect, jump.low, jump.high)
     )
-    suspects = tuple(session.search.subjects[at] for at in jump.suspects)
+    suspects = tuple(session.search.subjects[position] for position in jump.suspects)
     return Culprit(suspects, session.search.subjects[jump.after], effect, low, high, jump.posterior)
 
 
 def _log(session: Session) -> tuple[Measured, ...]:
-    found = []
-    for at, one in enumerate(session.search.subjects):
-        values, cached = tuple(session.of(one)), len(session.earlier.get(one.key, ()))
-        skipped = "skipped by --skip" if one.key in session.search.skipped else ""
-        problem = session.problems.get(one.key, "") or skipped
+    log = []
+    for position, subject in enumerate(session.search.subjects):
+        values, cached = tuple(session.values_of(subject)), len(session.earlier.get(subject.key, ()))
+        skipped = "skipped by --skip" if subject.key in session.search.skipped else ""
+        problem = session.problems.get(subject.key, "") or skipped
         if values or problem:
-            found.append(Measured(at, one, values, cached if values else 0, problem))
-    return tuple(found)
+            log.append(Measured(position, subject, values, cached if values else 0, problem))
+    return tuple(log)
 
 
-def _changed(session: Session, names: Sequence[str]) -> tuple[Changed, ...]:
+def _find_changed(session: Session, names: Sequence[str]) -> tuple[Changed, ...]:
     """Return counts that are constant within each end and differ between the ends."""
-    good, bad = (session.made[one.key] for one in session.ends)
-    found = []
+    ends = [session.made[end.key] for end in session.ends]
+    changed = []
     for name in names:
-        a, b = ({values.get(name) for values in own} for own in (good, bad))
+        a, b = ({values.get(name) for values in measurements} for measurements in ends)
         if len(a) == len(b) == 1 and a != b and None not in a | b:
-            found.append(Changed(name, float(a.pop() or 0), float(b.pop() or 0)))
-    return tuple(found)
-
-
-def _notes(left_out: int) -> tuple[str, ...]:
-    if not left_out:
-        return ()
-    return (
-        f"{left_out} measurements of earlier calls were ignored: the ends measure differently now, for "
-        "example because the machine is slower",
-    )
+            changed.append(Changed(name, float(a.pop() or 0), float(b.pop() or 0)))
+    return tuple(changed)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.errors import ExitCode, UnusableInputError
-from tracekit.runs import revisions
+from tracekit.errors import ExitCode
 from tracekit.runs.metrics import metric
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -201,8 +195,8 @@ class Bisection:
     @property
     def runs(self) -> tuple[int, int]:
         """Numbers of measurements made now and taken from the cache."""
-        known = sum(one.cached for one in self.log)
-        return sum(len(one.values) for one in self.log) - known, known
+        cached = sum(subject.cached for subject in self.log)
+        return sum(len(subject.values) for subject in self.log) - cached, cached
 
 
 KERNELS, COPIES, MEMSETS, LAUNCHES, OPS = "kernels", "copies", "memsets", "launches", "ops"
@@ -248,85 +242,24 @@ def counts(run: Run, name: str = "") -> dict[str, float]:
     )
     steps = run.table("steps", columns=[C.RANK, C.STEP]).drop_duplicates()
     launches = host[C.NAME].astype(str).str.contains(_LAUNCH, regex=True)
-    found = {total: _each(device[device[C.KIND] == str(kind)], steps) for total, kind in _DEVICE.items()}
-    found[LAUNCHES] = _each(host[launches & (host[C.KIND] == str(HostKind.RUNTIME))], steps)
-    found[OPS] = _each(host[host[C.KIND] == str(HostKind.OP)], steps)
-    found[BYTES] = _each(device[device[C.KIND] != str(DeviceKind.KERNEL)], steps, of=C.BYTES)
-    if name and name not in found:
-        own = device[device[C.NAME].astype(str).str.contains(name, regex=False)]
-        found[name] = _each(host[host[C.NAME].astype(str) == name], steps) + _each(own, steps)
-    return found
+    totals = {total: _per_step(device[device[C.KIND] == str(kind)], steps) for total, kind in _DEVICE.items()}
+    totals[LAUNCHES] = _per_step(host[launches & (host[C.KIND] == str(HostKind.RUNTIME))], steps)
+    totals[OPS] = _per_step(host[host[C.KIND] == str(HostKind.OP)], steps)
+    totals[BYTES] = _per_step(device[device[C.KIND] != str(DeviceKind.KERNEL)], steps, of=C.BYTES)
+    if name and name not in totals:
+        on_device = device[device[C.NAME].astype(str).str.contains(name, regex=False)]
+        on_host = host[host[C.NAME].astype(str) == name]
+        totals[name] = _per_step(on_host, steps) + _per_step(on_device, steps)
+    return totals
 
 
-def _each(rows: pd.DataFrame, steps: pd.DataFrame, *, of: str = "") -> float:
+def _per_step(rows: pd.DataFrame, steps: pd.DataFrame, *, of: str = "") -> float:
     """Return the median over the steps of the rows, or of the sum of a column; 0 for steps without rows."""
     amounts = rows[of].fillna(0).astype("int64") if of else pd.Series(1, index=rows.index, dtype="int64")
     if steps.empty:
         return float(amounts.sum())
     keys = [C.RANK, C.STEP]
-    there = rows[keys].assign(amount=amounts).dropna().astype("int64")
-    counted = there.groupby(keys, as_index=False)["amount"].sum()
+    in_steps = rows[keys].assign(amount=amounts).dropna().astype("int64")
+    counted = in_steps.groupby(keys, as_index=False)["amount"].sum()
     amount = steps[keys].astype("int64").merge(counted, how="left", on=keys)["amount"]
     return float(amount.fillna(0).median())
-
-
-RANGE = ".."
-
-
-def commits(
-    named: str, *, paths: Sequence[str] = (), first_parent: bool = True, repository: Path | None = None
-) -> tuple[Subject, ...]:
-    """Return the commits of `GOOD..BAD`, good first; BAD defaults to HEAD.
-
-    Args:
-        named: The range.
-        paths: Only commits that change one of these files or folders, and the ends.
-        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
-        repository: A folder of it; by default the current one.
-
-    Raises:
-        RunNotFoundError: A revision is unknown.
-        UnusableInputError: This is no range, or good is no ancestor of bad.
-    """
-    good, dots, bad = named.partition(RANGE)
-    if not good or not dots or bad.startswith("."):
-        raise UnusableInputError(f"{named!r} is not a range of commits", hint="use GOOD..BAD")
-    old, new = (revisions.commit(one, repository) for one in (good, bad or "HEAD"))
-    found = revisions.between(old, new, paths=paths, first_parent=first_parent, cwd=repository)
-    every = (*revisions.describe([old], cwd=repository), *found)
-    return tuple(Subject(one.sha, one.subject, one.author, one.author_date) for one in every)
-
-
-def versions(package: str, named: str) -> tuple[Subject, ...]:
-    """Parse comma-separated versions of a package, from good to bad.
-
-    Raises:
-        UnusableInputError: There are fewer than two, or one twice.
-
-    Example:
-        >>> [one.title for one in versions("torch", "2.12.0, 2.13.0")]
-        ['torch 2.12.0', 'torch 2.13.0']
-    """
-    found = [one.strip() for one in named.split(",") if one.strip()]
-    if len(found) < 2 or len(set(found)) < len(found):
-        raise UnusableInputError(
-            f"--versions {named!r} are not two or more different versions",
-            hint='list versions from good to bad: --versions "2.11.0,2.12.0,2.13.0"',
-        )
-    return tuple(Subject(one, f"{package} {one}") for one in found)
-
-
-def skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: bool) -> frozenset[str]:
-    """Return the keys of the subjects to skip.
-
-    Raises:
-        RunNotFoundError: A revision is unknown.
-        UnusableInputError: A version is none of the list.
-    """
-    keys = {one.key for one in subjects}
-    found = frozenset(revisions.commit(one) if git else one for one in named)
-    if not git and not found <= keys:
-        raise UnusableInputError(
-            f"--skip {', '.join(sorted(found - keys))}: no such version", hint="use one of --versions"
-        )
-    return found & keys

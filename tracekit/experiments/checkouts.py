@@ -49,15 +49,15 @@ def check_out(source: Path, tree: Path) -> None:
             check_out(source / name, tree / name)
 
 
-def missing(tree: Path) -> list[str]:
+def missing_submodules(tree: Path) -> list[str]:
     """Return the paths of submodules that are not checked out, recursively."""
-    found = []
+    paths = []
     for name in revisions.recorded_submodules(tree):
         if (tree / name / ".git").exists():
-            found += [f"{name}/{below}" for below in missing(tree / name)]
+            paths += [f"{name}/{below}" for below in missing_submodules(tree / name)]
         else:
-            found.append(name)
-    return found
+            paths.append(name)
+    return paths
 
 
 def _clone(source: Path, name: str) -> Path | None:
@@ -65,10 +65,10 @@ def _clone(source: Path, name: str) -> Path | None:
     here = source / name if (source / name / ".git").exists() else source
     if not here.is_dir():
         return None
-    found = revisions.line("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=here)
-    if found is None:
+    git_folder = revisions.line("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=here)
+    if git_folder is None:
         return None
-    folder = Path(found) if here != source else Path(found, "modules", name)
+    folder = Path(git_folder) if here != source else Path(git_folder, "modules", name)
     return folder if (folder / "objects").is_dir() else None
 
 
@@ -92,19 +92,6 @@ def _git(folder: Path, *arguments: str) -> None:
         raise UnusableInputError(
             f"the submodule {folder.name} cannot be checked out", hint="see `git submodule status`"
         )
-
-
-@contextmanager
-def only_one(path: Path, what: str, *, hint: str) -> Iterator[None]:
-    """Hold a lock with a fixed name, whose file is kept.
-
-    Raises:
-        UnusableInputError: Another process, described by `what`, holds it.
-    """
-    with locks.hold(path, blocking=False) as held:
-        if not held:
-            raise UnusableInputError(what, hint=hint)
-        yield
 
 
 FOLDER = ".worktrees"
@@ -208,8 +195,8 @@ def git(folder: Path, *arguments: str) -> bytes:
     try:
         done = subprocess.run(words, cwd=folder, env=revisions.environment(), capture_output=True, check=True)  # noqa: S603
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        reason = said[-1] if said else f"exit code {error.returncode}"
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"exit code {error.returncode}"
         raise UnusableInputError(
             f"git {' '.join(arguments[:2])} failed: {reason}", hint="see `git worktree list`"
         ) from error
@@ -223,9 +210,9 @@ def _remove_all(repository: Path, folder: Path) -> None:
         listed = git(repository, "worktree", "list", "--porcelain").decode(errors="surrogateescape")
     except UnusableInputError:  # the repository was deleted
         listed = ""
-    known = [Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line[:9] == "worktree "]
-    for path in known:
-        if path.is_relative_to(folder):
+    for line in listed.splitlines():
+        path = Path(line.removeprefix("worktree "))
+        if line.startswith("worktree ") and path.is_relative_to(folder):
             _remove(repository, path)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -269,10 +256,16 @@ def changes(repository: Path) -> Changes:
     return Changes(tuple(paths), digest.hexdigest() if paths else None)
 
 
-def copy(trees: Worktrees, found: Changes, *, name: str) -> Path:
-    """Create a worktree of HEAD with these changes; return its root."""
+def copy(trees: Worktrees, changes: Changes, *, name: str) -> Path:
+    """Create a worktree of HEAD with these changes; return its root.
+
+    Args:
+        trees: The worktrees.
+        changes: Changes of the user's tree.
+        name: Folder of the worktree.
+    """
     tree = trees.add("HEAD", name=name)
-    for path in found.paths:
+    for path in changes.paths:
         _copy(trees.repository / path, tree / path)
     return tree
 

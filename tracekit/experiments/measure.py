@@ -15,12 +15,13 @@ import re
 import shutil
 import statistics
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
+from tracekit.runs import meta as run_meta
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
 from tracekit.runs.revisions import environment
 from tracekit.runs.run import Run
@@ -68,16 +69,16 @@ class Reading:
             >>> Reading("step: ([0-9.]+) ms").read("step: 2.5 ms")
             2500000.0
         """
-        found = [match[1] for match in re.finditer(self.pattern, output, re.MULTILINE)]
+        matches = [match[1] for match in re.finditer(self.pattern, output, re.MULTILINE)]
         try:
-            value = statistics.median(map(float, found)) * UNITS[self.unit][1]
+            value = statistics.median(map(float, matches)) * UNITS[self.unit][1]
         except (statistics.StatisticsError, ValueError, TypeError) as error:
-            what = (
-                f"matches {found[0]!r}, which is not a number" if found else "matches nothing in its output"
-            )
+            what = "matches nothing in its output"
+            if matches:
+                what = f"matches {matches[0]!r}, which is not a number"
             raise self._error(what) from error
         if not 0 < value < math.inf:
-            raise self._error(f"matches {found[0]!r}, which is not above 0")
+            raise self._error(f"matches {matches[0]!r}, which is not above 0")
         return value
 
     def _error(self, what: str) -> CollectionError:
@@ -150,17 +151,17 @@ def program(
     place = here.relative_to(root) if here.is_relative_to(root) else Path()
     for word in command:
         inside = Path(word).is_absolute() and Path(os.path.normpath(word)).is_relative_to(root)
-        if inside and _tracked(root, Path(word)):
+        if inside and _is_tracked(root, Path(word)):
             raise UnusableInputError(
                 f"{word} is an absolute path, the same at every commit", hint="use a relative path"
             )
     words = (_executable(command[0], here, root), *command[1:])
-    found = Program(command=words, repository=root, place=place, reading=reading)
-    if found.collects and any(word.split("=")[0] == "--store" for word in words):
+    measured = Program(command=words, repository=root, place=place, reading=reading)
+    if measured.collects and any(word.split("=")[0] == "--store" for word in words):
         raise UnusableInputError(
             "the measured command must not have a --store", hint="give --store before --"
         )
-    return found
+    return measured
 
 
 def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
@@ -192,15 +193,37 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
     shutil.rmtree(scratch, ignore_errors=True)
     finished = process.run(_words(program), folder=folder, environment=variables(program, tree, scratch))
     if program.collects:
-        return _collected(Store(scratch))
+        return _read_run(Store(scratch))
     values = {WALL: float(finished.wall_ns), HOST_PEAK: float(finished.peak_bytes)}
     if program.reading:
         values[program.reading.metric] = program.reading.read(finished.output)
     return Sample(values)
 
 
+def store_run(store: Store, run: Run, *, label: str | None) -> Run:
+    """Move a run from a local store into another store, with a label.
+
+    Args:
+        store: The other store.
+        run: The run.
+        label: Its label there.
+    """
+    with store.draft() as draft:
+        with store.writing():
+            for path in Path(str(run.path)).iterdir():
+                if path.name != run_meta.FILE_NAME:
+                    shutil.move(path, draft.path / path.name)
+        return draft.commit(replace(run.meta, label=label))
+
+
 def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
     """Run a shell command once in a worktree, to build it.
+
+    Args:
+        program: The program to measure there.
+        tree: Root of the worktree.
+        setup: The command.
+        scratch: Folder for runs of `tracekit collect`.
 
     Raises:
         ProgramError: It failed.
@@ -209,15 +232,21 @@ def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
 
 
 def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
-    """Return the environment of the measured process: the user's, importing from the worktree."""
-    given = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
-    moved = [_moved(path, program.repository, tree) for path in given]
+    """Return the environment of the measured process: the user's, importing from the worktree.
+
+    Args:
+        program: The program.
+        tree: Root of the worktree.
+        scratch: Folder for the run of `tracekit collect`.
+    """
+    user_paths = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
+    moved = [_move_to_tree(path, program.repository, tree) for path in user_paths]
     paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
     inherited = environment()
     return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
 
 
-def _moved(path: Path, repository: Path, tree: Path) -> Path:
+def _move_to_tree(path: Path, repository: Path, tree: Path) -> Path:
     absolute = path.resolve()
     return tree / absolute.relative_to(repository) if absolute.is_relative_to(repository) else path
 
@@ -228,7 +257,7 @@ def _words(program: Program) -> tuple[str, ...]:
     return program.command
 
 
-def _collected(store: Store) -> Sample:
+def _read_run(store: Store) -> Sample:
     runs = store.runs()
     if len(runs) != 1:
         raise CollectionError(
@@ -241,12 +270,12 @@ def _collected(store: Store) -> Sample:
 def _executable(word: str, here: Path, root: Path) -> str:
     """Resolve a program outside the commit, such as .venv/bin/python, to its path in the user's tree."""
     path = here / word
-    if os.sep not in word or not path.is_file() or _tracked(root, path):
+    if os.sep not in word or not path.is_file() or _is_tracked(root, path):
         return word
     return os.path.abspath(path)  # noqa: PTH100 (a link, as an interpreter of an environment is, stays one)
 
 
-def _tracked(root: Path, path: Path) -> bool:
+def _is_tracked(root: Path, path: Path) -> bool:
     try:
         return bool(git(root, "ls-files", "--", os.path.normpath(path)))
     except UnusableInputError:  # outside of the repository

@@ -62,7 +62,7 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
         UnusableInputError: There is no such program.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
-        report = _launched(command, folder, environment, output, errors)
+        report = _launch(command, folder, environment, output, errors)
         if report is None:
             raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
         if "error" in report:
@@ -72,12 +72,12 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
                 hint="after --, give a program on $PATH or in the commit",
             )
         if report["code"]:
-            raise ProgramError(_ending(report["code"]), tail=_tail(errors))
+            raise ProgramError(_describe_exit(report["code"]), tail=_tail(errors))
         output.seek(0)
         return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
 
 
-def _launched(
+def _launch(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: IO[bytes], errors: IO[bytes]
 ) -> dict[str, Any] | None:
     """Return the launcher's report; None if it was killed."""
@@ -123,7 +123,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code > 0:
         return f"the program failed with exit code {code}"
     return f"the program was killed by {signal.Signals(-code).name}"

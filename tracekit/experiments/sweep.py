@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import Any
 
+import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit import analysis
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.experiments import sweep_model
-from tracekit.experiments.sweep_folder import Folder as Folder
-from tracekit.experiments.sweep_folder import find as find
-from tracekit.experiments.sweep_folder import listed as listed
-from tracekit.experiments.sweep_model import Cell as Cell
-from tracekit.experiments.sweep_model import Outcome, Settings, Values
-from tracekit.experiments.sweep_model import Plan as Plan
-from tracekit.experiments.sweep_model import Record as Record
-from tracekit.experiments.sweep_table import Row as Row
-from tracekit.experiments.sweep_table import rows as rows
+from tracekit.experiments.sweep_folder import Folder
+from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
 from tracekit.experiments.sweep_table import write
 from tracekit.recording.collect import collect, decide
 from tracekit.recording.collector import Progress, Request, is_out_of_memory, silent
@@ -33,10 +28,6 @@ from tracekit.runs import compilation
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import C
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _KILLED = "killed by SIGKILL"
 """The kernel's out-of-memory killer sends SIGKILL."""
@@ -49,7 +40,7 @@ _PEAKS = {
 _UTILIZATION = "gpu_utilization_pct"
 
 
-def possible(settings: Settings, plan: Plan) -> str:
+def why_impossible(settings: Settings, plan: Plan) -> str:
     """Return why the workload rejects a cell; empty if it does not."""
     try:
         decide(_request(settings, plan))
@@ -58,7 +49,7 @@ def possible(settings: Settings, plan: Plan) -> str:
     return ""
 
 
-def measured(
+def measure_cell(
     store: Store, plan: Plan, settings: Settings, *, repeat: int, label: str, progress: Progress
 ) -> Record:
     """Collect a cell once; failures of the program are recorded, not raised.
@@ -72,33 +63,34 @@ def measured(
         progress: Callback for progress.
     """
     request = replace(_request(settings, plan), label=label)
-    return _timed(settings.key, repeat, lambda: collect(store, request, progress=progress))
+    return record_outcome(settings.key, repeat, lambda: collect(store, request, progress=progress))
 
 
-def _timed(key: str, repeat: int, collected: Callable[[], Run]) -> Record:
-    start = time.monotonic()
+def record_outcome(key: str, repeat: int, collect_run: Callable[[], Run]) -> Record:
+    """Collect a run and return its values, or why there are none.
+
+    Args:
+        key: Key of the cell.
+        repeat: Number of the repeat.
+        collect_run: Collects the run.
+    """
+    start, values, reason = time.monotonic(), None, ""
     try:
-        values = of_run(collected())
-        found = Record(key=key, repeat=repeat, outcome=Outcome.OK, values=values)
+        values, outcome = of_run(collect_run()), Outcome.OK
     except CollectionError as error:
         no_memory = is_out_of_memory(error.message) or _KILLED in error.message
         outcome = Outcome.OUT_OF_MEMORY if no_memory else Outcome.FAILED
-        found = Record(key=key, repeat=repeat, outcome=outcome, reason=_reason(error, outcome))
-    except UnusableInputError as error:
-        found = Record(key=key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=str(error))
+        log = f"; log: {error.log}" if error.log and outcome is Outcome.FAILED else ""
+        reason = shorten_out_of_memory(error.message) + log
     except TracekitError as error:
-        found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=str(error))
+        impossible = isinstance(error, UnusableInputError)
+        outcome, reason = Outcome.IMPOSSIBLE if impossible else Outcome.FAILED, str(error)
     except OSError:  # a full disk would fail every cell
         raise
     except Exception as error:
-        reason = f"the collector failed: {type(error).__name__}: {error}"
-        found = Record(key=key, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
-    return replace(found, seconds=round(time.monotonic() - start, 3))
-
-
-def _reason(error: TracekitError, outcome: Outcome) -> str:
-    log = f"; log: {error.log}" if error.log and outcome is Outcome.FAILED else ""
-    return briefly(error.message) + log
+        outcome, reason = Outcome.FAILED, f"the collector failed: {type(error).__name__}: {error}"
+    seconds = round(time.monotonic() - start, 3)
+    return Record(key=key, repeat=repeat, outcome=outcome, reason=reason, values=values, seconds=seconds)
 
 
 def _request(settings: Settings, plan: Plan) -> Request:
@@ -106,11 +98,11 @@ def _request(settings: Settings, plan: Plan) -> Request:
     return Request(**asdict(settings), **planned, no_profile=not plan.profile)
 
 
-def briefly(message: str) -> str:
+def shorten_out_of_memory(message: str) -> str:
     """Shorten an out-of-memory message of torch's allocator.
 
     Example:
-        >>> briefly("w ran out of memory: [enforce fail] x: you tried to allocate 4294967296 bytes. Error 12")
+        >>> shorten_out_of_memory("w ran out of memory: x: you tried to allocate 4294967296 bytes. Error 12")
         'w ran out of memory: requested 4,294,967,296 bytes at once'
     """
     match = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
@@ -119,45 +111,36 @@ def briefly(message: str) -> str:
 
 def of_run(run: Run) -> Values:
     """Return the values of a run for a sweep."""
-    meta, known = run.meta, run.meta.workload or {}
+    meta, workload, code = run.meta, run.meta.workload or {}, compilation.read(run.meta)
+    has_device = run.rows("device_intervals")
     return Values(
         run_id=run.id,
-        device=str(known.get("device", "")),
-        threads=known.get("threads"),
+        device=str(workload.get("device", "")),
+        threads=workload.get("threads"),
         step_ns=tuple(meta.timings.step_ns) if meta.timings else (),
         gpu=meta.fingerprint.get("gpu"),
+        compile_ns=code.compile_ns if code else None,
+        guards=code.guards if code else None,
+        graph_breaks=code.graph_breaks if code else None,
         **_counters(run),
-        **_shares(run),
-        **_compiled(run),
+        **(shares(analysis.analyze(run, "gpu_breakdown").tables) if has_device else {}),
     )
 
 
-def _compiled(run: Run) -> dict[str, int]:
-    found = compilation.read(run.meta)
-    if found is None:
-        return {}
-    return {"compile_ns": found.compile_ns, "guards": found.guards, "graph_breaks": found.graph_breaks}
-
-
 def _counters(run: Run) -> dict[str, Any]:
+    """Return peaks of the device with most, and the utilization of the busiest device."""
     wanted = pc.field(C.METRIC).isin([*_PEAKS.values(), _UTILIZATION])
-    found: dict[str, dict[Any, list[float]]] = {}
+    samples: dict[str, dict[Any, list[float]]] = {}
     for row in run.arrow("counters", columns=[C.METRIC, C.DEVICE, C.VALUE], where=wanted).to_pylist():
-        found.setdefault(row[C.METRIC], {}).setdefault(row[C.DEVICE], []).append(row[C.VALUE])
+        samples.setdefault(row[C.METRIC], {}).setdefault(row[C.DEVICE], []).append(row[C.VALUE])
     values: dict[str, Any] = {
-        name: int(max(max(one) for one in found[metric].values()))
+        name: int(max(map(max, samples[metric].values())))
         for name, metric in _PEAKS.items()
-        if metric in found
+        if metric in samples
     }
-    if _UTILIZATION in found:
-        values["utilization"] = max(sum(one) / len(one) for one in found[_UTILIZATION].values()) / 100
+    if _UTILIZATION in samples:
+        values["utilization"] = max(sum(one) / len(one) for one in samples[_UTILIZATION].values()) / 100
     return values
-
-
-def _shares(run: Run) -> dict[str, int]:
-    if not run.rows("device_intervals"):
-        return {}
-    return shares(analysis.analyze(run, "gpu_breakdown").tables)
 
 
 def shares(tables: Mapping[str, pd.DataFrame]) -> dict[str, int]:
@@ -219,85 +202,74 @@ def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
     Raises:
         UnusableInputError: Another process measures the same sweep.
     """
-    with folder.alone():
+    plan = folder.plan
+    with folder.lock():
         done = folder.records()
-        orphans = _labelled(store, folder)
-        for cell in _cells(folder.plan, done):
-            for repeat in range(folder.plan.repeats):
-                if (cell.key, repeat) not in done:
-                    record = _one(store, folder, cell, repeat, done, orphans, watcher)
-                    folder.keep(record)
-                    done[cell.key, repeat] = record
-                    write(folder, done)
-                    watcher.after(cell, record)
+        stored = {run.header.label or "": run.path.name for run in store.readable()}
+        for cell in _cells(plan, done):
+            for repeat in range(plan.repeats):
+                if (cell.key, repeat) in done:
+                    continue
+                label = folder.label(cell.key, repeat)
+                if label in stored:  # by a call that was killed before it recorded the run
+                    values = of_run(store.resolve(stored[label]))
+                    record = Record(key=cell.key, repeat=repeat, outcome=Outcome.OK, values=values)
+                elif skipped := _skip(cell, repeat, plan, done):
+                    record = skipped
+                else:
+                    watcher.before(_moment(plan, cell, repeat, done))
+                    record = measure_cell(
+                        store, plan, cell.settings, repeat=repeat, label=label, progress=watcher.progress
+                    )
+                folder.add(record)
+                done[cell.key, repeat] = record
+                write(folder, done)
+                watcher.after(cell, record)
         write(folder, done)
     return done
 
 
-def _cells(plan: Plan, done: Done) -> Iterator[Cell]:
+def _cells(plan: Plan, done: Done) -> Iterable[Cell]:
+    """Return the cells to measure; in a search, each depends on the result of the one before."""
     if not plan.search:
-        yield from plan.cells
-        return
-    for first in plan.cells:
-        yield from sweep_model.doubling(first, plan, done)
+        return plan.cells
+    return (cell for first in plan.cells for cell in sweep_model.double_batch(first, plan, done))
 
 
-def _labelled(store: Store, folder: Folder) -> dict[str, str]:
-    """Return the runs of this sweep by label."""
-    known = [(run.header.label or "", run.path.name) for run in store.readable()]
-    return {label: name for label, name in known if label.startswith(f"{folder.id}/")}
-
-
-def _one(
-    store: Store,
-    folder: Folder,
-    cell: Cell,
-    repeat: int,
-    done: Done,
-    orphans: dict[str, str],
-    watcher: Watcher,
-) -> Record:
-    plan, label = folder.plan, folder.label(cell.key, repeat)
-    if label in orphans:
-        values = of_run(store.resolve(orphans[label]))
-        return Record(key=cell.key, repeat=repeat, outcome=Outcome.OK, values=values)
+def _skip(cell: Cell, repeat: int, plan: Plan, done: Done) -> Record | None:
+    """Return the record of a cell that need not be measured; None if it must be."""
+    outcome = Outcome.SKIPPED
     reason = too_large(cell.settings, plan, done)
-    if reason:
-        return Record(key=cell.key, repeat=repeat, outcome=Outcome.SKIPPED, reason=reason)
-    if repeat and (first := done[cell.key, 0]).outcome is not Outcome.OK:
-        said = f"its first measurement: {first.reason}"
-        return Record(key=cell.key, repeat=repeat, outcome=Outcome.SKIPPED, reason=said)
-    if reason := possible(cell.settings, plan):
-        return Record(key=cell.key, repeat=repeat, outcome=Outcome.IMPOSSIBLE, reason=reason)
-    watcher.before(_moment(plan, cell, repeat, done))
-    return measured(store, plan, cell.settings, repeat=repeat, label=label, progress=watcher.progress)
+    if not reason and repeat and (first := done[cell.key, 0]).outcome is not Outcome.OK:
+        reason = f"its first measurement: {first.reason}"
+    if not reason:
+        outcome, reason = Outcome.IMPOSSIBLE, why_impossible(cell.settings, plan)
+    return Record(key=cell.key, repeat=repeat, outcome=outcome, reason=reason) if reason else None
 
 
 def too_large(settings: Settings, plan: Plan, done: Done) -> str:
-    """Return why a cell cannot fit: a cell of its series, not larger in any size, ran out of memory."""
+    """Return why a cell cannot fit: a cell of its series, not larger in any size, ran out of memory.
+
+    Args:
+        settings: Settings of the cell.
+        plan: Plan of the sweep.
+        done: Records of the sweep.
+    """
     for cell in plan.cells:
-        other = cell.settings
-        record = done.get((cell.key, 0))
-        if (
-            record
-            and record.outcome is Outcome.OUT_OF_MEMORY
-            and other != settings
-            and _within(other, settings)
-        ):
+        other, record = cell.settings, done.get((cell.key, 0))
+        smaller = other.batch_size <= settings.batch_size and other.resolution <= settings.resolution
+        in_series = other.line == settings.line and other != settings
+        if record and record.outcome is Outcome.OUT_OF_MEMORY and smaller and in_series:
             return f"batch size {other.batch_size} at resolution {other.resolution} ran out of memory"
     return ""
 
 
-def _within(small: Settings, large: Settings) -> bool:
-    sizes = small.batch_size <= large.batch_size and small.resolution <= large.resolution
-    return sizes and small.line == large.line
-
-
 def _moment(plan: Plan, cell: Cell, repeat: int, done: Done) -> Moment:
+    number = len(done) + 1
     if plan.search:
-        return Moment(cell=cell, repeat=repeat, number=len(done) + 1, total=None, left_seconds=None)
-    known = {one.key for one in plan.cells} | {key for key, _ in done} | {cell.key}
-    total = len(known) * plan.repeats
-    taken = [one.seconds for one in done.values() if one.seconds]
-    left = sum(taken) / len(taken) * (total - len(done)) if taken else None
-    return Moment(cell=cell, repeat=repeat, number=len(done) + 1, total=total, left_seconds=left)
+        return Moment(cell=cell, repeat=repeat, number=number, total=None, left_seconds=None)
+    keys = {one.key for one in plan.cells} | {key for key, _ in done} | {cell.key}
+    total = len(keys) * plan.repeats
+    seconds = [record.seconds for record in done.values() if record.seconds]
+    left = fmean(seconds) * (total - len(done)) if seconds else None
+    return Moment(cell=cell, repeat=repeat, number=number, total=total, left_seconds=left)

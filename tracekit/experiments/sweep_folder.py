@@ -1,4 +1,4 @@
-"""Folder of a sweep in the store: its plan, one file per measurement, and its table; written atomically."""
+"""Folder of a sweep in the store: its plan, one file per measurement, and its table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from typing import Any
 import msgspec
 
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.experiments.checkouts import only_one
+from tracekit.experiments.state import StateFile, exclusive_lock
 from tracekit.experiments.sweep_model import SUITE, Plan, Record, digest
 from tracekit.registry import VERSION
 from tracekit.runs import environment, redaction
 from tracekit.runs.store import Store, timestamp
-from tracekit.storage.atomic import write_atomically
 
 FOLDER = ".sweeps"
 SWEEP_NAME = "sweep"
@@ -69,7 +68,7 @@ class Folder:
             UnusableInputError: It cannot be read.
         """
         try:
-            return msgspec.json.decode((self.path / _PLAN).read_bytes(), type=Head)
+            return StateFile(self.path / _PLAN, Head).load()
         except (OSError, msgspec.DecodeError) as error:
             raise UnusableInputError(
                 f"cannot read the sweep {self.id}: {error}", hint="run its command with --restart"
@@ -87,41 +86,36 @@ class Folder:
 
     def records(self) -> dict[tuple[str, int], Record]:
         """Return finished measurements by cell key and repeat; a damaged file counts as missing."""
-        found = {}
-        for file in sorted((self.path / _CELLS).glob("*.json")):
-            with suppress(OSError, msgspec.DecodeError):
-                one = msgspec.json.decode(file.read_bytes(), type=Record)
-                found[one.key, one.repeat] = one
-        return found
+        files = sorted((self.path / _CELLS).glob("*.json"))
+        records = filter(None, (StateFile(file, Record).read() for file in files))
+        return {(record.key, record.repeat): record for record in records}
 
-    def keep(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         """Store a finished measurement."""
-        self.write(f"{_CELLS}/{record.key}-{record.repeat}.json", msgspec.json.encode(record))
+        self.record_file(record.key, record.repeat).write(record)
 
-    def forget_failures(self) -> None:
+    def record_file(self, key: str, repeat: int) -> StateFile[Record]:
+        """Return the file of a measurement."""
+        return StateFile(self.path / _CELLS / f"{key}-{repeat}.json", Record)
+
+    def delete_failures(self) -> None:
         """Delete measurements without values, so that they are repeated."""
         for (key, repeat), record in self.records().items():
             if record.values is None:
-                (self.path / _CELLS / f"{key}-{repeat}.json").unlink(missing_ok=True)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically and durably."""
-        path = self.path / name
-        with write_atomically(path, temporary=path.with_name(f"{name}.part"), durable=True) as file:
-            file.write_bytes(content)
+                self.record_file(key, repeat).delete()
 
     def label(self, record_key: str, repeat: int) -> str:
         """Return the label of the run of a measurement, by which an interrupted sweep finds it."""
         return f"{self.id}/{record_key}/{repeat}"
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Lock the sweep.
 
         Raises:
             UnusableInputError: Another process measures it.
         """
         busy = f"another process is measuring {self.id}"
-        return only_one(self.path / _LOCK, busy, hint=f"use --show {self.id} to see its results")
+        return exclusive_lock(self.path / _LOCK, busy, hint=f"use --show {self.id} to see its results")
 
 
 def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: bool = False) -> Folder:
@@ -134,18 +128,18 @@ def begin(store: Store, plan: Plan, *, command: tuple[str, ...] = (), restart: b
         restart: Discard earlier results; runs are kept.
     """
     path = store.folder(FOLDER) / sweep_id(plan)
-    known = Folder(path)
+    folder = Folder(path)
     if restart and path.exists():
-        with known.alone():
-            grave = path.with_name(f".{path.name}.{os.getpid()}")
-            path.rename(grave)
-        shutil.rmtree(grave, ignore_errors=True)
+        with folder.lock():
+            discarded = path.with_name(f".{path.name}.{os.getpid()}")
+            path.rename(discarded)  # at once, so that a process killed here leaves no half of a sweep
+        shutil.rmtree(discarded, ignore_errors=True)
     (path / _CELLS).mkdir(parents=True, exist_ok=True)
     if not (path / _PLAN).is_file():
         redacted = tuple(redaction.redact_command(command))
         head = Head(plan=plan, created_at=timestamp(datetime.now(UTC)), command=redacted, machine=_machine())
-        known.write(_PLAN, msgspec.json.format(msgspec.json.encode(head), indent=1))
-    return known
+        StateFile(path / _PLAN, Head).write(head)
+    return folder
 
 
 def sweep_id(plan: Plan) -> str:
@@ -155,40 +149,40 @@ def sweep_id(plan: Plan) -> str:
     return f"{slug}-{digest([msgspec.to_builtins(plan), machine], 8)}"
 
 
-def listed(store: Store, *, kind: str | None = None) -> list[Folder]:
+def list_sweeps(store: Store, *, kind: str | None = None) -> list[Folder]:
     """Return the readable sweeps of a kind, oldest first."""
-    found = []
+    sweeps = []
     for path in (store.beside / FOLDER).glob(f"[!.]*/{_PLAN}"):
-        one = Folder(path.parent)
-        try:
-            plan = one.plan
-        except UnusableInputError:
-            continue
-        if kind in {None, plan.kind}:
-            found.append(one)
-    return sorted(found, key=lambda one: (one.head.created_at, one.id))
+        with suppress(UnusableInputError):
+            folder = Folder(path.parent)
+            if kind in {None, folder.plan.kind}:
+                sweeps.append(folder)
+    return sorted(sweeps, key=lambda folder: (folder.head.created_at, folder.id))
 
 
 def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
     """Find a sweep by its id, a unique prefix of it, or `latest`.
 
+    Args:
+        store: Store of the sweep.
+        name: The id, a prefix of it, or `latest`.
+        kind: `sweep` or `suite`; by default both.
+
     Raises:
         RunNotFoundError: There is none, or several fit.
     """
-    known = listed(store, kind=kind)
-    fitting = known[-1:] if name == _LATEST else [one for one in known if one.id.startswith(name)]
-    exact = [one for one in fitting if one.id == name] or fitting
-    if len(exact) == 1:
-        return exact[0]
-    what, command = (
-        kind or "sweep",
-        "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME",
-    )
-    if not known:
+    sweeps, what = list_sweeps(store, kind=kind), kind or "sweep"
+    if not sweeps:
+        command = "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME"
         raise RunNotFoundError(f"no {what} in the store {store.path}", hint=f"create one with `{command}`")
-    there = ", ".join(one.id for one in known[-3:])
+    matches = sweeps[-1:] if name == _LATEST else [one for one in sweeps if one.id.startswith(name)]
+    matches = [folder for folder in matches if folder.id == name] or matches
+    if len(matches) == 1:
+        return matches[0]
+    newest = ", ".join(folder.id for folder in sweeps[-3:])
     raise RunNotFoundError(
-        f"{len(exact) or 'no'} {what}{'s' * (len(exact) > 1)} named {name!r}", hint=f"the newest: {there}"
+        f"{len(matches) or 'no'} {what}{'s' * (len(matches) > 1)} named {name!r}",
+        hint=f"the newest: {newest}",
     )
 
 

@@ -196,16 +196,16 @@ def digest(value: Any, length: int) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:length]
 
 
-RISE = 0.05
+Done = Mapping[tuple[str, int], Record]
+"""Records by cell key and repeat."""
+MIN_RISE = 0.05
 """Smallest relative rise of throughput for which the search continues."""
-
-
 DOUBT = "; its fastest step did rise by that, so this may be noise: increase --steps and --repeat"
 """Appended if the step times of the last batch size vary by more than the required rise."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchResult:
     """Result of a search.
 
     Attributes:
@@ -219,72 +219,72 @@ class Found:
     why: str
 
 
-def doubling(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Iterator[Cell]:
-    """Yield cells with doubled batch sizes; checks the result of each before the next."""
-    while not found(first, plan, done).why:
-        yield _at(first, tried(first, plan, done))
+def double_batch(first: Cell, plan: Plan, done: Done) -> Iterator[Cell]:
+    """Yield cells with doubled batch sizes; checks the result of each before the next.
+
+    Args:
+        first: The cell with the first batch size.
+        plan: Plan of the sweep.
+        done: Records of the sweep.
+    """
+    while not search_result(first, plan, done).why:
+        cells = measured_batches(first, plan, done)
+        yield _doubled(cells[-1]) if cells else first
 
 
-def batches(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> list[Cell]:
-    """Return the cells of a search with complete measurements."""
-    return [_at(first, place) for place in range(tried(first, plan, done))]
+def measured_batches(first: Cell, plan: Plan, done: Done) -> list[Cell]:
+    """Return the cells of a search with complete measurements.
+
+    Args:
+        first: The cell with the first batch size.
+        plan: Plan of the sweep.
+        done: Records of the sweep.
+    """
+    cells, cell = [], first
+    while all((cell.key, repeat) in done for repeat in range(plan.repeats)):
+        cells.append(cell)
+        cell = _doubled(cell)
+    return cells
 
 
-def found(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> Found:
-    """Return the result of a search so far."""
+def search_result(first: Cell, plan: Plan, done: Done) -> SearchResult:
+    """Return the result of a search so far.
+
+    Args:
+        first: The cell with the first batch size.
+        plan: Plan of the sweep.
+        done: Records of the sweep.
+    """
     rates: list[tuple[float, int]] = []
     why = ""
-    for place in range(tried(first, plan, done)):
-        cell = _at(first, place)
-        batch, rate = cell.settings.batch_size, throughput(cell, plan, done)
-        if rate is None:
-            why = _ended(batch, done[cell.key, 0])
+    for cell in measured_batches(first, plan, done):
+        batch, steps = cell.settings.batch_size, _step_times(cell, plan, done)
+        if not steps:
+            record = done[cell.key, 0]
+            out_of_memory = record.outcome is Outcome.OUT_OF_MEMORY
+            what = "ran out of memory" if out_of_memory else f"could not be measured: {record.reason}"
+            why = f"batch size {batch} {what}"
             break
-        before = rates[-1][0] if rates else None
+        rate = batch * 1e9 / median(map(median, steps))
+        least = rates[-1][0] * (1 + MIN_RISE) if rates else 0.0
+        if rate < least:
+            change, required = f"{100 * (rate / rates[-1][0] - 1):+.1f}%", f"{100 * MIN_RISE:g}%"
+            why = f"throughput changed by {change} at batch size {batch}, below the required {required}"
+            why += DOUBT if least <= batch * 1e9 / min(map(min, steps)) else ""
+        elif batch * 2 > plan.most:
+            why = f"batch size {batch} is the largest allowed"
         rates.append((rate, batch))
-        if why := _stop(batch, rate, before, plan):
-            noisy = before is not None and rate < before * (1 + RISE) <= _fastest(cell, plan, done)
-            why += DOUBT if noisy else ""
+        if why:
             break
     best = max(rates, default=None)
-    return Found(best=best[1] if best else None, samples_per_second=best[0] if best else None, why=why)
+    return SearchResult(best=best[1] if best else None, samples_per_second=best[0] if best else None, why=why)
 
 
-def throughput(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float | None:
-    """Return samples per second: batch size over the median of the runs' median steps; None without runs."""
-    records = [done.get((cell.key, repeat)) for repeat in range(plan.repeats)]
-    steps = [median(one.values.step_ns) for one in records if one and one.values and one.values.step_ns]
-    return cell.settings.batch_size * 1e9 / median(steps) if steps else None
-
-
-def _fastest(cell: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> float:
-    """Return samples per second of the shortest step of a batch size."""
+def _step_times(cell: Cell, plan: Plan, done: Done) -> list[tuple[int, ...]]:
+    """Return the step times of each timed run of a cell, ns."""
     records = (done.get((cell.key, repeat)) for repeat in range(plan.repeats))
-    steps = [step for one in records if one and one.values for step in one.values.step_ns]
-    return cell.settings.batch_size * 1e9 / min(steps)
+    return [one.values.step_ns for one in records if one and one.values and one.values.step_ns]
 
 
-def _stop(batch: int, rate: float, before: float | None, plan: Plan) -> str:
-    if before is not None and rate < before * (1 + RISE):
-        change = f"{100 * (rate / before - 1):+.1f}%"
-        return f"throughput changed by {change} at batch size {batch}, below the required {100 * RISE:g}%"
-    return f"batch size {batch} is the largest allowed" if batch * 2 > plan.most else ""
-
-
-def _ended(batch: int, record: Record) -> str:
-    if record.outcome is Outcome.OUT_OF_MEMORY:
-        return f"batch size {batch} ran out of memory"
-    return f"batch size {batch} could not be measured: {record.reason}"
-
-
-def tried(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> int:
-    """Count the batch sizes with complete measurements."""
-    place = 0
-    while all((_at(first, place).key, repeat) in done for repeat in range(plan.repeats)):
-        place += 1
-    return place
-
-
-def _at(first: Cell, place: int) -> Cell:
-    batch = first.settings.batch_size << place
-    return replace(first, settings=replace(first.settings, batch_size=batch))
+def _doubled(cell: Cell) -> Cell:
+    return replace(cell, settings=replace(cell.settings, batch_size=2 * cell.settings.batch_size))

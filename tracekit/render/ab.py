@@ -90,7 +90,7 @@ def _reasons(report: Report) -> list[str]:
 
 
 def _design(report: Report) -> list[str]:
-    design = report.question.design
+    design = report.request.design
     made, looks = len(report.outcome.blocks), ", ".join(str(look.k) for look in design.looks)
     warmup = f", after {design.warmup} warm-up" if design.warmup else ""
     parts = [

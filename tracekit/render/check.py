@@ -10,7 +10,7 @@ from typing import Any
 from tracekit.analysis import Column
 from tracekit.diff.model import Diff
 from tracekit.errors import ExitCode, clean
-from tracekit.experiments.gate_model import Configuration, Gate, Outcome, Side
+from tracekit.experiments.check_model import CheckResult, Configuration, Outcome, Side
 from tracekit.render import diff_tables
 from tracekit.render.cells import envelope
 from tracekit.render.diff_tables import Table
@@ -43,7 +43,7 @@ FIELDS = (
 )
 
 
-def headline(gate: Gate) -> str:
+def headline(gate: CheckResult) -> str:
     """Return the verdict in one line."""
     commit = next((one.head.commit for one in gate.configurations if one.head.commit), None)
     where = f"{commit[:SHORT] if commit else 'head'} against {gate.against}"
@@ -64,13 +64,13 @@ def headline(gate: Gate) -> str:
     return f"Pass: no regression of {100 * gate.threshold:g}% in {_counted(gate)}{better}, {where}"
 
 
-def _why_nothing(gate: Gate) -> str:
+def _why_nothing(gate: CheckResult) -> str:
     if any(one.outcome is Outcome.COMPARED for one in gate.configurations):
         return "no run has any of the metrics"
     return "no configuration has a baseline"
 
 
-def _counted(gate: Gate) -> str:
+def _counted(gate: CheckResult) -> str:
     number = sum(len(one.verdicts) for one in gate.configurations)
     return f"{number} metric{'s' * (number != 1)}"
 
@@ -80,7 +80,7 @@ def name(of: Configuration) -> str:
     return shorten(of.name, NAME)
 
 
-def worsenings(gate: Gate) -> list[str]:
+def worsenings(gate: CheckResult) -> list[str]:
     """Return each regression as configuration, metric and change."""
     return [
         f"{name(each)} {one.name} {_change(one)}"
@@ -90,12 +90,12 @@ def worsenings(gate: Gate) -> list[str]:
     ]
 
 
-def _doubts(gate: Gate) -> int:
+def _doubts(gate: CheckResult) -> int:
     open_ones = (Verdict.CANNOT_TELL, Verdict.NONE)
     return sum(verdict in open_ones for one in gate.configurations for verdict in one.verdicts)
 
 
-def metric_rows(gate: Gate) -> list[dict[str, Any]]:
+def metric_rows(gate: CheckResult) -> list[dict[str, Any]]:
     """Return the comparisons, one row per metric of each configuration."""
     return [_row(each, one) for each in gate.configurations for one in each.comparisons]
 
@@ -126,7 +126,7 @@ def _relative(ratio: float) -> str:
     return change(math.log(ratio)) if ratio > 0 else MISSING
 
 
-def metric_fields(gate: Gate) -> list[dict[str, Any]]:
+def metric_fields(gate: CheckResult) -> list[dict[str, Any]]:
     """Return the fields in which the sides differ, one row each."""
     return [
         {
@@ -170,7 +170,7 @@ def _far(distance: int | None) -> str:
     return f", {distance} commit{'s' * (distance != 1)} before the merge-base"
 
 
-def notes(gate: Gate) -> list[str]:
+def notes(gate: CheckResult) -> list[str]:
     """Return further notes, one sentence each."""
     by_note: dict[str, list[str]] = {}
     for each in gate.configurations:
@@ -192,7 +192,7 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def reasons(gate: Gate) -> list[str]:
+def reasons(gate: CheckResult) -> list[str]:
     """Return the reason of each verdict other than pass."""
     return [
         f"{name(each)}, {one.name}: {one.reason}"
@@ -202,12 +202,12 @@ def reasons(gate: Gate) -> list[str]:
     ]
 
 
-def command(gate: Gate) -> str:
+def command(gate: CheckResult) -> str:
     """Return the command that repeats the check."""
     return shlex.join(gate.command)
 
 
-def differences(gate: Gate) -> list[str]:
+def differences(gate: CheckResult) -> list[str]:
     """Return the commands that break down each regression."""
     varying = [word for field in gate.varying for word in ("--varying", field)]
     return [
@@ -217,7 +217,7 @@ def differences(gate: Gate) -> list[str]:
     ]
 
 
-def searches(gate: Gate) -> list[str]:
+def searches(gate: CheckResult) -> list[str]:
     """Return the commands that find the commit of each regression."""
     found = [
         shlex.join(_search(each, one.name, each.base))
@@ -245,7 +245,7 @@ _PARTS = 3
 _KEPT = ("op", "delta_ns", "made_of", "n_base", "n_head", "what", "module")
 
 
-def causes(gate: Gate) -> list[tuple[str, Table]]:
+def causes(gate: CheckResult) -> list[tuple[str, Table]]:
     """Return a sentence and the five largest causes of each configuration whose profiles were compared."""
     found = [(name(each), each.explained) for each in gate.configurations if each.explained]
     return [(f"{of}: {summary(diff)}", _largest(of, diff)) for of, diff in found]
@@ -285,7 +285,7 @@ def _signed(value: int) -> str:
 _ALL_COLUMNS = "--format json shows all"
 
 
-def as_text(gate: Gate) -> str:
+def as_text(gate: CheckResult) -> str:
     """Render verdict, metrics, differences and next commands."""
     parts = [clean(headline(gate)) + "\n"]
     parts.append("".join(f"  {clean(sides(each))}\n" for each in gate.configurations))
@@ -311,7 +311,7 @@ def _lines(title: str, lines: list[str]) -> str:
     return f"{title}\n" + "".join(f"  {clean(line)}\n" for line in lines) if lines else ""
 
 
-def as_json(gate: Gate) -> str:
+def as_json(gate: CheckResult) -> str:
     """One object: verdict, exit code, and every configuration with its metrics and differences."""
     content = envelope(
         "check",

@@ -1,4 +1,4 @@
-"""Gate results for continuous integration: JUnit XML and GitHub annotations."""
+"""Results of `tracekit check` for continuous integration: JUnit XML and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from tracekit.analysis import Column
 from tracekit.errors import ExitCode, clean
-from tracekit.experiments.gate_model import Configuration, Gate, Outcome
+from tracekit.experiments.check_model import CheckResult, Configuration, Outcome
 from tracekit.render import check as words
 from tracekit.render.cells import Record, code, details, escape, fitting, markdown_text, short
 from tracekit.render.check import causes
@@ -20,7 +20,7 @@ from tracekit.stats.comparison import Comparison, Verdict
 _LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
 
 
-def as_junit(gate: Gate) -> str:
+def as_junit(gate: CheckResult) -> str:
     """Render as a test suite with a case per metric of each configuration.
 
     A regression is a failure. A case that is not comparable or inconclusive is an error, as the gate did not
@@ -65,7 +65,7 @@ def _case(each: Configuration, name: str, kind: str = "", message: str = "", tex
     return case
 
 
-def as_github(gate: Gate) -> str:
+def as_github(gate: CheckResult) -> str:
     """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
     message = f"{words.headline(gate)}. Reproduce: {words.command(gate)}"
     lines = [_annotation("notice" if gate.exit_code is ExitCode.OK else "warning", "tracekit", message)]
@@ -106,12 +106,12 @@ _TONES = {
 }
 
 
-def as_html(gate: Gate) -> str:
+def as_html(gate: CheckResult) -> str:
     """Render as an HTML page that follows the reader's light or dark theme."""
     return page(_TEMPLATE, _content(gate))
 
 
-def _content(gate: Gate) -> dict[str, Any]:
+def _content(gate: CheckResult) -> dict[str, Any]:
     metrics = Table("metrics", "Metrics", words.COLUMNS, words.metric_rows(gate))
     fields = Table("fields", "Differences of the runs", words.FIELDS, words.metric_fields(gate))
     return {
@@ -138,7 +138,7 @@ _LONGEST = 4_000
 _SIGNS = {ExitCode.OK: "✅", ExitCode.REGRESSION: "❌"}
 
 
-def as_markdown(gate: Gate) -> str:
+def as_markdown(gate: CheckResult) -> str:
     """Render verdict, metrics, causes, differences and next commands; notes are folded."""
     parts = [
         f"## {_SIGNS.get(gate.exit_code, '⚠️')} {escape(words.headline(gate))}\n",

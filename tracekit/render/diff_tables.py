@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.diff.ledgers import Terms, WallLine
+from tracekit.diff.breakdowns import BreakdownLine, Terms
 from tracekit.diff.matching import path_of
 from tracekit.diff.model import Diff
 from tracekit.runs.text import ID, PROSE, human, shorten
@@ -164,7 +164,7 @@ def wall(diff: Diff) -> Table:
     return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
 
 
-def _changed(diff: Diff, line: WallLine) -> str | None:
+def _changed(diff: Diff, line: BreakdownLine) -> str | None:
     """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
     if not line.changed:
         return None
@@ -219,14 +219,14 @@ def match(diff: Diff) -> Table:
         return Table("match", "", columns)
     rows = [
         {
-            "matched_by": one.rung or NOT_MATCHED,
+            "matched_by": one.name or NOT_MATCHED,
             "groups": one.groups,
             "base_ns": per_step(diff, one.a_ns),
             "head_ns": per_step(diff, one.b_ns),
             "share_base": one.a_ns / diff.work.a_ns if diff.work.a_ns else None,
             "share_head": one.b_ns / diff.work.b_ns if diff.work.b_ns else None,
         }
-        for one in diff.match.by_rung
+        for one in diff.match.by_level
     ]
     return Table("match", "Matching of base and head, per step", columns, rows)
 
@@ -274,7 +274,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
             "noise": "within" if one.noisy else None,
             "made_of": _made_of(diff, one.terms),
             **numbers(diff, one.a.count, one.b.count),
-            "matched_by": ", ".join(rung or NOT_MATCHED for rung in one.rungs),
+            "matched_by": ", ".join(level or NOT_MATCHED for level in one.match_levels),
             "what": one.detail or None,
             **({} if diff.by == "module" else {"module": ", ".join(one.modules) or None}),
         }
@@ -304,7 +304,7 @@ def groups(diff: Diff) -> Table:
             "made_of": _made_of(diff, one.terms),
             **numbers(diff, one.a.count, one.b.count),
             "role": one.role,
-            "matched_by": one.rung or NOT_MATCHED,
+            "matched_by": one.match_level or NOT_MATCHED,
             "shapes": one.shapes or None,
             "module": one.module or None,
         }

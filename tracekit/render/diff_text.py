@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import asdict, replace
 from typing import Any
 
-from tracekit.diff.ledgers import Amount, Cause, Group, WallLine
+from tracekit.diff.breakdowns import Amount, BreakdownLine, Cause, Group
 from tracekit.diff.model import Diff, Verdict
 from tracekit.errors import clean
 from tracekit.render import diff_tables as tables
@@ -172,7 +172,7 @@ def _ledger(diff: Diff) -> dict[str, Any] | None:
     }
 
 
-def _line(line: WallLine) -> dict[str, Any]:
+def _line(line: BreakdownLine) -> dict[str, Any]:
     return {**asdict(line), "delta_ns": line.delta}
 
 
@@ -187,7 +187,7 @@ def _cause(one: Cause) -> dict[str, Any]:
         "delta_ns": one.terms.delta,
         **_amounts(one.a, one.b),
         "terms": asdict(one.terms),
-        "rungs": list(one.rungs),
+        "rungs": list(one.match_levels),
         "modules": list(one.modules),
         "evidence": one.evidence,
     }
@@ -197,7 +197,7 @@ def _group(one: Group) -> dict[str, Any]:
     return {
         "path": list(one.path),
         "role": one.role,
-        "rung": one.rung or None,
+        "rung": one.match_level or None,
         "kind": one.sort,
         "name_a": one.name_a or None,
         "name_b": one.name_b or None,
@@ -216,7 +216,10 @@ def _match(diff: Diff) -> dict[str, Any] | None:
     return {
         "time_matched_a": diff.match.share_a,
         "time_matched_b": diff.match.share_b,
-        "by_rung": [{**asdict(one), "rung": one.rung or None} for one in diff.match.by_rung],
+        "by_rung": [
+            {"rung": one.name or None, "groups": one.groups, "a_ns": one.a_ns, "b_ns": one.b_ns}
+            for one in diff.match.by_level
+        ],
         "rules": diff.match.rules,
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from tracekit.diff.breakdowns import Cause
 from tracekit.diff.engine import IMPLIED
-from tracekit.diff.ledgers import Cause
 from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
 from tracekit.render.diff_tables import per_step, signed
 from tracekit.runs.text import human, shorten

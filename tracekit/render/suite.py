@@ -231,7 +231,7 @@ def sweep_text(
     Args:
         name: Id of the sweep.
         plan: Plan of the sweep.
-        found: Rows from `tracekit.experiments.sweep.rows`.
+        found: Rows from `tracekit.experiments.sweep_table.rows`.
         output_format: `table`, `json`, `csv` or `markdown`.
         said: Notes, which JSON includes.
     """
@@ -297,7 +297,7 @@ def notes(name: str, plan: Plan, found: Sequence[Row], done: Mapping[tuple[str, 
 
 
 def _searched(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> str:
-    result, settings = sweep_model.found(first, plan, done), first.settings
+    result, settings = sweep_model.search_result(first, plan, done), first.settings
     what = f"{settings.workload} {settings.mode} {settings.level}, resolution {settings.resolution}"
     if result.best is None:
         return f"{what}: no batch size measured: {result.why or 'search not finished'}"

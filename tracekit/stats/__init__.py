@@ -16,7 +16,7 @@ A gate with escalation, `a` and `b` holding the values of each metric in the ord
 
     for look in plan((5, 10, 20)):
         ...                                  # make runs until there are look.k blocks, in the sides' `order`
-        found = gate([
+        found = with_holm([
             compare(metric, a[metric], b[metric], paired=True, alpha=look.alpha) for metric in metrics
         ])
         verdict = overall(one.verdict for one in found)

@@ -148,14 +148,14 @@ def holm(p: Sequence[float] | Floats) -> Floats:
     return adjusted
 
 
-def gate(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+def with_holm(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Judge the declared metrics together: a change that Holm does not confirm is inconclusive.
 
     Args:
         comparisons: One per declared metric, each judged at its own `alpha`. Exact ones need no confirming.
 
     Example:
-        >>> gate([])
+        >>> with_holm([])
         ()
     """
     tested = [at for at, one in enumerate(comparisons) if one.p is not None]

@@ -150,7 +150,7 @@ def described(found: Match, values: list[dict[str, Any] | None]) -> str:
     )
     return (
         f"{names}: {difference(a[C.DUR_NS], b[C.DUR_NS])}; {calls.format(counts)}, "
-        f"matched by {found.rung}.{_path(found)}"
+        f"matched by {found.match_level}.{_path(found)}"
     )
 
 

@@ -13,7 +13,7 @@ from flask import Response, request
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.diff import Diff
-from tracekit.diff.ledgers import Cause
+from tracekit.diff.breakdowns import Cause
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_tables, diff_words, human

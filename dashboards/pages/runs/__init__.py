@@ -11,7 +11,7 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
-from tracekit.experiments.sweep import listed as listed_sweeps
+from tracekit.experiments.sweep_folder import list_sweeps
 from tracekit.runs import notes
 from tracekit.runs.run import Run
 
@@ -172,7 +172,7 @@ class Table:
         """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
         found = matching(self.all(listing), text or "", request.get("filterModel") or {})
         if not cells:
-            sweeps = {folder.id: folder.plan.kind for folder in listed_sweeps(self.site.store)}
+            sweeps = {folder.id: folder.plan.kind for folder in list_sweeps(self.site.store)}
             found = grouped(found, sweeps)
         return ordered(found, request.get("sortModel") or [])
 

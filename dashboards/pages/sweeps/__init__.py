@@ -10,10 +10,10 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Column
-from tracekit.experiments.sweep import find, listed
-from tracekit.experiments.sweep import rows as sweep_rows
+from tracekit.experiments.sweep_folder import find, list_sweeps
 from tracekit.experiments.sweep_model import SWEEP
 from tracekit.experiments.sweep_table import COLUMNS
+from tracekit.experiments.sweep_table import rows as sweep_rows
 from tracekit.render.suite import PENDING, held, notes, shown, values
 
 from ...answers.results import no_runs, rows
@@ -36,7 +36,8 @@ from .points import (
 )
 
 if TYPE_CHECKING:
-    from tracekit.experiments.sweep import Folder, Row
+    from tracekit.experiments.sweep_folder import Folder
+    from tracekit.experiments.sweep_table import Row
 
     from .points import Chosen, Point, Spread
 
@@ -204,7 +205,7 @@ _OUTCOME, _REASON = "outcome", "reason"
 
 def cells(context: Context) -> list[Component]:
     """Show the cells of the sweep in the address; default: the newest that is not a suite."""
-    known = sorted(listed(context.store), key=lambda folder: folder.plan.kind == SWEEP)
+    known = sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP)
     if not known:
         return []
     offered = known[-OFFERED_CELLS:][::-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.unit.experiments.gate.gates import record
+from tests.unit.experiments.check.recorded import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from tracekit.dashboards.pages.history import bisect, configurations, endpoints,
 from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
-from tracekit.experiments.gate import compared
-from tracekit.experiments.gate_model import Options
+from tracekit.experiments.check import compare_sides
+from tracekit.experiments.check_model import Options
 from tracekit.runs.meta import Git, Timings
 from tracekit.stats.comparison import Verdict
 
@@ -76,7 +76,7 @@ def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> No
     assert first.change is None
     assert second.change is not None
     assert third.change is not None
-    (reported,) = compared(first.runs, second.runs, slower, Options(metrics=("step_time",))).comparisons
+    (reported,) = compare_sides(first.runs, second.runs, slower, Options(metrics=("step_time",))).comparisons
     assert (second.change.verdict, second.change.ratio, second.change.ci95) == (
         reported.verdict,
         reported.ratio,

@@ -30,8 +30,8 @@ def test_a_sweep_shows_its_cells_with_those_that_failed(store: Store) -> None:
     fits, large = cell(batch_size=8), cell(batch_size=16)
     run = make_run(store)
     place = sweep_folder.begin(store, plan(fits, large))
-    place.keep(ok(fits, 1_500_000, run_id=run.id))
-    place.keep(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
+    place.add(ok(fits, 1_500_000, run_id=run.id))
+    place.add(bad(large, Outcome.OUT_OF_MEMORY, "it asked for too much"))
     reported = shown(store, "sweeps", "cells")
     assert "out of memory" in reported
     assert "it asked for too much" in reported
@@ -55,7 +55,7 @@ def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> No
     wanted = suite_plan(only=["sac"])
     place = sweep_folder.begin(store, wanted)
     for one in wanted.cells:
-        place.keep(ok(one, 1_500_000))
+        place.add(ok(one, 1_500_000))
     reported = shown(store, "suite", "report")
     assert "no GPU" in reported
     assert "Speedups of single changes" in reported

@@ -36,7 +36,7 @@ def recorded(folder: Path, kernels: int, *, late: int = 0) -> Run:
 def test_intervals_are_paired_by_group_step_and_occurrence(tmp_path: Path) -> None:
     base, head = recorded(tmp_path / "a", 2), recorded(tmp_path / "b", 3, late=7)
     pairs = alignment.pair(base, head, device=True)
-    second = Match((3, 4), step=1, at=2, count=(2, 3), rung="op+shape", path="aten::mm")
+    second = Match((3, 4), step=1, at=2, count=(2, 3), match_level="op+shape", path="aten::mm")
     assert pairs.match(1, 4) == pairs.match(0, 3) == second
     surplus = pairs.match(1, 5)
     assert surplus is not None

@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.unit.diff.test_laws import compared, few, programs
 from tests.unit.diff.test_matching import MM, built
 from tracekit.diff import Options, diff
-from tracekit.diff.ledgers import OneSided
+from tracekit.diff.breakdowns import OneSided
 
 if TYPE_CHECKING:
     from pathlib import Path

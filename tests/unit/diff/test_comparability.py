@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import host, make_run, step
 from tracekit.diff import Options, diff
-from tracekit.diff.engine import DECIDES, FIELDS, IMPLIED, declared
+from tracekit.diff.engine import DECIDES, FIELDS, IMPLIED, expand_varying
 from tracekit.diff.model import Status, Verdict
 from tracekit.errors import UnusableInputError
 from tracekit.runs.meta import fingerprint
@@ -182,4 +182,4 @@ def test_fields_are_known_by_name_and_imply_known_ones() -> None:
     assert set(IMPLIED) <= set(FIELDS)
     assert {name for names in IMPLIED.values() for name in names} <= set(FIELDS)
     with pytest.raises(UnusableInputError, match="moon"):
-        declared(["gpu", "moon"])
+        expand_varying(["gpu", "moon"])

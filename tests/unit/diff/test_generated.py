@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import host, kernel, make_run, step
 from tests.runs import make_meta, write_table
-from tracekit.diff import diff, pieces
+from tracekit.diff import diff, work_items
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -43,36 +43,36 @@ def source(name: str, kernel_hash: str | None, source_hash: str) -> dict[str, An
     return {C.GRAPH: "f", C.POSITION: 0, C.NAME: name, C.KERNEL_BACKEND: "triton", **known}
 
 
-def rungs(base: Run, head: Run) -> dict[str, int]:
+def levels(base: Run, head: Run) -> dict[str, int]:
     found = diff([base], [head])
     assert found.match is not None
     assert found.groups == () or found.groups[0].a.count == 0 or found.groups[0].b.count == 0
-    return {one.rung: one.groups for one in found.match.by_rung}
+    return {one.name: one.groups for one in found.match.by_level}
 
 
 def test_kernels_of_one_hash_are_one(tmp_path: Path) -> None:
     base, head = run_of(tmp_path / "a", ADD, "h1"), run_of(tmp_path / "b", OTHER, "h1")
-    assert rungs(base, head) == rungs(base, base) == {"hash": 1}
+    assert levels(base, head) == levels(base, base) == {"hash": 1}
 
 
 def test_kernels_of_one_source_are_one(tmp_path: Path) -> None:
     base = run_of(tmp_path / "a", ADD, "h1", compiled_kernels=[source(ADD, "h1", "same")])
     head = run_of(tmp_path / "b", OTHER, "h2", compiled_kernels=[source(OTHER, "h2", "same")])
-    assert rungs(base, head) == {"hash": 1}
+    assert levels(base, head) == {"hash": 1}
 
 
 @pytest.mark.parametrize(("base", "head"), [("h1", "h2"), (None, None), ("h1", None)])
 def test_other_hashes_and_unknown_ones_do_not_match(
     tmp_path: Path, base: str | None, head: str | None
 ) -> None:
-    assert "hash" not in rungs(run_of(tmp_path / "a", ADD, base), run_of(tmp_path / "b", OTHER, head))
+    assert "hash" not in levels(run_of(tmp_path / "a", ADD, base), run_of(tmp_path / "b", OTHER, head))
 
 
 def test_a_name_of_two_sources_says_nothing(tmp_path: Path) -> None:
     both = [source(ADD, None, "one"), source(ADD, None, "two")]
     base = run_of(tmp_path / "a", ADD, None, compiled_kernels=both)
     head = run_of(tmp_path / "b", OTHER, None, compiled_kernels=[source(OTHER, None, "one")])
-    assert "hash" not in rungs(base, head)
+    assert "hash" not in levels(base, head)
 
 
 def test_a_run_in_parts_with_other_names_in_each_is_compared_by_source(store: Store) -> None:
@@ -83,4 +83,4 @@ def test_a_run_in_parts_with_other_names_in_each_is_compared_by_source(store: St
             write_table(draft.path, "host_intervals", [row], part=f"part-{rank}.parquet")
         write_table(draft.path, "compiled_kernels", [source(ADD, ADD, "same")])
         run = draft.commit(make_meta())
-    assert pieces.shared_names(run, run) == {}
+    assert work_items.find_shared_names(run, run) == {}

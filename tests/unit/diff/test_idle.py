@@ -10,7 +10,7 @@ import pytest
 from tests.builders import host, kernel, make_run, step
 from tracekit import registry
 from tracekit.analysis import Result
-from tracekit.diff import diff, wall
+from tracekit.diff import diff, step_time_breakdown
 from tracekit.errors import PluginError
 from tracekit.schema import C
 
@@ -51,7 +51,7 @@ def lines(run: Run) -> dict[str, int]:
 def test_causes_are_cut_to_the_steps_and_sum_to_the_idle_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wall, "analyze", _gaps)
+    monkeypatch.setattr(step_time_breakdown, "analyze", _gaps)
     assert lines(run) == {
         "compute only": 20,
         "launch-bound idle": 20,
@@ -75,7 +75,7 @@ def test_a_part_names_the_op_whose_time_in_it_changed_most(
         frame = found.tables["gaps"]
         return found if one.path == run.path else Result({"gaps": frame[frame["cause"] == "dataload"]})
 
-    monkeypatch.setattr(wall, "analyze", shorter)
+    monkeypatch.setattr(step_time_breakdown, "analyze", shorter)
     found = diff([run], [other])
     assert found.wall is not None
     changed = {line.name: (line.changed, line.changed_ns) for line in found.wall.lines}
@@ -87,8 +87,8 @@ def test_a_part_names_the_op_whose_time_in_it_changed_most(
 def test_without_the_analysis_idle_time_is_one_line_and_that_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [name for name in registry.names(registry.ANALYSES) if name != wall.ANALYSIS]
-    monkeypatch.setattr(wall.registry, "names", lambda _group: known)
+    known = [name for name in registry.names(registry.ANALYSES) if name != step_time_breakdown.ANALYSIS]
+    monkeypatch.setattr(step_time_breakdown.registry, "names", lambda _group: known)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "idle time is one line" in " ".join(diff([run], [run]).warnings)
 
@@ -97,6 +97,6 @@ def test_an_analysis_that_fails_is_said(run: Run, monkeypatch: pytest.MonkeyPatc
     def broken(_run: Run, _name: str) -> Result:
         raise PluginError("it broke", hint="")
 
-    monkeypatch.setattr(wall, "analyze", broken)
+    monkeypatch.setattr(step_time_breakdown, "analyze", broken)
     assert lines(run) == {"compute only": 20, "idle": 105}
     assert "it broke" in " ".join(diff([run], [run]).warnings)

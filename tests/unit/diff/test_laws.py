@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.tiers import examples
 from tracekit.diff import Diff, Options, diff
-from tracekit.diff.ledgers import Terms
+from tracekit.diff.breakdowns import Terms
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -99,6 +99,6 @@ def test_a_difference_turns_around_with_its_sides(a: Any, b: Any) -> None:
     assert back.work is not None
     turned = there.work.terms
     assert back.work.terms == Terms(turned.removed, turned.added, -turned.count, -turned.rate)
-    assert sorted((one.rung, one.a, one.b) for one in there.groups) == sorted(
-        (one.rung, one.b, one.a) for one in back.groups
+    assert sorted((one.match_level, one.a, one.b) for one in there.groups) == sorted(
+        (one.match_level, one.b, one.a) for one in back.groups
     )

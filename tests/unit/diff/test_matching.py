@@ -1,4 +1,4 @@
-"""Each rung matches what it says, and only what the rungs before it left."""
+"""Each match level matches what it says, and only what the levels before it left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.diff.ledgers import Group
+    from tracekit.diff.breakdowns import Group
     from tracekit.runs.run import Run
 
 Launch = tuple[tuple[str, ...], str | None, str, int]
@@ -52,14 +52,14 @@ def groups(place: Path, a: list[Launch], b: list[Launch], *, by: str = "op", **m
 
 
 def reported(found: list[Group]) -> list[tuple[str, str, str]]:
-    return [(group.rung, group.name_a, group.name_b) for group in found]
+    return [(group.match_level, group.name_a, group.name_b) for group in found]
 
 
 MM = ("aten::linear", "aten::mm")
 
 
 @pytest.mark.parametrize(
-    ("rung", "before", "after"),
+    ("level", "before", "after"),
     [
         ("hash", (MM, "[[8]]", "gemm_a", 10), (MM, "[[8]]", "gemm_a", 20)),
         ("op+shape", (MM, "[[8]]", "gemm_a", 10), (MM, "[[8]]", "other_b", 20)),
@@ -70,16 +70,16 @@ MM = ("aten::linear", "aten::mm")
         ("group", (("f", "aten::x"), None, "a", 10), (("f", "aten::y"), None, "b", 20)),
     ],
 )
-def test_rungs(tmp_path: Path, rung: str, before: Launch, after: Launch) -> None:
+def test_match_levels(tmp_path: Path, level: str, before: Launch, after: Launch) -> None:
     (group,) = groups(tmp_path, [before], [after])
-    assert group.rung == rung
+    assert group.match_level == level
     assert group.terms.rate == 10
 
 
-def test_what_no_rung_matches_is_added_and_removed(tmp_path: Path) -> None:
+def test_what_no_level_matches_is_added_and_removed(tmp_path: Path) -> None:
     before, after = (("aten::x",), None, "a", 10), (("aten::y",), None, "b", 20)
     found = groups(tmp_path, [before], [after])
-    assert [(group.rung, group.terms.added, group.terms.removed) for group in found] == [
+    assert [(group.match_level, group.terms.added, group.terms.removed) for group in found] == [
         ("", 20, 0),
         ("", 0, 10),
     ]
@@ -105,14 +105,17 @@ def test_the_same_name_within_an_op_goes_before_another_one(tmp_path: Path) -> N
 
 def test_work_without_an_op_is_matched_by_its_name_alone(tmp_path: Path) -> None:
     (group,) = groups(tmp_path, [((), None, "k", 10)], [((), None, "k", 20)])
-    assert (group.rung, group.path) == ("canonical", ())
+    assert (group.match_level, group.path) == ("canonical", ())
 
 
 def test_a_copy_is_not_matched_with_a_kernel_of_its_op(tmp_path: Path) -> None:
     before = [(("aten::to",), "[[8]]", "Memcpy HtoD", 10), (("aten::mm",), None, "gemm", 5)]
     after = [(("aten::to",), "[[8]]", "convert", 11), (("aten::mm",), None, "gemm", 5)]
     (group,) = groups(tmp_path, before, after)
-    assert (group.rung, group.path) == ("group", ("aten::to",))  # the op around both, not one of the other
+    assert (group.match_level, group.path) == (
+        "group",
+        ("aten::to",),
+    )  # the op around both, not one of the other
 
 
 def test_modules_keep_equal_layers_apart(tmp_path: Path) -> None:
@@ -157,8 +160,8 @@ def test_a_comparison_does_not_depend_on_the_order_of_calls(tmp_path: Path) -> N
     after: list[Launch] = [(MM, "[[9]]", "k", 12), (("f", "aten::y"), None, "b", 20)]
     first = groups(tmp_path / "1", before, after)
     second = groups(tmp_path / "2", before[::-1], after[::-1])
-    assert [(one.rung, one.path, one.a, one.b, one.terms) for one in first] == [
-        (one.rung, one.path, one.a, one.b, one.terms) for one in second
+    assert [(one.match_level, one.path, one.a, one.b, one.terms) for one in first] == [
+        (one.match_level, one.path, one.a, one.b, one.terms) for one in second
     ]
 
 
@@ -204,16 +207,16 @@ def test_an_op_tells_the_role_where_the_kernel_does_not() -> None:
 def test_work_of_ops_without_a_common_path_is_named_by_the_op_with_most_time(tmp_path: Path) -> None:
     before: list[Launch] = [(("aten::x",), None, "a_gemm", 10), (("aten::v",), None, "a_gemm", 10)]
     (group,) = groups(tmp_path, before, [(("aten::y",), None, "b_gemm", 30)])
-    assert (group.rung, group.path) == ("role", ("aten::y and 2 more ops",))
+    assert (group.match_level, group.path) == ("role", ("aten::y and 2 more ops",))
 
 
 def test_work_of_one_launching_op_in_several_places_is_named_by_what_the_places_share(tmp_path: Path) -> None:
     before: list[Launch] = [(("f", "aten::reshape", "aten::copy_"), None, "k", 10)]
     after: list[Launch] = [(("f", "aten::to", "aten::copy_"), None, "k", 30)]
     (group,) = groups(tmp_path / "1", before, after)
-    assert (group.rung, group.path) == ("launcher", ("f", "…", "aten::copy_"))
+    assert (group.match_level, group.path) == ("launcher", ("f", "…", "aten::copy_"))
     (group,) = groups(tmp_path / "2", before, [(("g", "aten::copy_"), None, "k", 30)])
-    assert (group.rung, group.path) == ("launcher", ("…", "aten::copy_"))
+    assert (group.match_level, group.path) == ("launcher", ("…", "aten::copy_"))
     (turned,) = groups(tmp_path / "3", [(("g", "aten::copy_"), None, "k", 30)], before)
     assert turned.path == group.path
 

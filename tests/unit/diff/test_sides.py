@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.diff.model import left_out, pair, runs_of
+from tracekit.diff.model import note_left_out, pair, runs_of
 from tracekit.errors import UnusableInputError
 from tracekit.runs.meta import Git
 
@@ -44,16 +44,16 @@ def test_a_branch_or_label_with_a_slash_means_all_its_runs_too(store: Store, git
 
 def test_runs_that_a_side_leaves_out_are_told(store: Store) -> None:
     make_run(store, label="x", fingerprint={"gpu": "one", "torch": "2"})
-    assert left_out(store, "x") == ""
+    assert note_left_out(store, "x") == ""
     make_run(store, after_s=1, label="x", fingerprint={"gpu": "two", "torch": "2"})
-    assert left_out(store, "x") == (
+    assert note_left_out(store, "x") == (
         "'x' names 1 more run that differs from its newest in gpu: it is left out"
     )
     make_run(store, after_s=2, label="x", fingerprint={"gpu": "two"})
-    assert left_out(store, "x") == (
+    assert note_left_out(store, "x") == (
         "'x' names 2 more runs that differ from its newest in gpu, torch: they are left out"
     )
-    assert left_out(store, "latest") == ""
+    assert note_left_out(store, "latest") == ""
 
 
 def test_a_range_names_two_revisions() -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.diff import diff
-from tracekit.diff.spans import capture_ns, shared
+from tracekit.diff.compared_steps import capture_ns, select_steps
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracekit.diff.spans import Span
+    from tracekit.diff.compared_steps import StepRange
     from tracekit.runs.run import Run
 
 
@@ -27,7 +27,7 @@ def marked(place: Path, lengths: list[int], *, ranks: int = 1, first: int = 0) -
     return make_run(place, steps=rows)
 
 
-def reported(span: Span) -> list[tuple[int, int, int]]:
+def reported(span: StepRange) -> list[tuple[int, int, int]]:
     lengths = span.step_ns()
     return [
         (int(row[C.RANK]), int(row[C.STEP]), length)
@@ -36,28 +36,28 @@ def reported(span: Span) -> list[tuple[int, int, int]]:
 
 
 def test_the_last_steps_are_kept(tmp_path: Path) -> None:
-    a, b = shared(marked(tmp_path / "a", [5, 6, 7]), marked(tmp_path / "b", [8, 9]))
+    a, b = select_steps(marked(tmp_path / "a", [5, 6, 7]), marked(tmp_path / "b", [8, 9]))
     assert (reported(a), reported(b)) == ([(0, 1, 6), (0, 2, 7)], [(0, 0, 8), (0, 1, 9)])
     assert (a.unused, b.unused) == (1, 0)
 
 
 def test_warmup_of_one_side_is_left_out_of_both(tmp_path: Path) -> None:
-    a, b = shared(marked(tmp_path / "a", [90, 80, 10, 10, 10, 10]), marked(tmp_path / "b", [10] * 6))
+    a, b = select_steps(marked(tmp_path / "a", [90, 80, 10, 10, 10, 10]), marked(tmp_path / "b", [10] * 6))
     assert [a.left_out, b.left_out] == [2, 2]
     assert [len(reported(a)), len(reported(b))] == [4, 4]
     assert (a.unused, b.unused) == (0, 0)
 
 
 def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
-    a, _ = shared(marked(tmp_path / "a", [90, 10, 10]), marked(tmp_path / "b", [10, 10, 10]))
+    a, _ = select_steps(marked(tmp_path / "a", [90, 10, 10]), marked(tmp_path / "b", [10, 10, 10]))
     assert (a.left_out, a.steps) == (0, 3)
 
 
 def test_ranks_are_compared_with_those_of_their_number(tmp_path: Path) -> None:
-    a, b = shared(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], first=1))
+    a, b = select_steps(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], first=1))
     assert (reported(a), reported(b)) == ([(1, 0, 5), (1, 1, 6)], [(1, 0, 7), (1, 1, 8)])
     assert (a.unused, b.unused, a.unused_ranks, b.unused_ranks) == (0, 0, 2, 0)
-    a, b = shared(marked(tmp_path / "c", [5], ranks=2), marked(tmp_path / "d", [7], first=4))
+    a, b = select_steps(marked(tmp_path / "c", [5], ranks=2), marked(tmp_path / "d", [7], first=4))
     assert (reported(a), reported(b), a.unused_ranks) == ([(0, 0, 5)], [(4, 0, 7)], 1)
 
 
@@ -68,7 +68,7 @@ def test_a_comparison_counts_its_ranks(tmp_path: Path) -> None:
 
 
 def test_of_ranks_the_lowest_that_both_have_are_kept(tmp_path: Path) -> None:
-    a, b = shared(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], ranks=2))
+    a, b = select_steps(marked(tmp_path / "a", [5, 6], ranks=3), marked(tmp_path / "b", [7, 8], ranks=2))
     assert reported(a) == [(0, 0, 5), (0, 1, 6), (1, 0, 5), (1, 1, 6)]
     assert (a.steps, b.steps) == (4, 4)
     assert (a.unused_ranks, b.unused_ranks) == (1, 0)
@@ -85,7 +85,7 @@ def queued(place: Path) -> Run:
 
 
 def test_steps_that_overlap_on_the_device_share_no_time(tmp_path: Path) -> None:
-    a, _ = shared(queued(tmp_path / "a"), queued(tmp_path / "b"))
+    a, _ = select_steps(queued(tmp_path / "a"), queued(tmp_path / "b"))
     assert reported(a) == [(0, 0, 45), (0, 1, 40), (0, 2, 40)]
     assert a.total_ns == 125
 
@@ -93,7 +93,7 @@ def test_steps_that_overlap_on_the_device_share_no_time(tmp_path: Path) -> None:
 def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
     plain = make_run(tmp_path / "a", host_intervals=[host("x", 5, 20), host("y", 30, 45)])
     half = make_run(tmp_path / "b", host_intervals=[host("x", 0, 9)], steps=[step(1, 0, 10)])
-    a, b = shared(plain, half)
+    a, b = select_steps(plain, half)
     assert not a.marked
     assert not b.marked
     assert (reported(a), reported(b)) == ([(0, -1, 40)], [(0, -1, 9)])
@@ -101,11 +101,11 @@ def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
 
 
 def test_a_run_without_anything_has_no_step(tmp_path: Path) -> None:
-    a, b = shared(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
+    a, b = select_steps(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
     assert (a.steps, b.steps, a.total_ns) == (0, 0, 0)
 
 
 def test_one_step_stays_whatever_the_warmup_of_the_other_side(tmp_path: Path) -> None:
-    a, b = shared(marked(tmp_path / "a", [90, 10, 10, 10]), marked(tmp_path / "b", [10]))
+    a, b = select_steps(marked(tmp_path / "a", [90, 10, 10, 10]), marked(tmp_path / "b", [10]))
     assert (reported(a), reported(b)) == ([(0, 3, 10)], [(0, 0, 10)])
     assert (a.left_out, a.unused) == (0, 3)

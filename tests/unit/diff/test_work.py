@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.diff.ledgers import NOTHING, Amount, Terms
+from tracekit.diff.breakdowns import NOTHING, Amount, Terms
 from tracekit.diff.matching import terms
 
 amounts = st.builds(Amount, st.integers(1, 10**7), st.integers(0, 10**15))

@@ -76,7 +76,7 @@ def test_a_fault_of_the_collector_names_the_log_too(store: Store, monkeypatch: p
 
 
 def test_a_row_of_a_sweep_names_the_log(store: Store) -> None:
-    record = sweep._timed("k", 0, lambda: collect(store, Request(workload="mnist_cnn")))
+    record = sweep.record_outcome("k", 0, lambda: collect(store, Request(workload="mnist_cnn")))
     assert (record.outcome, record.reason) == (Outcome.FAILED, f"w failed; log: {logs(store)[0]}")
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracekit.diff.ledgers import Amount, Cause, Group, Matched, Rung, Terms, Wall, WallLine, Work
+from tracekit.diff.breakdowns import (
+    Amount,
+    BreakdownLine,
+    Cause,
+    Group,
+    Matched,
+    MatchLevel,
+    StepTimeBreakdown,
+    Terms,
+    WorkBreakdown,
+)
 from tracekit.diff.model import (
     Comparability,
     Compared,
@@ -17,7 +27,7 @@ from tracekit.diff.model import (
     Status,
     Verdict,
 )
-from tracekit.diff.wall import MEANINGS
+from tracekit.diff.step_time_breakdown import MEANINGS
 
 ONE_RUN = Design((1, 1), "", paired=False, alpha=None, theta=0.07)
 FIVE_RUNS = Design((5, 5), "AB" * 5, paired=True, alpha=0.05, theta=0.07)
@@ -57,12 +67,14 @@ def group(name: str = "gemm", **terms: int) -> Group:
     )
 
 
-def wall() -> Wall:
+def wall() -> StepTimeBreakdown:
     """A step that every part of the ledger fills."""
-    lines = tuple(WallLine(name, text, 100, 200) for name, text in MEANINGS.items() if name in DEVICE_PARTS)
-    total = WallLine("step", "the compared steps", 100 * len(lines), 200 * len(lines))
-    return Wall(
-        lines, total, WallLine("overlap", "Σ of durations minus the time in which anything ran", 10, 20)
+    lines = tuple(
+        BreakdownLine(name, text, 100, 200) for name, text in MEANINGS.items() if name in DEVICE_PARTS
+    )
+    total = BreakdownLine("step", "the compared steps", 100 * len(lines), 200 * len(lines))
+    return StepTimeBreakdown(
+        lines, total, BreakdownLine("overlap", "Σ of durations minus the time in which anything ran", 10, 20)
     )
 
 
@@ -90,8 +102,8 @@ def compared(**changes: Any) -> Diff:
         metrics=(Metric("step_time", "ns", "median step", 100, 152, 1.52, reason="one run a side"),),
         compared=Compared(1, marked=True, left_out=0, unused=(0, 0), on_device=True, step_ns=(800.0, 1600.0)),
         wall=wall(),
-        work=Work(810, 1620, Terms(rate=810)),
-        match=Matched(1.0, 1.0, (Rung("hash", 1, 810, 1620),), 1),
+        work=WorkBreakdown(810, 1620, Terms(rate=810)),
+        match=Matched(1.0, 1.0, (MatchLevel("hash", 1, 810, 1620),), 1),
         causes=(cause(rate=810),),
         groups=(group(rate=810),),
     )

@@ -7,7 +7,7 @@ import io
 from dataclasses import replace
 
 from tests.unit.render.diffs import cause, compared, group
-from tracekit.diff.ledgers import OneSided
+from tracekit.diff.breakdowns import OneSided
 from tracekit.render import diff_tables as tables
 from tracekit.render.diff_text import as_csv
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.experiments.gate.gates import commit
+from tests.unit.experiments.check.recorded import commit
 from tracekit.errors import UnusableInputError
 from tracekit.runs import revisions
 

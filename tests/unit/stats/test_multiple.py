@@ -13,7 +13,7 @@ from tests.unit.stats.strategies import groups
 from tracekit.stats import decide as effects
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Metric, Verdict
-from tracekit.stats.tests import compare_exact, gate, holm
+from tracekit.stats.tests import compare_exact, holm, with_holm
 
 ps = st.lists(st.floats(0, 1) | st.floats(0, 0.05), min_size=1, max_size=20)
 A, B = [100.0, 101.0, 99.0, 100.5], [110.0, 111.5, 109.0, 108.0]
@@ -39,7 +39,7 @@ def test_a_gate_confirms_what_survives_among_its_metrics() -> None:
     assert one.p is not None
     assert one.p < 0.01
     exact = compare_exact(Metric("fills", "count"), [1], [2])
-    (step, fills) = gate([one, exact])
+    (step, fills) = with_holm([one, exact])
     assert step == replace(one, p_adjusted=one.p)
     assert fills == exact
 
@@ -48,7 +48,7 @@ def test_a_gate_confirms_what_survives_among_its_metrics() -> None:
 def test_a_gate_doubts_what_many_metrics_would_show_by_chance(sides: tuple[list[float], list[float]]) -> None:
     one = compare(Metric("step_time"), *sides, paired=True)
     others = [compare(Metric(f"other_{at}"), A, A, paired=True) for at in range(99)]
-    first, *rest = gate([one, *others])
+    first, *rest = with_holm([one, *others])
     assert first.verdict is Verdict.CANNOT_TELL
     assert first.p_adjusted == pytest.approx(100 * (one.p or 0))
     assert "(Holm)" in first.reason

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.experiments.ab_model import Block, Design, Listener, Outcome, Side, hold
+from tracekit.experiments.ab_model import Block, Design, Outcome, Side, compare_until_decided
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME
 from tracekit.stats.comparison import Metric, Verdict
 
@@ -36,11 +36,14 @@ class Bench:
     def hold(
         self, design: Design, metrics: tuple[Metric, ...] = TIME, before: tuple[Block, ...] = ()
     ) -> Outcome:
-        listener = Listener(
-            lambda blocks: self.kept.append(len(blocks)),
-            lambda look, left: self.looks.append((look.k, [one.name for one in left])),
+        return compare_until_decided(
+            design,
+            metrics,
+            self.measure,
+            on_block=lambda blocks: self.kept.append(len(blocks)),
+            on_test=lambda look, left: self.looks.append((look.k, [one.name for one in left])),
+            before=before,
         )
-        return hold(design, metrics, self.measure, listener, before=before)
 
 
 def test_sides_alternate_and_it_stops_at_the_first_look_that_tells() -> None:
@@ -75,8 +78,13 @@ def test_a_decided_metric_keeps_its_verdict_while_another_goes_on() -> None:
     def measure(side: Side, number: int, total: int) -> dict[str, float]:
         return {**quiet(side, number, total), HOST_PEAK: 1e8 * float(next(noisy))}
 
-    listener = Listener(lambda _blocks: None, lambda _look, _left: None)
-    outcome = hold(Design(), (*TIME, METRICS[HOST_PEAK]), measure, listener)
+    outcome = compare_until_decided(
+        Design(),
+        (*TIME, METRICS[HOST_PEAK]),
+        measure,
+        on_block=lambda _blocks: None,
+        on_test=lambda _look, _left: None,
+    )
     assert [(one.name, one.k, one.verdict) for one in outcome.metrics] == [
         (STEP_TIME, 5, Verdict.REGRESSION),
         (HOST_PEAK, 20, Verdict.CANNOT_TELL),

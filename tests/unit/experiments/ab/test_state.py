@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.runs import make_run
-from tracekit.experiments.ab_model import Measured
+from tracekit.experiments.ab import State
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def test_profiles_that_were_removed_are_not_named(store: Store) -> None:
     kept = make_run(store)
-    measured = Measured(runs={"base": kept.id, "head": "gone"})
-    assert measured.of(store).runs == {"base": kept.id}
+    measured = State(runs={"base": kept.id, "head": "gone"})
+    assert measured.without_deleted_runs(store).runs == {"base": kept.id}

@@ -13,7 +13,8 @@ import pytest
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments.bisect import Bisection, Search, bisect
 from tracekit.experiments.bisect_model import Changed, Moment, Subject
-from tracekit.experiments.bisect_runner import Cache, Record
+from tracekit.experiments.bisect_runner import Record
+from tracekit.experiments.state import StateFile
 from tracekit.render.bisect import as_markdown, as_text, moment_text, notes
 from tracekit.render.bisect import culprit as culprit_lines
 from tracekit.stats.comparison import Metric
@@ -48,7 +49,7 @@ def search(
     path.mkdir(exist_ok=True)
     subjects = tuple(Subject(str(at), f"change {at}") for at in range(LAST + 1))
     asked = Search(subjects=subjects, metric=Metric(metric), **options)  # type: ignore[arg-type]
-    return bisect(asked, runner, Cache(path / "cache.jsonl"), report=report)
+    return bisect(asked, runner, StateFile(path / "cache.jsonl", Record), report=report)
 
 
 def noisy(
@@ -107,24 +108,24 @@ def test_an_end_cannot_be_skipped(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache.jsonl")
+    cache = StateFile(tmp_path / "cache.jsonl", Record)
     first, second = Record("s", "a", {"wall": 1.0}), Record("s", "b", problem="broken")
-    cache.add(first)
+    cache.append(first)
     with cache.path.open("a") as stream:
         stream.write('{"session": "s", "ke')
-    cache.add(second)
+    cache.append(second)
     assert cache.records() == [first, second]
 
 
 def test_a_commit_that_failed_between_other_ends_may_be_an_end_now(tmp_path: Path) -> None:
     """With counts, earlier measurements of the ends hold; an earlier failure of one does not."""
-    Cache(tmp_path / "cache.jsonl").add(Record("earlier", str(LAST), problem="out of memory"))
+    StateFile(tmp_path / "cache.jsonl", Record).append(Record("earlier", str(LAST), problem="out of memory"))
     runner = Runner(lambda number: {"fills": float(number >= 9)})
     assert at(search(runner, tmp_path, metric="fills", exact=True)) == [9]
 
 
 def test_a_problem_of_an_earlier_call_says_that_it_is_one(tmp_path: Path) -> None:
-    Cache(tmp_path / "cache.jsonl").add(Record("earlier", "32", problem="out of memory"))
+    StateFile(tmp_path / "cache.jsonl", Record).append(Record("earlier", "32", problem="out of memory"))
     found = search(Runner(lambda number: {"fills": float(number >= 9)}), tmp_path, metric="fills", exact=True)
     (problem,) = [one.problem for one in found.log if one.problem]
     assert problem == "out of memory (in an earlier call; use --restart to retry)"

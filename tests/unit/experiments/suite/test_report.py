@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tracekit.experiments.suite import Report
-    from tracekit.experiments.sweep import Cell, Plan, Record
+    from tracekit.experiments.sweep_model import Cell, Plan, Record
     from tracekit.runs.store import Store
 
 GPU = {"device": "cuda", "gpu": "G", "allocated_peak_bytes": 1 << 30, "window_ns": 1000}
@@ -33,7 +33,7 @@ def reported(store: Store, wanted: Plan, became: Callable[[Cell], Record | None]
     for cell in wanted.cells:
         record = became(cell)
         if record is not None:
-            place.keep(record)
+            place.add(record)
     return report(place)
 
 
@@ -138,7 +138,7 @@ def test_a_change_is_told_from_noise_by_its_runs(
     for cell in wanted.cells:
         base = of_zero if cell.settings.zero_grad == "zero" else 100
         for repeat in range(runs):
-            place.keep(ok(cell, base + repeat, repeat=repeat))
+            place.add(ok(cell, base + repeat, repeat=repeat))
     row = by(report(place).tables["speedups"].rows, change="zero_grad: zero to default", workload="sac")
     assert row["apart"] is apart
     assert ("--repeat 4" in row["reasons"].get("apart", "")) == (apart is None)

@@ -10,14 +10,15 @@ from tests.runs import make_run
 from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments import sweep, sweep_folder, sweep_model
-from tracekit.experiments.sweep import Watcher, find, finish, listed, rows
-from tracekit.experiments.sweep_model import Outcome, Record
+from tracekit.experiments.sweep import Watcher, finish
+from tracekit.experiments.sweep_folder import find, list_sweeps
+from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record
+from tracekit.experiments.sweep_table import rows
 from tracekit.runs.meta import Timings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracekit.experiments.sweep import Cell, Plan
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
@@ -39,8 +40,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Became], list[tuple[int,
             asked_for.append((settings.resolution, settings.batch_size))
             return became(cell(**vars(settings)), repeat)
 
-        monkeypatch.setattr(sweep, "measured", measured)
-        monkeypatch.setattr(sweep, "possible", lambda *_: "")
+        monkeypatch.setattr(sweep, "measure_cell", measured)
+        monkeypatch.setattr(sweep, "why_impossible", lambda *_: "")
         return asked_for
 
     return play
@@ -110,7 +111,7 @@ def test_a_damaged_record_is_measured_again(store: Store, asked: Any) -> None:
     place = sweep_folder.begin(store, plan(one))
     seen = asked(lambda of, _: ok(of, 1))
     finish(store, place, watcher=Watcher())
-    place.write(f"cells/{one.key}-0.json", b'{"key"')
+    place.record_file(one.key, 0).path.write_bytes(b'{"key"')
     finish(store, place, watcher=Watcher())
     assert seen == [(8, 1), (8, 1)]
 
@@ -118,7 +119,7 @@ def test_a_damaged_record_is_measured_again(store: Store, asked: Any) -> None:
 def test_another_process_at_the_same_sweep_is_refused(store: Store) -> None:
     place = sweep_folder.begin(store, plan(*grid((8, 1))))
     with (
-        place.alone(),
+        place.lock(),
         pytest.raises(UnusableInputError, match="another process"),
     ):
         finish(store, place, watcher=Watcher())
@@ -127,11 +128,11 @@ def test_another_process_at_the_same_sweep_is_refused(store: Store) -> None:
 def test_restart_forgets_and_another_plan_is_another_sweep(store: Store) -> None:
     one, two = grid((8, 1), (8, 2))
     place = sweep_folder.begin(store, plan(one))
-    place.keep(ok(one, 1))
+    place.add(ok(one, 1))
     assert sweep_folder.begin(store, plan(one)).records()
     assert sweep_folder.begin(store, plan(one), restart=True).records() == {}
     assert sweep_folder.begin(store, plan(one, two)).id != place.id
-    assert len(listed(store)) == 2
+    assert len(list_sweeps(store)) == 2
 
 
 def test_sweeps_are_found_by_a_part_of_their_id(store: Store) -> None:
@@ -174,7 +175,7 @@ def test_failures_are_told_apart() -> None:
         def collected() -> Run:
             raise CollectionError(message)
 
-        return sweep._timed("k", 0, collected)
+        return sweep.record_outcome("k", 0, collected)
 
     assert fails("w ran out of memory: CUDA out of memory.").outcome is Outcome.OUT_OF_MEMORY
     assert fails("the process running w was killed by SIGKILL").outcome is Outcome.OUT_OF_MEMORY
@@ -191,18 +192,18 @@ def test_a_fault_of_a_collector_is_a_row_and_a_full_disk_is_not() -> None:
     def full() -> Run:
         raise OSError(28, "No space left on device")
 
-    record = sweep._timed("k", 0, broken)
+    record = sweep.record_outcome("k", 0, broken)
     assert (record.outcome, "KeyError" in record.reason) == (Outcome.FAILED, True)
     with pytest.raises(OSError, match="No space"):
-        sweep._timed("k", 0, full)
+        sweep.record_outcome("k", 0, full)
 
 
 def test_only_what_has_no_values_is_retried(store: Store, asked: Any) -> None:
     cells = grid((8, 1), (8, 2))
     place = sweep_folder.begin(store, plan(*cells))
-    place.keep(ok(cells[0], 1))
-    place.keep(bad(cells[1], Outcome.FAILED))
-    place.forget_failures()
+    place.add(ok(cells[0], 1))
+    place.add(bad(cells[1], Outcome.FAILED))
+    place.delete_failures()
     seen = asked(lambda of, _: ok(of, 1))
     finish(store, place, watcher=Watcher())
     assert seen == [(8, 2)]
@@ -229,7 +230,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     place = sweep_folder.begin(store, plan(first, search=True))
     known = finish(store, place, watcher=Watcher())
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
-    found = sweep_model.found(first, place.plan, known)
+    found = sweep_model.search_result(first, place.plan, known)
     assert found.best == 8
     assert "+1.1% at batch size 8" in found.why
     assert sweep_model.DOUBT not in found.why
@@ -240,7 +241,7 @@ def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) 
     (first,) = grid((8, 1))
     asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
     place = sweep_folder.begin(store, plan(first, search=True))
-    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
     assert found.best == 1
     assert "-4.8% at batch size 2" in found.why
     assert found.why.endswith(sweep_model.DOUBT)
@@ -251,7 +252,7 @@ def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
     large = Outcome.OUT_OF_MEMORY
     asked(lambda of, _: bad(of, large) if of.settings.batch_size > 2 else rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, repeats=2))
-    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
     assert (found.best, found.why) == (2, "batch size 4 ran out of memory")
 
 
@@ -259,5 +260,5 @@ def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) ->
     (first,) = grid((8, 1))
     asked(lambda of, _: rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, most=4))
-    found = sweep_model.found(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
     assert (found.best, found.why) == (4, "batch size 4 is the largest allowed")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.experiments import sweep_folder, sweep_table
-from tracekit.experiments.sweep import rows
 from tracekit.experiments.sweep_model import Outcome
+from tracekit.experiments.sweep_table import rows
 from tracekit.render import suite as render
 
 if TYPE_CHECKING:

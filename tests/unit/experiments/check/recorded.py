@@ -1,4 +1,4 @@
-"""Recorded runs for gates: commits of a real repository, hand-made numbers."""
+"""Recorded runs to check: commits of a real repository, hand-made numbers."""
 
 from __future__ import annotations
 

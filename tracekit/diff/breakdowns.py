@@ -1,4 +1,4 @@
-"""Amounts and terms of a difference, groups of matched work, and the lines of both ledgers."""
+"""Amounts and terms of a difference, groups of matched work, and the breakdowns of steps and of work."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ class Amount:
 
     count: int
     total_ns: int
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.count + other.count, self.total_ns + other.total_ns)
 
 
 NOTHING = Amount(0, 0)
@@ -65,7 +68,7 @@ class Group:
         name_b: The same in the head.
         sort: kernel, memset, graph, op, or memcpy with its direction.
         role: What it does.
-        rung: How it was matched; empty where only one side has it.
+        match_level: How it was matched; empty where only one side has it.
         a: Intervals of the base.
         b: Intervals of the head.
         terms: What the difference is made of.
@@ -80,7 +83,7 @@ class Group:
     name_b: str
     sort: str
     role: str
-    rung: str
+    match_level: str
     a: Amount
     b: Amount
     terms: Terms
@@ -107,7 +110,7 @@ class Cause:
     Attributes:
         label: The op path, module or kernel.
         detail: What ran: names of the base and of the head where they differ.
-        rungs: How its groups were matched.
+        match_levels: How its groups were matched.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
         modules: Modules of its groups, the largest difference first, a few of them.
         steps: Least and most time in a compared step, of the base and of the head; None where unknown.
@@ -118,7 +121,7 @@ class Cause:
     a: Amount
     b: Amount
     terms: Terms
-    rungs: tuple[str, ...]
+    match_levels: tuple[str, ...]
     evidence: dict[str, list[int]]
     modules: tuple[str, ...] = ()
     steps: tuple[Range, Range] | None = None
@@ -138,7 +141,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkBreakdown:
     """The work ledger: Σ of durations on both sides, and the terms of their difference."""
 
     a_ns: int
@@ -152,7 +155,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class WallLine:
+class BreakdownLine:
     """Line of the wall ledger: time of the compared steps, ns.
 
     Attributes:
@@ -179,7 +182,7 @@ class WallLine:
 
 
 @dataclass(frozen=True)
-class Wall:
+class StepTimeBreakdown:
     """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides.
 
     Attributes:
@@ -188,16 +191,16 @@ class Wall:
         overlap: Work minus the time in which any of it ran: what joins the two ledgers.
     """
 
-    lines: tuple[WallLine, ...]
-    total: WallLine
-    overlap: WallLine
+    lines: tuple[BreakdownLine, ...]
+    total: BreakdownLine
+    overlap: BreakdownLine
 
 
 @dataclass(frozen=True)
-class Rung:
+class MatchLevel:
     """Time matched by one matching rule."""
 
-    rung: str
+    name: str
     groups: int
     a_ns: int
     b_ns: int
@@ -210,13 +213,13 @@ class Matched:
     Attributes:
         share_a: Matched share of the base's work; None where it has none.
         share_b: Matched share of the head's work.
-        by_rung: Time matched on each rung, the strongest first; the last has no name and is not matched.
+        by_level: Time matched on each level, the strongest first; the last has no name and is not matched.
         rules: Version of the rules for names.
     """
 
     share_a: float | None
     share_b: float | None
-    by_rung: tuple[Rung, ...]
+    by_level: tuple[MatchLevel, ...]
     rules: int
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.unit.experiments.gate.gates import commit, record
+from tests.unit.experiments.check.recorded import commit, record
 from tracekit.cli.main import run
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.experiments.gate.gates import commit, record
+from tests.unit.experiments.check.recorded import commit, record
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.experiments.gate import Options, check
+from tracekit.experiments.check import Options, check
 
 if TYPE_CHECKING:
     from tests.conftest import Git

@@ -12,9 +12,9 @@ import pytest
 
 from tests.builders import host
 from tests.runs import make_run, step_rows
-from tests.unit.experiments.gate.gates import FINGERPRINT, commit, record, state
+from tests.unit.experiments.check.recorded import FINGERPRINT, commit, record, state
 from tracekit.cli.main import run
-from tracekit.experiments.gate import Options, check
+from tracekit.experiments.check import Options, check
 from tracekit.render.cells import code
 from tracekit.runs.meta import Timings
 from tracekit.schema import C
@@ -113,15 +113,15 @@ def test_a_hostile_name_stays_a_name(
 def test_markdown_of_long_commands_stays_below_what_a_comment_holds(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.unit.experiments.gate import gates
+    from tests.unit.experiments.check import recorded
 
-    made = gates.make_run
+    made = recorded.make_run
 
     def long(*store: Store, **fields: Any) -> Run:
         words = ["tracekit", "collect", "--workload", f"{fields['fingerprint']['workload']}{'w' * 5_000}"]
         return made(*store, **fields | {"command": words})
 
-    monkeypatch.setattr(gates, "make_run", long)
+    monkeypatch.setattr(recorded, "make_run", long)
     base = git("rev-parse", "HEAD")
     for number in range(20):
         record(store, base, BASE[:3], workload=f"work {number}")

@@ -1,4 +1,4 @@
-"""The wall ledger: the compared steps cut into parts, and what changed most in each.
+"""Break down the time of the compared steps (the wall ledger), and name what changed most in each part.
 
 Let K be the compute kernels and opaque graphs of a device, N its communication kernels and M its copies and
 memsets, as unions of intervals clipped to a step. Then compute only = |K∖(N∪M)|, overlapped = |K∩(N∪M)|,
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from tracekit import registry
 from tracekit.analysis import analyze
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
-from tracekit.diff.ledgers import Wall, WallLine
+from tracekit.diff.breakdowns import BreakdownLine, Group, StepTimeBreakdown
+from tracekit.diff.compared_steps import StepRange
 from tracekit.diff.naming import Role
 from tracekit.errors import TracekitError
 from tracekit.runs import intervals
@@ -30,11 +31,6 @@ from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from tracekit.diff.ledgers import Group
-    from tracekit.diff.spans import Span
-
 
 ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE, _OP = "gaps", "cause", "op"
@@ -49,51 +45,52 @@ class IdleCauses:
 
     gaps: pd.DataFrame
 
-    def of(self, rank: int, device: int) -> dict[str, Union]:
-        """Line of the ledger to the idle intervals of one device that belong to it."""
-        own = self._of(rank, device)
-        return {line: _idle_union(own[own[_CAUSE].isin(causes)]) for line, causes in LINES.items()}
+    def unions(self, rank: int, device: int) -> dict[str, Union]:
+        """Return the idle intervals of one device by the line of the breakdown that they belong to."""
+        gaps = self._of(rank, device)
+        return {line: _union(gaps[gaps[_CAUSE].isin(causes)]) for line, causes in LINES.items()}
 
     def by_op(self, rank: int, device: int, windows: pd.DataFrame) -> dict[str, dict[str, int]]:
-        """Line of the ledger to the idle time inside windows by the op that the host was in."""
-        own = self._of(rank, device)
-        start = own[C.START_NS].to_numpy(np.int64)
-        inside = intervals.covered(
-            intervals.union(*_bounds(windows)), start, start + own[C.DUR_NS].to_numpy(np.int64)
-        )
-        named = own.assign(**{C.DUR_NS: inside})
-        named[_OP] = named[_OP].astype(object).fillna("").astype(str)
-        lines = {line: named[named[_CAUSE].isin(causes)] for line, causes in LINES.items()}
-        return {
-            line: {str(op): int(ns) for op, ns in of.groupby(_OP)[C.DUR_NS].sum().items() if op}
-            for line, of in lines.items()
+        """Return the idle time inside windows by line of the breakdown and op that the host was in.
+
+        Args:
+            rank: Rank of the device.
+            device: The device.
+            windows: Start and end of each compared step.
+
+        Returns:
+            Nanoseconds by op, by line.
+        """
+        gaps = self._of(rank, device)
+        start = gaps[C.START_NS].to_numpy(np.int64)
+        end = start + gaps[C.DUR_NS].to_numpy(np.int64)
+        compared = intervals.union(*_bounds(windows))
+        gaps = gaps.assign(**{C.DUR_NS: intervals.covered(compared, start, end)})
+        gaps[_OP] = gaps[_OP].astype(object).fillna("").astype(str)
+        sums = {
+            line: gaps[gaps[_CAUSE].isin(causes)].groupby(_OP)[C.DUR_NS].sum()
+            for line, causes in LINES.items()
         }
+        return {line: {str(op): int(ns) for op, ns in of.items() if op} for line, of in sums.items()}
 
     def _of(self, rank: int, device: int) -> pd.DataFrame:
-        found: pd.DataFrame = self.gaps[(self.gaps[C.RANK] == rank) & (self.gaps[C.DEVICE] == device)]
-        return found
+        gaps: pd.DataFrame = self.gaps[(self.gaps[C.RANK] == rank) & (self.gaps[C.DEVICE] == device)]
+        return gaps
 
 
-def _idle_union(gaps: pd.DataFrame) -> Union:
-    start = gaps[C.START_NS].to_numpy(np.int64)
-    return intervals.union(start, start + gaps[C.DUR_NS].to_numpy(np.int64))
-
-
-def causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, str]:
-    """The causes of both runs, or None and why they are not known."""
+def read_idle_causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, str]:
+    """Return the causes of both runs, or None and why they are not known."""
     if ANALYSIS not in registry.names(registry.ANALYSES):
         return None, f"idle time is one line: the analysis {ANALYSIS!r} is not installed"
     try:
         tables = [analyze(run, ANALYSIS).tables for run in (base, head)]
     except TracekitError as error:
         return None, f"idle time is one line: {error.message}"
-    found = [_gaps(table.get(_TABLE)) for table in tables]
-    return (found[0], found[1]), ""
+    a, b = (_gaps(table.get(_TABLE)) for table in tables)
+    return (a, b), ""
 
 
 def _gaps(table: pd.DataFrame | None) -> IdleCauses:
-    import pandas as pd
-
     columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]
     if table is None:  # a device that is never idle has no gaps
         empty = pd.DataFrame({name: np.empty(0, np.int64) for name in columns})
@@ -118,12 +115,12 @@ MEANINGS = {
     IN_OPS: "an op runs on any thread of the host",
     OUTSIDE: "no op runs",
 }
-Parts = dict[str, int]
+Parts: TypeAlias = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The compared steps of one run cut into parts.
+class StepParts:
+    """The compared steps of one run, divided into parts.
 
     Attributes:
         parts: Length of each part by name; they sum to the steps.
@@ -136,41 +133,43 @@ class Cut:
     idle_ops: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def cut_device(run: Run, span: Span, causes: IdleCauses | None) -> Cut:
-    """Cut the steps by what ran on the devices; idle time by cause where causes are known."""
+def divide_device_time(run: Run, steps: StepRange, causes: IdleCauses | None) -> StepParts:
+    """Divide the steps by what ran on the devices; idle time by cause where causes are known.
+
+    Args:
+        run: The run.
+        steps: Its compared steps.
+        causes: Its idle intervals with their causes.
+    """
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
     parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
     parts |= dict.fromkeys((*LINES, OTHER_IDLE) if causes else (IDLE,), 0)
-    idle_ops: dict[str, dict[str, int]] = {}
-    for rank, windows in _by_rank(span):
+    idle_ops: dict[str, Parts] = {}
+    for rank, windows in _by_rank(steps):
         device, rows = _busiest(frame[frame[C.RANK] == rank])
-        found = _device_parts(rows, windows)
-        idle = found.pop(IDLE)
+        of_rank = _device_parts(rows, windows)
         if causes:
-            known = {name: _inside(union, windows) for name, union in causes.of(rank, device).items()}
-            found |= {**known, OTHER_IDLE: idle - sum(known.values())}
+            by_cause = {name: _inside(union, windows) for name, union in causes.unions(rank, device).items()}
+            of_rank |= {**by_cause, OTHER_IDLE: of_rank.pop(IDLE) - sum(by_cause.values())}
             for name, ops in causes.by_op(rank, device, windows).items():
-                idle_ops[name] = _summed(idle_ops.get(name, {}), ops)
-        else:
-            found[IDLE] = idle
-        for name, length in found.items():
-            parts[name] += length
+                idle_ops[name] = _add(idle_ops.get(name, {}), ops)
+        parts = _add(parts, of_rank)
     ran = sum(parts[name] for name in (COMPUTE, OVERLAPPED, COMMUNICATING, COPYING))
-    return Cut(parts, ran, idle_ops)
+    return StepParts(parts, ran, idle_ops)
 
 
-def _summed(a: dict[str, int], b: dict[str, int], *, sign: int = 1) -> dict[str, int]:
+def _add(a: Parts, b: Parts, *, sign: int = 1) -> Parts:
     return {name: a.get(name, 0) + sign * b.get(name, 0) for name in (*a, *b)}
 
 
-def cut_host(run: Run, span: Span) -> Cut:
-    """Cut the steps by whether any op of the host ran."""
+def divide_host_time(run: Run, steps: StepRange) -> StepParts:
+    """Divide the steps by whether any op of the host ran."""
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
     ran = 0
-    for rank, windows in _by_rank(span):
+    for rank, windows in _by_rank(steps):
         ran += _inside(_union(frame[frame[C.RANK] == rank]), windows)
-    return Cut({IN_OPS: ran, OUTSIDE: span.total_ns - ran}, ran)
+    return StepParts({IN_OPS: ran, OUTSIDE: steps.total_ns - ran}, ran)
 
 
 def largest(changes: dict[str, int]) -> tuple[str, int]:
@@ -180,49 +179,47 @@ def largest(changes: dict[str, int]) -> tuple[str, int]:
         >>> largest({"aten::mm": -5, "aten::add": 3, "aten::mul": 0}), largest({})
         (('aten::mm', -5), ('', 0))
     """
-    name = min(changes, key=lambda one: (-abs(changes[one]), one), default="")
+    name = min(changes, key=lambda name: (-abs(changes[name]), name), default="")
     return (name, changes[name]) if changes.get(name) else ("", 0)
 
 
-def ledger(
-    base: Cut, head: Cut, spans: tuple[Span, Span], work: tuple[int, int], groups: Sequence[Group] = ()
-) -> Wall:
+def break_down(
+    base: StepParts,
+    head: StepParts,
+    steps: tuple[StepRange, StepRange],
+    work: tuple[int, int],
+    groups: Sequence[Group] = (),
+) -> StepTimeBreakdown:
     """Join the parts of both sides.
 
     Args:
         base: The parts of the base.
         head: The parts of the head.
-        spans: What was cut.
-        work: Σ of durations of the compared steps.
+        steps: The steps that were divided.
+        work: Σ of durations of the compared steps, ns.
         groups: Matched work that differs, which names what changed in each part.
     """
     names = list(dict.fromkeys([*base.parts, *head.parts]))
-    changes = {name: _changes_of(name, groups) for name in names}
+    changes: dict[str, Parts] = {name: {} for name in names}
+    for group in groups:
+        if (part := _part_of(group)) in changes:
+            changes[part][group.label] = changes[part].get(group.label, 0) + group.terms.delta
     for name in (*base.idle_ops, *head.idle_ops):
-        changes[name] = _summed(head.idle_ops.get(name, {}), base.idle_ops.get(name, {}), sign=-1)
+        changes[name] = _add(head.idle_ops.get(name, {}), base.idle_ops.get(name, {}), sign=-1)
     lines = [
-        WallLine(
+        BreakdownLine(
             name, MEANINGS[name], base.parts.get(name, 0), head.parts.get(name, 0), *largest(changes[name])
         )
         for name in names
     ]
-    total = WallLine("step", "the compared steps", spans[0].total_ns, spans[1].total_ns)
-    overlap = WallLine(
+    total = BreakdownLine("step", "the compared steps", steps[0].total_ns, steps[1].total_ns)
+    overlap = BreakdownLine(
         "overlap",
         "Σ of durations minus the time in which anything ran",
         work[0] - base.ran_ns,
         work[1] - head.ran_ns,
     )
-    return Wall(tuple(lines), total, overlap)
-
-
-def _changes_of(part: str, groups: Sequence[Group]) -> dict[str, int]:
-    """Return the change of the work that runs in a part, by op path, or by kernel without one."""
-    found: dict[str, int] = {}
-    for group in groups:
-        if part == _part_of(group):
-            found[group.label] = found.get(group.label, 0) + group.terms.delta
-    return found
+    return StepTimeBreakdown(tuple(lines), total, overlap)
 
 
 def _part_of(group: Group) -> str:
@@ -233,9 +230,9 @@ def _part_of(group: Group) -> str:
     return COPYING
 
 
-def _by_rank(span: Span) -> list[tuple[int, pd.DataFrame]]:
-    ranks = sorted(span.windows[C.RANK].unique().tolist())
-    return [(rank, span.windows[span.windows[C.RANK] == rank]) for rank in ranks]
+def _by_rank(steps: StepRange) -> list[tuple[int, pd.DataFrame]]:
+    ranks = sorted(steps.windows[C.RANK].unique().tolist())
+    return [(rank, steps.windows[steps.windows[C.RANK] == rank]) for rank in ranks]
 
 
 def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
@@ -249,21 +246,22 @@ def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
 
 def _device_parts(rows: pd.DataFrame, windows: pd.DataFrame) -> Parts:
     kernel = rows[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)]).to_numpy(bool)
-    talks = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
-    computes = kernel & ~talks
+    communicates = kernel & matches(rows[C.NAME], COMMUNICATION).to_numpy(bool)
+    computes = kernel & ~communicates
 
-    def within(*masks: npt.NDArray[np.bool_]) -> int:
-        return _inside(_union(rows[np.logical_or.reduce(masks)]), windows)
+    def within(mask: npt.NDArray[np.bool_]) -> int:
+        return _inside(_union(rows[mask]), windows)
 
-    k, beside, all_kernels = within(computes), within(~computes), within(kernel)
+    # Four unions give all parts: |K \ B| = |K ∪ B| - |B| and |K ∩ B| = |K| + |B| - |K ∪ B|.
+    compute, rest, kernels = within(computes), within(~computes), within(kernel)
     anything = within(np.ones(len(rows), bool))
-    window = _length(windows)
+    start, end = _bounds(windows)
     return {
-        COMPUTE: anything - beside,
-        OVERLAPPED: k + beside - anything,
-        COMMUNICATING: all_kernels - k,
-        COPYING: anything - all_kernels,
-        IDLE: window - anything,
+        COMPUTE: anything - rest,
+        OVERLAPPED: compute + rest - anything,
+        COMMUNICATING: kernels - compute,
+        COPYING: anything - kernels,
+        IDLE: int((end - start).sum()) - anything,
     }
 
 
@@ -278,8 +276,3 @@ def _bounds(windows: pd.DataFrame) -> tuple[Ints, Ints]:
 
 def _inside(union: Union, windows: pd.DataFrame) -> int:
     return int(intervals.covered(union, *_bounds(windows)).sum())
-
-
-def _length(windows: pd.DataFrame) -> int:
-    start, end = _bounds(windows)
-    return int((end - start).sum())

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.experiments.gate.gates import commit, record
+from tests.unit.experiments.check.recorded import commit, record
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
-from tracekit.experiments import gate as gate_module
-from tracekit.experiments.gate import Options, check
-from tracekit.experiments.gate_model import Outcome
+from tracekit.experiments import check as check_module
+from tracekit.experiments.check import Options, check
+from tracekit.experiments.check_model import Outcome
 from tracekit.render.check import sides
 from tracekit.runs import meta as run_meta
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from tests.conftest import Git
-    from tracekit.experiments.gate import Gate
+    from tracekit.experiments.check import CheckResult
     from tracekit.runs.store import Store
 
 BASE = (1_000_000, 1_004_000, 996_000, 1_002_000, 998_000)
@@ -26,7 +26,7 @@ SLOWER = tuple(round(1.12 * step) for step in BASE)
 STEP_TIME = Options(metrics=("step_time",))
 
 
-def verdicts(gate: Gate) -> dict[str, dict[str, str]]:
+def verdicts(gate: CheckResult) -> dict[str, dict[str, str]]:
     return {
         each.name: {one.name: str(one.verdict) for one in each.comparisons} for each in gate.configurations
     }
@@ -266,8 +266,8 @@ def test_pairs_are_those_that_were_made_together_in_whatever_order_runs_are_give
 ) -> None:
     record_alternating(branch, store)
     base, head = ([run for run in store.runs() if run.meta.label == label] for label in "ab")
-    one = gate_module.compared(base, head, store.runs(), STEP_TIME)
-    assert gate_module.compared(base, head[::-1], store.runs(), STEP_TIME) == one
+    one = check_module.compare_sides(base, head, store.runs(), STEP_TIME)
+    assert check_module.compare_sides(base, head[::-1], store.runs(), STEP_TIME) == one
 
 
 def record_alternating(branch: tuple[str, str], store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Options and results of a gate."""
+"""Options and results of `tracekit check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Options:
     """Options of a check.
 
     Attributes:
-        metrics: Metrics of the gate.
+        metrics: Metrics to check.
         threshold: Smallest relative change for the worse that is a regression.
         varying: Fields of the fingerprint whose difference is ignored.
         allow_dirty: Whether runs with uncommitted changes may be the baseline.
@@ -106,7 +106,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Gate:
+class CheckResult:
     """The result of a check.
 
     Attributes:

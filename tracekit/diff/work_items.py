@@ -1,4 +1,4 @@
-"""Ops of a run as a tree, and its pieces: the work of one op path with shapes.
+"""Ops of a run as a tree, and its work items: the work of one op path with shapes.
 
 Ops are identified by their path, with and without shapes, and by a hash of their subtree: name and input
 shapes, kinds and canonical names of launched work, and the hashes of the children as a multiset. The order of
@@ -7,7 +7,7 @@ siblings does not count, as time stamps of whole microseconds may leave it open.
 Generated kernels whose source both runs have, under different names, go by one name in both: the hash of a
 source decides, which does not depend on the name that the compiler gave it.
 
-A piece is all intervals of one op path with shapes, one subtree and one name. On devices the intervals are
+An item is all intervals of one op path with shapes, one subtree and one name. On devices the intervals are
 kernels, copies, memsets and opaque graphs; without device work they are ops, with their self time.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,17 +26,12 @@ import pyarrow.compute as pc
 from tracekit.analysis.kernel_names import family
 from tracekit.analysis.modules import named_modules
 from tracekit.diff import naming
-from tracekit.diff.naming import op_name, op_role, role
-from tracekit.diff.spans import window_of
+from tracekit.diff.compared_steps import StepRange, window_of
+from tracekit.diff.naming import Hashes, op_name, op_role, role
 from tracekit.runs import kernel_sources
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
-
-if TYPE_CHECKING:
-    from tracekit.diff.naming import Hashes
-    from tracekit.diff.spans import Span
-
 
 NO_ROW = -1
 _OPS = pc.field(C.KIND) == str(HostKind.OP)
@@ -68,10 +63,10 @@ class OpTree:
     def self_ns(self) -> Ints:
         """Duration of each op minus that of its direct child ops."""
         duration = self.frame[C.DUR_NS].to_numpy(np.int64)
-        own = duration.copy()
+        self_ns = duration.copy()
         inside = self.parent != NO_ROW
-        np.subtract.at(own, self.parent[inside], duration[inside])
-        return own
+        np.subtract.at(self_ns, self.parent[inside], duration[inside])
+        return self_ns
 
     def text(self, column: str, place: int) -> str:
         """Name, shapes or module of an op; empty where unknown."""
@@ -99,18 +94,19 @@ class OpTree:
             launched: Hash of what each device interval is.
         """
         inner = np.zeros(len(self.frame), np.uint64)
-        np.add.at(inner, launched_by, naming.mixed(launched))
-        own = naming.joined(_name_hashes(self.frame), naming.of_texts(self.frame[C.INPUT_SHAPES]))
-        whole = own.copy()
+        np.add.at(inner, launched_by, naming.mix(launched))
+        ops = naming.combine(_name_hashes(self.frame), naming.hash_texts(self.frame[C.INPUT_SHAPES]))
+        subtree = ops.copy()
         for places in reversed(self.levels):
-            whole[places] = naming.joined(own[places], inner[places])
+            subtree[places] = naming.combine(ops[places], inner[places])
             inside = places[self.parent[places] != NO_ROW]
-            np.add.at(inner, self.parent[inside], naming.mixed(whole[inside]))
-        found: Hashes = whole[self.top]
-        return found
+            # Sums of mixed hashes identify a multiset: the order of siblings does not count.
+            np.add.at(inner, self.parent[inside], naming.mix(subtree[inside]))
+        of_top: Hashes = subtree[self.top]
+        return of_top
 
 
-def shared_names(base: Run, head: Run) -> dict[str, str]:
+def find_shared_names(base: Run, head: Run) -> dict[str, str]:
     """Return one name for each source of a kernel that the runs have under different names.
 
     Returns:
@@ -118,7 +114,11 @@ def shared_names(base: Run, head: Run) -> dict[str, str]:
     """
     sides = [_names_of_sources(run) for run in (base, head)]
     shared = sides[0].keys() & sides[1].keys()
-    return {one: min(sides[0][one] | sides[1][one]) for one in shared if sides[0][one] != sides[1][one]}
+    return {
+        source: min(sides[0][source] | sides[1][source])
+        for source in shared
+        if sides[0][source] != sides[1][source]
+    }
 
 
 def _names_of_sources(run: Run) -> dict[str, set[str]]:
@@ -126,15 +126,15 @@ def _names_of_sources(run: Run) -> dict[str, set[str]]:
         return {}
     ops = run.arrow("host_intervals", columns=[C.NAME, C.KERNEL_HASH], where=_OPS)
     distinct = ops.unify_dictionaries().group_by(ops.column_names).aggregate([]).to_pandas()
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     sources = kernel_sources.identities(run, distinct[C.NAME], distinct[C.KERNEL_HASH])
     for name, source in zip(distinct[C.NAME], sources, strict=True):
         if isinstance(source, str):
-            found.setdefault(source, set()).add(op_name(str(name)))
-    return found
+            names.setdefault(source, set()).add(op_name(str(name)))
+    return names
 
 
-def _renamed(run: Run, frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+def _apply_shared_names(run: Run, frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """Give ops that are or launch a kernel of a shared source its shared name."""
     if not names:
         return frame
@@ -148,20 +148,19 @@ def read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
 
     Args:
         run: The run.
-        names: Result of `shared_names`.
+        names: Result of `find_shared_names`.
     """
     links = run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.PARENT_ROW])
     is_op = (links[C.KIND] == HostKind.OP).to_numpy(bool)
     ids = links[C.ROW_ID].to_numpy(np.int64)
-    above = places_of(ids, links[C.PARENT_ROW])
-    found = _nearest_ops(above, is_op)
-    frame = _renamed(run, run.table("host_intervals", columns=list(_COLUMNS), where=_OPS), names)
+    nearest = _nearest_ops(places_of(ids, links[C.PARENT_ROW]), is_op)
+    frame = _apply_shared_names(run, run.table("host_intervals", columns=list(_COLUMNS), where=_OPS), names)
     frame[C.MODULE] = named_modules(run, frame)
     order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
     parent = np.full(len(frame), NO_ROW, np.int64)
     renumbered = np.full(len(ids) + 1, NO_ROW, np.int64)
     renumbered[np.flatnonzero(is_op)] = order
-    parent[order] = renumbered[found]
+    parent[order] = renumbered[nearest]
     return _tree(frame, parent)
 
 
@@ -172,44 +171,43 @@ def places_of(ids: Ints, wanted: pd.Series) -> Ints:
         >>> places_of(np.array([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
         array([ 1, -1, -1])
     """
-    asked = wanted.fillna(NO_ROW).to_numpy(dtype=np.int64)
+    keys = wanted.fillna(NO_ROW).to_numpy(dtype=np.int64)
     if not len(ids):
-        return np.full(len(asked), NO_ROW, np.int64)
+        return np.full(len(keys), NO_ROW, np.int64)
     if (np.diff(ids) > 0).all():  # as in most runs
-        return _places_in(ids, asked)
+        return _search(ids, keys)
     order = np.argsort(ids, kind="stable")
-    place = _places_in(ids[order], asked)
-    found: Ints = np.append(order, NO_ROW)[place]
-    return found
+    places: Ints = np.append(order, NO_ROW)[_search(ids[order], keys)]
+    return places
 
 
-def _places_in(ordered: Ints, asked: Ints) -> Ints:
-    place = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
-    found: Ints = np.where(ordered[place] == asked, place, NO_ROW)
-    return found
+def _search(ordered: Ints, keys: Ints) -> Ints:
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    matching: Ints = np.where(ordered[place] == keys, place, NO_ROW)
+    return matching
 
 
 def _nearest_ops(above: Ints, is_op: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
     """Return for each op the position of the nearest enclosing op among all rows."""
-    found: Ints = above[is_op]
-    climbing = np.flatnonzero(found != NO_ROW)
-    while len(climbing := climbing[~is_op[found[climbing]]]):
-        found[climbing] = above[found[climbing]]
-        climbing = climbing[found[climbing] != NO_ROW]
-    return found
+    nearest: Ints = above[is_op]
+    climbing = np.flatnonzero(nearest != NO_ROW)
+    while len(climbing := climbing[~is_op[nearest[climbing]]]):
+        nearest[climbing] = above[nearest[climbing]]
+        climbing = climbing[nearest[climbing] != NO_ROW]
+    return nearest
 
 
 def _tree(frame: pd.DataFrame, parent: Ints) -> OpTree:
     levels = _levels(parent)
     names = _name_hashes(frame)
-    shaped_names = naming.joined(names, naming.of_texts(frame[C.INPUT_SHAPES]))
+    shaped_names = naming.combine(names, naming.hash_texts(frame[C.INPUT_SHAPES]))
     top = np.arange(len(parent), dtype=np.int64)
-    path, shaped = naming.mixed(names), naming.mixed(shaped_names)
+    path, shaped = naming.mix(names), naming.mix(shaped_names)
     for places in levels[1:]:
         outer = parent[places]
         top[places] = top[outer]
-        path[places] = naming.joined(path[outer], names[places])
-        shaped[places] = naming.joined(shaped[outer], shaped_names[places])
+        path[places] = naming.combine(path[outer], names[places])
+        shaped[places] = naming.combine(shaped[outer], shaped_names[places])
     return OpTree(frame, parent, levels, top, path, shaped)
 
 
@@ -227,29 +225,29 @@ def _levels(parent: Ints) -> tuple[Ints, ...]:
 
 
 def _name_hashes(frame: pd.DataFrame) -> Hashes:
-    return naming.of_texts(frame[C.NAME], op_name)
+    return naming.hash_texts(frame[C.NAME], op_name)
 
 
 SUBTREE, SHAPED, PATH, LAUNCHER, MODULE_KEY = "subtree", "shaped", "path", "launcher", "module_key"
 WHAT, SORT, CANONICAL, ROLE, OP_PLACE = "what", "sort", "canonical", "role", "op_place"
 COUNT, TOTAL_NS, LONGEST_ROW = "count", "total_ns", "longest_row"
-WINDOW, PIECE = "window", "piece"
+WINDOW, ITEM = "window", "item"
 HASHES = (SUBTREE, SHAPED, PATH, LAUNCHER, MODULE_KEY, WHAT, SORT)
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.OP_ROW)
 _COPIES = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The pieces of one run.
+class WorkItems:
+    """The work items of one run.
 
     Attributes:
-        table: One row per piece: the hashes, name, canonical name, role, place of an op it stands for,
+        table: One row per item: the hashes, name, canonical name, role, place of an op it stands for,
             count, total time, and row of the longest interval.
         tree: The ops that the places refer to.
-        on_device: Whether the pieces ran on devices; else they are ops of the host.
+        on_device: Whether the items ran on devices; else they are ops of the host.
         intervals: Row id, start and time (of ops their self time) of each interval, the position in
-            `Span.windows` of its step, and the position in `table` of its piece.
+            `StepRange.windows` of its step, and the position in `table` of its item.
         steps: Number of compared steps.
         unassigned_ns: Device time of the ranks compared that belongs to no step at all.
     """
@@ -263,54 +261,54 @@ class Pieces:
 
     @property
     def total_ns(self) -> int:
-        """Time of all pieces."""
+        """Time of all items."""
         return int(self.table[TOTAL_NS].sum())
 
 
-def read(run: Run, span: Span, *, on_device: bool, names: Mapping[str, str]) -> Pieces:
+def read_items(run: Run, steps: StepRange, *, on_device: bool, names: Mapping[str, str]) -> WorkItems:
     """Sum what ran in the compared steps of a run.
 
     Args:
         run: The run.
-        span: Its compared steps.
+        steps: Its compared steps.
         on_device: Whether to sum device work; else ops of the host.
-        names: Result of `shared_names` of the compared runs.
+        names: Result of `find_shared_names` of the compared runs.
     """
     tree = read_tree(run, names)
-    return _of_device(run, span, tree) if on_device else _of_host(span, tree)
+    return _of_device(run, steps, tree) if on_device else _of_host(steps, tree)
 
 
-def _of_device(run: Run, span: Span, tree: OpTree) -> Pieces:
+def _of_device(run: Run, steps: StepRange, tree: OpTree) -> WorkItems:
     frame = busy(run, [*_READ, *_COPIES])
-    window = window_of(frame, span)
+    window = window_of(frame, steps)
     compared = window >= 0
-    stepless = frame[C.STEP].isna().to_numpy(bool) & ~compared if span.marked else np.zeros(len(frame), bool)
+    stepless = steps.has_step_marks & frame[C.STEP].isna().to_numpy(bool) & ~compared
     unassigned = int(frame[C.DUR_NS].to_numpy(np.int64)[stepless].sum())
     frame, window = frame[compared].reset_index(drop=True), window[compared]
     op = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
     labels = _device_labels(frame, _canonical_names(frame, tree, op))
-    what = naming.of_texts(labels[CANONICAL])
-    known = op != NO_ROW
-    subtree = tree.subtrees(op[known], what[known])
-    rows = _Rows(op, labels, what, naming.of_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
-    table, piece = _summed(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
+    what = naming.hash_texts(labels[CANONICAL])
+    launched = op != NO_ROW
+    subtree = tree.subtrees(op[launched], what[launched])
+    rows = _Rows(op, labels, what, naming.hash_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
+    table, item = _sum_items(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
     names = tree.frame[C.NAME].astype(object).to_numpy(object)
     launchers = [str(names[place]) if place >= 0 else "" for place in table[OP_PLACE]]
     table[ROLE] = [
         str(role(name, launcher)) if sort == DeviceKind.KERNEL else _ROLES.get(sort, "copy")
         for name, launcher, sort in zip(table[C.NAME], launchers, table[C.KIND], strict=True)
     ]
-    intervals = _intervals(frame, rows, window, piece)
-    return Pieces(
-        table, tree, on_device=True, intervals=intervals, steps=span.steps, unassigned_ns=unassigned
+    intervals = _intervals(frame, rows, window, item)
+    return WorkItems(
+        table, tree, on_device=True, intervals=intervals, steps=steps.steps, unassigned_ns=unassigned
     )
 
 
 _ROLES = {str(DeviceKind.MEMSET): "fill", str(DeviceKind.GRAPH): "other"}
 
 
-def _of_host(span: Span, tree: OpTree) -> Pieces:
-    window = window_of(tree.frame, span)
+def _of_host(steps: StepRange, tree: OpTree) -> WorkItems:
+    window = window_of(tree.frame, steps)
     compared = np.flatnonzero(window >= 0)
     nothing = np.empty(0, np.int64)
     subtree = tree.subtrees(nothing, np.empty(0, np.uint64))
@@ -318,18 +316,18 @@ def _of_host(span: Span, tree: OpTree) -> Pieces:
     canonical = names.cat.rename_categories(str).map(op_name).astype("category")
     labels = pd.DataFrame({C.NAME: names, CANONICAL: canonical})
     labels[SORT] = pd.Categorical([str(HostKind.OP)] * len(labels))
-    what = naming.of_texts(labels[CANONICAL])
-    rows = _Rows(compared, labels, what, naming.of_texts(labels[SORT]), tree.self_ns[compared])
+    what = naming.hash_texts(labels[CANONICAL])
+    rows = _Rows(compared, labels, what, naming.hash_texts(labels[SORT]), tree.self_ns[compared])
     ids = tree.frame[C.ROW_ID].to_numpy(np.int64)[compared]
-    table, piece = _summed(rows, ids, tree, subtree)
+    table, item = _sum_items(rows, ids, tree, subtree)
     table[ROLE] = [str(op_role(str(name))) for name in table[C.NAME]]
-    intervals = _intervals(tree.frame.iloc[compared], rows, window[compared], piece)
-    return Pieces(table, tree, on_device=False, intervals=intervals, steps=span.steps)
+    intervals = _intervals(tree.frame.iloc[compared], rows, window[compared], item)
+    return WorkItems(table, tree, on_device=False, intervals=intervals, steps=steps.steps)
 
 
-def _intervals(frame: pd.DataFrame, rows: _Rows, window: Ints, piece: Ints) -> pd.DataFrame:
+def _intervals(frame: pd.DataFrame, rows: _Rows, window: Ints, item: Ints) -> pd.DataFrame:
     columns = {name: frame[name].to_numpy(np.int64) for name in (C.ROW_ID, C.START_NS)}
-    return pd.DataFrame({**columns, C.DUR_NS: rows.dur_ns, WINDOW: window, PIECE: piece})
+    return pd.DataFrame({**columns, C.DUR_NS: rows.dur_ns, WINDOW: window, ITEM: item})
 
 
 @dataclass(frozen=True)
@@ -360,24 +358,24 @@ def _device_labels(frame: pd.DataFrame, canonical: pd.Series) -> pd.DataFrame:
     copied = frame[list(_COPIES)].astype(object).fillna("unknown")
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
     between = copied[C.SRC_MEMORY] + " to " + copied[C.DST_MEMORY]
-    described = "Memcpy " + copied[C.COPY_KIND] + " (" + between + ")"
+    copy_name = "Memcpy " + copied[C.COPY_KIND] + " (" + between + ")"
     sort = frame[C.KIND].astype(object).where(~is_copy, "memcpy " + copied[C.COPY_KIND])
     return pd.DataFrame(
         {
             C.NAME: frame[C.NAME],
-            CANONICAL: canonical.where(~is_copy, described).astype("category"),
+            CANONICAL: canonical.where(~is_copy, copy_name).astype("category"),
             SORT: sort.astype("category"),
             C.KIND: frame[C.KIND],
         }
     )
 
 
-def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> tuple[pd.DataFrame, Ints]:
-    """Return one row per piece, in an order that does not depend on the row order, and each row's piece."""
+def _sum_items(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> tuple[pd.DataFrame, Ints]:
+    """Return one row per item, in an order that does not depend on the row order, and each row's item."""
     keys = _keys(rows, tree, subtree)
     codes = _codes(keys)
     size = int(codes.max(initial=-1)) + 1
-    order = np.lexsort((-ids, rows.dur_ns, codes))  # the last of each piece is its longest, first row
+    order = np.lexsort((-ids, rows.dur_ns, codes))  # the last of each item is its longest, first row
     last = np.flatnonzero(np.append(np.diff(codes[order]) != 0, [True] * bool(len(order))))
     longest = order[last]
     total = np.zeros(size, np.int64)
@@ -395,21 +393,22 @@ def _summed(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> tuple[pd.D
 
 
 def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
-    """The hashes of each row; those of ops are `NOTHING` where no op is known."""
+    """Return the hashes of each row; those of ops are `NOTHING` where no op is known."""
     of_op = {
         SUBTREE: subtree,
         SHAPED: tree.shaped,
         PATH: tree.path,
-        LAUNCHER: naming.of_texts(tree.frame[C.NAME], op_name),
-        MODULE_KEY: naming.of_texts(tree.frame[C.MODULE]),
+        LAUNCHER: naming.hash_texts(tree.frame[C.NAME], op_name),
+        MODULE_KEY: naming.hash_texts(tree.frame[C.MODULE]),
     }
-    found = {name: np.append(values, naming.NOTHING)[rows.op] for name, values in of_op.items()}
-    return {**found, WHAT: rows.what, SORT: rows.sort}
+    # The place of a row without an op is -1: the last one, which answers `NOTHING`.
+    hashes = {name: np.append(values, naming.NOTHING)[rows.op] for name, values in of_op.items()}
+    return {**hashes, WHAT: rows.what, SORT: rows.sort}
 
 
 def _codes(keys: dict[str, Hashes]) -> Ints:
     together = np.zeros(len(keys[WHAT]), np.uint64)
     for name in HASHES:
-        together = naming.joined(together, keys[name])
+        together = naming.combine(together, keys[name])
     codes: Ints = np.unique(together, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return codes

@@ -1,0 +1,110 @@
+"""State of measurements that can be interrupted: `ab`, `bisect` and sweeps resume from files in the store.
+
+A state file holds one frozen dataclass as JSON, or one per line, to which records are appended. Its name is a
+hash of the question that it answers: all that the values depend on, the machine included. So a question that
+changed finds no state and starts again, and no secret of a command or of the environment is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tracekit.errors import UnusableInputError
+from tracekit.storage import locks
+from tracekit.storage.atomic import write_atomically
+
+T = TypeVar("T")
+_KEY_DIGITS = 24
+
+
+def question_key(question: object) -> str:
+    """Return a hash of a question, which names its state.
+
+    Args:
+        question: JSON values; others are hashed by their text.
+
+    Example:
+        >>> question_key({"command": ["python", "train.py"]})
+        '12dd627fdc849ca6babc9721'
+    """
+    text = json.dumps(question, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+
+@dataclass(frozen=True)
+class StateFile(Generic[T]):
+    """A file of one dataclass, or of one per line.
+
+    Attributes:
+        path: The file, which need not exist.
+        content: Type of the dataclass.
+    """
+
+    path: Path
+    content: type[T]
+
+    def load(self) -> T:
+        """Return the stored dataclass.
+
+        Raises:
+            OSError: The file cannot be read.
+            DecodeError: It holds something else, such as the state of another version.
+        """
+        return msgspec.json.decode(self.path.read_bytes(), type=self.content)
+
+    def read(self) -> T | None:
+        """Return the stored dataclass; None if the file is missing or damaged."""
+        with suppress(OSError, msgspec.DecodeError):
+            return self.load()
+        return None
+
+    def write(self, value: T) -> None:
+        """Replace the file atomically; the content survives a crash of the machine."""
+        with write_atomically(self.path, durable=True) as file:
+            file.write_bytes(msgspec.json.encode(value))
+
+    def records(self) -> list[T]:
+        """Return the dataclasses of all lines, oldest first; a truncated line is skipped."""
+        found = []
+        for line in self.path.read_bytes().splitlines() if self.path.is_file() else []:
+            with suppress(msgspec.DecodeError):
+                found.append(msgspec.json.decode(line, type=self.content))
+        return found
+
+    def append(self, record: T) -> None:
+        """Append a line."""
+        with self.path.open("a+b") as stream:
+            stream.seek(max(0, stream.seek(0, 2) - 1))
+            # A process that was killed may have left half a line: the record starts its own.
+            truncated = stream.read() not in {b"", b"\n"}
+            stream.write(b"\n" * truncated + msgspec.json.encode(record) + b"\n")
+
+    def delete(self) -> None:
+        """Delete the file, if it exists."""
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive_lock(path: Path, what: str, *, hint: str) -> Iterator[None]:
+    """Hold a lock with a fixed name, whose file is kept.
+
+    Args:
+        path: The lock file.
+        what: Message if another process holds the lock.
+        hint: What to do then.
+
+    Raises:
+        UnusableInputError: Another process holds it.
+    """
+    with locks.hold(path, blocking=False) as held:
+        if not held:
+            raise UnusableInputError(what, hint=hint)
+        yield
