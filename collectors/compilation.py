@@ -134,7 +134,7 @@ def _compilation(metrics: Any, part: str) -> dict[str, Any]:
         C.DUR_NS: _duration_ns(metrics),
         "ops": (field("graph_op_count", None) or 0) if forward else None,
         "guards": (field("guard_count", None) or 0) if forward else None,
-        "reason": failed_guard(field("recompile_reason", None) or ""),
+        "reason": describe_guard(field("recompile_reason", None) or ""),
         "failed": explain_break(field("fail_reason", None) or "")[0],
     }
 
@@ -193,13 +193,13 @@ def explain_break(text: str) -> tuple[str, str]:
     return first, " ".join(line for line in lines if line)
 
 
-def failed_guard(reason: str) -> str:
+def describe_guard(reason: str) -> str:
     """Return the failed guard in torch's reason of a recompilation, without source location and advice.
 
     Example:
-        >>> failed_guard("0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5")
+        >>> describe_guard("0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5")
         "tensor 'x' size mismatch at index 0. expected 3, actual 5"
-        >>> failed_guard("0/1: self.n == 1        # x = x * self.n  # model.py:8 in forward (HINT: ...)")
+        >>> describe_guard("0/1: self.n == 1        # x = x * self.n  # model.py:8 in forward (HINT: ...)")
         'self.n == 1'
     """
     first = reason.strip().partition("\n")[0]

@@ -237,7 +237,7 @@ def visible_handles(
     listed = environment.get(VISIBLE)
     if listed is None:
         return dict(enumerate(one for gpu in gpus for one in (mig_handles(library, gpu) or [gpu])))
-    return _listed(library, gpus, listed)
+    return _handles_in_list(library, gpus, listed)
 
 
 def _torch_uuids() -> list[str]:
@@ -256,7 +256,7 @@ def _order_is_ambiguous(library: Any, environment: Mapping[str, str]) -> bool:
     return len({nvml_name(library, handle) for handle in nvml_handles(library).values()}) > 1
 
 
-def _listed(library: Any, gpus: list[Any], listed: str) -> dict[int, Any]:
+def _handles_in_list(library: Any, gpus: list[Any], listed: str) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for index, entry in enumerate(listed.split(",")):
         handle = _entry(library, gpus, entry.strip())

@@ -63,7 +63,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "options": {} if request.no_profile else profiler_options(vars(request)),
+        "options": {} if request.no_profile else profiler_options(stacks=request.stacks),
         "compilation": compilations.facts(times["warmup_ns"]),
         **times,
         "notes": [*notes, *times["notes"]],
@@ -81,7 +81,7 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
         activities=activities,
         schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
         on_trace_ready=lambda done: done.export_chrome_trace(str(trace)),
-        **profiler_options(vars(request)),
+        **profiler_options(stacks=request.stacks),
     ) as profiler:
 
         def run() -> None:
@@ -141,10 +141,10 @@ def fit_batch_size(request: Request, device: str) -> tuple[Request, list[tuple[s
     import torch
 
     free, _ = torch.cuda.mem_get_info()
-    fits = memory.fitting(batch, request.dtype, free)
+    fits = memory.fit_batch(batch, request.dtype, free)
     if fits == batch:
         return request, []
-    needed = memory.needed(batch, request.dtype)
+    needed = memory.required_bytes(batch, request.dtype)
     message = (
         f"batch size {fits} instead of {batch}, which needs {needed / GIB:.1f} GiB of device memory: "
         f"{free / GIB:.1f} GiB are free"

@@ -10,7 +10,7 @@ import torch
 
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import Program
-from tracekit.workloads.levels import traced
+from tracekit.workloads.levels import trace_module
 from tracekit.workloads.program import Inference, Training
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def _traced(program: Training | Inference) -> torch.jit.ScriptModule:
     host, inputs = program.batches.source, program.batches.example()
     if isinstance(program, Inference):
         with torch.no_grad():
-            return traced(program.model, inputs)
+            return trace_module(program.model, inputs)
     targets = tuple(target.to(program.batches.device) for target in host.targets)
-    return traced(Loss(program.model, program.loss, len(inputs)), (*inputs, *targets))
+    return trace_module(Loss(program.model, program.loss, len(inputs)), (*inputs, *targets))
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

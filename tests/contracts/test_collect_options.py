@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ from samples.simulator import Program as Trace
 from samples.simulator import write
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
+from tracekit.recording.agent import AgentRequest
 from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Recording, Request
 from tracekit.runs.meta import WORKLOAD_FIELDS
-from tracekit.workloads.options import ProgramOptions, RecordingOptions, Scope, WorkloadOptions, declared
+from tracekit.workloads.options import ProgramOptions, RecordingOptions, Scope, WorkloadOptions, list_options
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store
@@ -51,7 +53,7 @@ def panels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_every_option_is_on_the_help_page_in_the_order_of_the_declarations(
     title: str, panels: dict[str, list[str]]
 ) -> None:
-    flags = [one.flag for one in declared(PANELS[title])]
+    flags = [one.flag for one in list_options(PANELS[title])]
     assert panels[title][: len(flags)] == flags
 
 
@@ -94,16 +96,18 @@ WORKLOAD = {
 
 
 def test_every_value_reaches_the_collector_and_the_run(store: Store, recorder: type[Recorder]) -> None:
-    given = {one.name: OTHER[one.kind] for one in declared(Request)} | WORKLOAD
+    given = {one.name: OTHER[one.kind] for one in list_options(Request)} | WORKLOAD
     given |= {"resolution": 96, "label": "mine", "no_profile": False, "keep_trace": False}
     meta = collect(store, Request(**given)).meta
     assert {name: getattr(recorder.asked, name) for name in given} == given
-    scopes = {one.name: one.scope for one in declared(Request)}
+    scopes = {one.name: one.scope for one in list_options(Request)}
     work = {name: value for name, value in given.items() if scopes[name] is Scope.WORK}
     assert meta.workload == {"name": work.pop("workload"), **work}
     in_command = {word for word in meta.command if word.startswith("--")}
     assert in_command == {
-        one.flag for one in declared(Request) if one.scope is not Scope.RUN and given[one.name] is not False
+        one.flag
+        for one in list_options(Request)
+        if one.scope is not Scope.RUN and given[one.name] is not False
     }
     assert {name: meta.fingerprint[name] for name in WORKLOAD_FIELDS} == {
         name: given[name] for name in WORKLOAD_FIELDS
@@ -113,13 +117,20 @@ def test_every_value_reaches_the_collector_and_the_run(store: Store, recorder: t
 def test_every_value_of_a_program_reaches_the_collector_and_the_run(
     store: Store, recorder: type[Recorder]
 ) -> None:
-    given = {one.name: OTHER[one.kind] for one in declared(Program)} | {"keep_trace": False}
+    given = {one.name: OTHER[one.kind] for one in list_options(Program)} | {"keep_trace": False}
     meta = collect_program(store, Program(command=("true",), **given)).meta
     assert {name: getattr(recorder.asked, name) for name in given} == given
-    work = {one.name: given[one.name] for one in declared(Program) if one.scope is Scope.WORK}
+    work = {one.name: given[one.name] for one in list_options(Program) if one.scope is Scope.WORK}
     assert meta.workload is not None
     assert meta.workload.items() >= work.items()
     assert meta.command == []  # as asked by --no-command
+
+
+def test_what_the_agent_reads_is_declared() -> None:
+    declared = {option.name: option.kind.__name__ for option in list_options(Program)}
+    own = {field.name: field.type for field in fields(AgentRequest)}
+    assert own.pop("directory") == own.pop("profiler") == "str"
+    assert own.items() <= declared.items()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,7 @@ def test_every_value_of_a_program_reaches_the_collector_and_the_run(
 def test_options_of_one_kind_are_refused_by_the_other(
     kind: type, other: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for one in declared(kind):
+    for one in list_options(kind):
         value = [] if one.kind is bool else [str(one.default or 1)]
         assert tracekit(["collect", one.flag, *value, *other]) == 2
         assert one.flag in capsys.readouterr().err

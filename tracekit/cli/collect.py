@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from click.core import ParameterSource
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import declared_options, format_option, open_store, store_option
+from tracekit.cli.options import format_option, open_store, options_of, store_option
 from tracekit.cli.progress import note
 from tracekit.errors import ProgramFailedError
-from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, declared
+from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, list_options
 
 if TYPE_CHECKING:
     from tracekit.analysis import Result
@@ -103,7 +102,7 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
     if not program and not workload:
         raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
     others = WorkloadOptions if program else ProgramOptions
-    given = [one.flag for one in declared(others) if _is_given(ctx, one.name)]
+    given = [one.flag for one in list_options(others) if _is_given(ctx, one.name)]
     if given:
         kind, whose = (
             ("a built-in workload", "pass your program's options after its name")
@@ -151,24 +150,34 @@ def _warn(run: Run) -> None:
             click.echo(f"tracekit: {diagnostic.message}", err=True)
 
 
-_DECLARED = {
-    "Options": declared(RecordingOptions),
-    "Your program": declared(ProgramOptions),
-    "Built-in workload": declared(WorkloadOptions),
+_PANELS = {
+    title: [option.flag for option in list_options(kind)]
+    for title, kind in (
+        ("Options", RecordingOptions),
+        ("Your program", ProgramOptions),
+        ("Built-in workload", WorkloadOptions),
+    )
 }
-_PANELS = {title: [one.flag for one in options] for title, options in _DECLARED.items()}
 
 
 @click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
 @click.argument(
     "program", metavar="[-- PROGRAM...]", nargs=-1, type=click.UNPROCESSED, shell_complete=completion.file
 )
-@declared_options(*chain(*_DECLARED.values()))
+@options_of(recording=RecordingOptions, window=ProgramOptions, workload=WorkloadOptions)
 @store_option
 @format_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, *, program: tuple[str, ...], store: str | None, output_format: str, **given: Any
+    ctx: click.Context,
+    /,
+    *,
+    program: tuple[str, ...],
+    store: str | None,
+    output_format: str,
+    recording: RecordingOptions,
+    window: ProgramOptions,
+    workload: WorkloadOptions | None,
 ) -> int:
     """Profile a built-in workload, or your program, into the store.
 
@@ -195,18 +204,18 @@ def command(
     Standard output is your program's: the run id and the summary (see --format) go to standard error. The
     exit code is the program's; 5 means that nothing was recorded.
     """  # noqa: D301 (click reads the \b)
-    choose(ctx, program=program, workload=given["workload"])
+    choose(ctx, program=program, workload=workload.workload if workload else None)
     place = open_store(store)
     from tracekit.recording.collect import collect
     from tracekit.recording.collector import Program, Request
 
-    if program:
-        wanted = Program(command=program, **_of(Program, given))
-        check(wanted)
-        return record(place, wanted, output_format=output_format)
+    if workload is None:
+        own_program = Program(command=program, **vars(recording), **vars(window))
+        check(own_program)
+        return record(place, own_program, output_format=output_format)
     from tracekit.cli.progress import step_progress
 
-    request = Request(**_of(Request, given))
+    request = Request(**vars(recording), **vars(workload))
     check(request)
     runs = []
     for number in range(1, request.repeat + 1):
@@ -217,8 +226,3 @@ def command(
             click.echo(run.id)  # printed now, as a later run may fail
     show(runs, output_format)
     return 0
-
-
-def _of(kind: type, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given values of the options that a dataclass declares."""
-    return {one.name: given[one.name] for one in declared(kind)}

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import MISSING, fields
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
+from tracekit.workloads.options import Option, list_options
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place
-    from tracekit.workloads.options import Option
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -99,6 +102,27 @@ def declared_options(*options: Option) -> Decorator:
                 help=one.help,
             )(function)
         return function
+
+    return add
+
+
+def options_of(**kinds: type) -> Decorator:
+    """Return the decorator that adds the options that dataclasses declare.
+
+    The command receives an instance of each by keyword, or None if a required option is not given.
+    """
+
+    def add(function: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(function)
+        def command(*arguments: object, **values: Any) -> object:
+            instances = {}
+            for keyword, kind in kinds.items():
+                own = {option.name: values.pop(option.name) for option in list_options(kind)}
+                required = [field.name for field in fields(kind) if field.default is MISSING]
+                instances[keyword] = None if any(own[name] is None for name in required) else kind(**own)
+            return function(*arguments, **values, **instances)
+
+        return declared_options(*chain(*map(list_options, kinds.values())))(command)
 
     return add
 

@@ -14,7 +14,7 @@ from tracekit.cli.options import declared_options, format_option, open_store, st
 from tracekit.cli.progress import note, step_progress
 from tracekit.errors import ExitCode
 from tracekit.workloads.base import INDUCTOR
-from tracekit.workloads.options import RecordingOptions, WorkloadOptions, declared, flag
+from tracekit.workloads.options import RecordingOptions, WorkloadOptions, flag, list_options
 
 if TYPE_CHECKING:
     from tracekit.experiments.sweep import Moment, Watcher
@@ -83,7 +83,7 @@ def _end(cell: Cell, record: Record) -> None:
 def named(cell: Cell) -> str:
     """Describe a cell by its settings that differ from the defaults."""
     known = asdict(cell.settings)
-    usual = {**{one.name: one.default for one in declared(WorkloadOptions)}, "backend": INDUCTOR}
+    usual = {**{one.name: one.default for one in list_options(WorkloadOptions)}, "backend": INDUCTOR}
     others = [
         f"{name} {value}".replace("_", " ")
         for name, value in known.items()
@@ -119,7 +119,7 @@ _AXES = {
     "--offload": "Offload to host memory: none,parameters,activations.",
     "--dataset-shape": "Use image shapes of these data sets: mnist,cifar10.",
 }
-_OF_COLLECT = {one.name: one for kind in (RecordingOptions, WorkloadOptions) for one in declared(kind)}
+_OF_COLLECT = {one.name: one for kind in (RecordingOptions, WorkloadOptions) for one in list_options(kind)}
 
 
 def _axes(function: Any) -> Any:

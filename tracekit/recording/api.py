@@ -110,7 +110,7 @@ class Record:
                     raise
                 error.add_note(f"tracekit: what was recorded is lost: {failure}")
         if self.run is None and error is None:
-            raise self._nothing_recorded()
+            raise self._explain_missing_run()
 
     def _make_recorder(self) -> TorchRecorder:
         try:
@@ -122,19 +122,18 @@ class Record:
             ) from missing
         from tracekit.recording.agent.program_profilers import follow
         from tracekit.recording.agent.recorder import TorchRecorder
-        from tracekit.workloads.options import RecordingOptions, values
 
         if follow(torch).are_active():
             raise UnusableInputError(
                 "a profiler is already running in this process", hint="stop it before the block starts"
             )
-        recorder = TorchRecorder(torch, values(RecordingOptions(stacks=self._stacks)))
+        recorder = TorchRecorder(torch, stacks=self._stacks)
         recorder.trace_path = lambda: self._draft.path / TRACE
-        recorder.on_written = self._written
+        recorder.on_written = self._remember_trace
         recorder.on_conflict = lambda: self._window.close()
         return recorder
 
-    def _written(self, trace: Path, steps: int) -> None:
+    def _remember_trace(self, trace: Path, steps: int) -> None:
         self._trace, self._recorded_steps = trace, steps
 
     def _store_run(self) -> Run | None:
@@ -147,13 +146,13 @@ class Record:
 
         name, command = _invocation()
         window = {"start_step": self._start_step, "steps": self._recorded_steps or 1}
-        recording, now = self._recording(self._trace), datetime.now(UTC)
+        recording, now = self._make_recording(self._trace), datetime.now(UTC)
         title = self._label or name
         meta = program_meta(title, recording, window, collector="torch", command=command, now=now)
         meta = replace(meta, git=revisions.state(), label=self._label)
         return store_run(self._draft, recording, meta, keep_trace=self._keep_trace)
 
-    def _recording(self, trace: Path) -> Recording:
+    def _make_recording(self, trace: Path) -> Recording:
         import torch
 
         from tracekit.ingest.write import Sample
@@ -181,7 +180,7 @@ class Record:
             diagnostics=tuple(Diagnostic(Level.WARN, code, message) for code, message in recorder.notes),
         )
 
-    def _nothing_recorded(self) -> TracekitError:
+    def _explain_missing_run(self) -> TracekitError:
         notes = "; ".join(message for _, message in self._recorder.notes)
         steps = self._window.steps_done
         too_short = (

@@ -66,9 +66,9 @@ class Request(RecordingOptions, WorkloadOptions):
         """
         if self.batch_size is None or self.resolution is None:
             raise UnusableInputError("the batch size and the resolution are open", hint="call `decide` first")
-        given = {one.name: getattr(self, one.name) for one in fields(Options)}
-        given["pin_memory"] = self.pin_memory and device != "cpu"  # host memory is not copied to itself
-        return Options(**{**given, "device": device, "backend": self.backend or INDUCTOR})
+        values = {field.name: getattr(self, field.name) for field in fields(Options)}
+        values["pin_memory"] = self.pin_memory and device != "cpu"  # host memory is not copied to itself
+        return Options(**{**values, "device": device, "backend": self.backend or INDUCTOR})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from tracekit.experiments.sweep_table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SE
 from tracekit.render.cells import header
 from tracekit.render.diff_tables import Table as Folding
 from tracekit.render.page import folding, page
-from tracekit.workloads.options import WorkloadOptions, declared
+from tracekit.workloads.options import WorkloadOptions, list_options
 
 _TEMPLATE = "suite.html.j2"
 NO_ROWS = "Not measured in this suite."
@@ -281,7 +281,7 @@ def held(found: Sequence[Row]) -> str:
     flat = [row.flat() for row in found]
     names = [name for name in SETTINGS if name not in {*_ALWAYS_COLUMNS, "size", "device"}]
     same = {name: flat[0][name] for name in names if len({repr(row[name]) for row in flat}) == 1}
-    usual = {one.name: one.default for one in declared(WorkloadOptions) if one.name not in _ALWAYS_NAMED}
+    usual = {one.name: one.default for one in list_options(WorkloadOptions) if one.name not in _ALWAYS_NAMED}
     return ", ".join(_setting(name, value) for name, value in same.items() if value != usual.get(name, ""))
 
 

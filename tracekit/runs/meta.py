@@ -18,7 +18,7 @@ import msgspec
 from tracekit import errors
 from tracekit.errors import UnusableInputError
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.workloads.options import WorkloadOptions, declared
+from tracekit.workloads.options import WorkloadOptions, list_options
 
 if TYPE_CHECKING:
     from tracekit.storage import Place
@@ -298,7 +298,7 @@ def _indented(content: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-WORKLOAD_FIELDS = tuple(option.name for option in declared(WorkloadOptions) if option.compared)
+WORKLOAD_FIELDS = tuple(option.name for option in list_options(WorkloadOptions) if option.compared)
 ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "hip", "cudnn", "driver", "cpu")
 PRECISION = "float32_matmul_precision"
 GPU_SETTINGS = ("matmul_tf32", "cudnn_tf32", "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")

@@ -64,19 +64,19 @@ class Memory:
     fixed: int
     sample: int
 
-    def needed(self, batch_size: int, dtype: str) -> int:
+    def required_bytes(self, batch_size: int, dtype: str) -> int:
         """Return the device memory that a step needs, in bytes, with context and margin.
 
         Example:
-            >>> round(Memory(fixed=200 << 20, sample=80 << 20).needed(64, "float32") / (1 << 30), 1)
+            >>> round(Memory(fixed=200 << 20, sample=80 << 20).required_bytes(64, "float32") / (1 << 30), 1)
             7.5
         """
         tensors = (self.fixed + batch_size * self.sample) * _ITEM_BYTES[dtype] / _ITEM_BYTES["float32"]
         return CONTEXT_BYTES + round(MARGIN * tensors)
 
-    def fitting(self, batch_size: int, dtype: str, free: int) -> int:
+    def fit_batch(self, batch_size: int, dtype: str, free: int) -> int:
         """Return the largest batch up to `batch_size` that fits: a multiple of 8 if possible, at least 1."""
-        fits = next((one for one in range(batch_size, 1, -1) if self.needed(one, dtype) <= free), 1)
+        fits = next((one for one in range(batch_size, 1, -1) if self.required_bytes(one, dtype) <= free), 1)
         return fits if fits == batch_size or fits < 8 else fits // 8 * 8
 
 
@@ -166,7 +166,7 @@ class Workload:
     def gpu_memory(self) -> dict[str, int]:
         """Device memory that size `gpu` needs in float32, in bytes, by mode; empty if it is unknown."""
         batch = self.sizes[GPU]["batch_size"] if GPU in self.sizes else 0
-        return {mode: memory.needed(batch, "float32") for mode, memory in self.memory.items()}
+        return {mode: memory.required_bytes(batch, "float32") for mode, memory in self.memory.items()}
 
     def defaults_for(self, *, size: str = DEFAULT_SIZE, dataset_shape: str = OWN_SHAPE) -> dict[str, int]:
         """Return default batch size and resolution: of the data set, else of the size, else `defaults`.

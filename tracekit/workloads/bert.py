@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from tracekit.workloads.base import Options, Program
 from tracekit.workloads.program import Batch, Task, build_program
-from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
+from tracekit.workloads.tasks import adamw, initialize_transformer, mask_tokens, token_loss
 
 VOCABULARY = 30_522
 CONTEXT = 512
@@ -39,7 +39,7 @@ def build(options: Options) -> Program:
 
 def _sentences(batch: int, tokens: int) -> Batch:
     """Draw pairs of sentences of equal length with labels of masked words and of the next sentence."""
-    words, labels = masked_tokens(batch, tokens, VOCABULARY, mask=_MASK)
+    words, labels = mask_tokens(batch, tokens, VOCABULARY, mask=_MASK)
     segments = (torch.arange(tokens) >= (tokens + 1) // 2).long().repeat(batch, 1)
     return (words, segments), (labels, torch.randint(2, (batch,)))
 

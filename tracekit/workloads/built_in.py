@@ -26,11 +26,12 @@ from tracekit.workloads.base import (
 _CHUNK = 64
 
 
-def _built_by(module: str, **arguments: Any) -> Callable[[Options], Program]:
-    """Return a function that imports a module of this folder and calls its `build`."""
+def _build_with(module: str, name: str = "build", **arguments: Any) -> Callable[[Options], Program]:
+    """Return a function that imports a module of this folder and calls a function of it."""
 
     def build(options: Options) -> Program:
-        program: Program = import_module(f"{__package__}.{module}").build(options, **arguments)
+        function = getattr(import_module(f"{__package__}.{module}"), name)
+        program: Program = function(options, **arguments)
         return program
 
     return build
@@ -83,7 +84,7 @@ def _reformer(name: str, summary: str, *, copies: bool) -> Workload:
         memory=_memory(train=(72, 1024), infer=(24, 183)),
         smallest_resolution=2 * _CHUNK,
         resolution_means=f"Bytes in a sequence, a multiple of {_CHUNK}",
-        build=_built_by("reformer", copies=copies),
+        build=_build_with("reformer", copies=copies),
         check=positions_check(name, 4096, chunk=_CHUNK),
     )
 
@@ -96,7 +97,7 @@ BERT = Workload(
     **_sizes(default=(1, 128), test=(1, 8), gpu=(32, 512)),
     memory=_memory(train=(1314, 533), infer=(438, 64.2)),
     resolution_means="Tokens in a sequence",
-    build=_built_by("bert"),
+    build=_build_with("bert"),
     check=positions_check("bert", 512),
 )
 DLRM = Workload(
@@ -107,7 +108,7 @@ DLRM = Workload(
     **_sizes(default=(128, 1), test=(128, 1), gpu=(16_384, 1)),
     memory=_memory(train=(57, 0.014), infer=(56, 0.010)),
     resolution_means="Categories in a bag",
-    build=_built_by("dlrm"),
+    build=_build_with("dlrm"),
 )
 GPT = Workload(
     name="gpt",
@@ -117,7 +118,7 @@ GPT = Workload(
     **_sizes(default=(1, 128), test=(1, 8), gpu=(8, 1024)),
     memory=_memory(train=(1493, 1229), infer=(498, 213)),
     resolution_means="Tokens in a sequence",
-    build=_built_by("gpt"),
+    build=_build_with("gpt"),
     check=positions_check("gpt", 1024),
 )
 LENNARD_JONES = Workload(
@@ -131,7 +132,7 @@ LENNARD_JONES = Workload(
     **_sizes(default=(1000, 1), test=(100, 1), gpu=(1000, 64)),
     memory=_memory(train=(0.1, 0.071), infer=(0.1, 0.029)),
     resolution_means="Pairs of points in a sample",
-    build=_built_by("lennard_jones"),
+    build=_build_with("lennard_jones"),
 )
 MNIST_CNN = Workload(
     name="mnist_cnn",
@@ -142,7 +143,7 @@ MNIST_CNN = Workload(
     memory=_memory(train=(14, 0.54), infer=(5, 0.31)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=6,
-    build=_built_by("mnist_cnn"),
+    build=_build_with("image_models", "mnist_cnn"),
 )
 MOBILENET_V2 = _image_classifier(
     "mobilenet_v2",
@@ -151,7 +152,7 @@ MOBILENET_V2 = _image_classifier(
     batch=16,
     gpu_batch=96,
     memory=_memory(train=(34, 79.4), infer=(14, 11.7)),
-    build=_built_by("mobilenet_v2"),
+    build=_build_with("image_models", "mobilenet_v2"),
 )
 REFORMER = _reformer(
     "reformer", "Reformer recovering masked bytes; each attention copies a scalar to the device", copies=True
@@ -166,7 +167,7 @@ RESNET18 = _image_classifier(
     batch=16,
     gpu_batch=128,
     memory=_memory(train=(102, 23.0), infer=(47, 7.7)),
-    build=_built_by("resnet", depth=18),
+    build=_build_with("image_models", "resnet", depth=18),
 )
 RESNET50 = _image_classifier(
     "resnet50",
@@ -175,7 +176,7 @@ RESNET50 = _image_classifier(
     batch=8,
     gpu_batch=64,
     memory=_memory(train=(213, 87.4), infer=(102, 12.5)),
-    build=_built_by("resnet", depth=50),
+    build=_build_with("image_models", "resnet", depth=50),
 )
 SAC = Workload(
     name="sac",
@@ -188,7 +189,7 @@ SAC = Workload(
     memory=_memory(train=(4, 0.006), infer=(1, 0.002)),
     resolution_means="Environment steps between updates",
     offloads=("none",),
-    build=_built_by("sac"),
+    build=_build_with("sac"),
 )
 SPEECH_TRANSFORMER = Workload(
     name="speech_transformer",
@@ -199,7 +200,7 @@ SPEECH_TRANSFORMER = Workload(
     memory=_memory(train=(227, 342), infer=(76, 64.9)),
     smallest_resolution=7,
     resolution_means="Frames of 10 ms",
-    build=_built_by("speech_transformer"),
+    build=_build_with("speech_transformer"),
 )
 TTS = Workload(
     name="tts",
@@ -210,7 +211,7 @@ TTS = Workload(
     memory=_memory(train=(452, 60), infer=(113, 20)),  # bounds from shorter sequences
     smallest_resolution=2,
     resolution_means="Frames of 11.6 ms",
-    build=_built_by("tts"),
+    build=_build_with("tts"),
 )
 UNET = Workload(
     name="unet",
@@ -221,7 +222,7 @@ UNET = Workload(
     memory=_memory(train=(248, 1515), infer=(124, 506)),
     dataset_shapes=tuple(DATASET_SHAPES),
     smallest_resolution=16,
-    build=_built_by("unet"),
+    build=_build_with("image_models", "unet"),
     check=batch_norm_check("unet", side=31),
 )
 VGG16 = Workload(
@@ -233,5 +234,5 @@ VGG16 = Workload(
     memory=_memory(train=(1630, 74.3), infer=(553, 26.9)),
     dataset_shapes=("cifar10", "stl10", "pascal"),
     smallest_resolution=32,
-    build=_built_by("vgg16"),
+    build=_build_with("image_models", "vgg16"),
 )

@@ -39,13 +39,13 @@ def at_level(
         'TopLevelTracedModule'
     """
     if options.level == TORCHSCRIPT:
-        return traced(model, example())
+        return trace_module(model, example())
     if options.level == COMPILE:
-        return compiled(model, backend=options.backend, device=options.device)
+        return compile_module(model, backend=options.backend, device=options.device)
     return model
 
 
-def traced(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.jit.ScriptModule:
+def trace_module(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.jit.ScriptModule:
     """Trace a module to TorchScript, which runs without Python.
 
     Buffers and the state of the random generators are preserved. `torch.jit.script` refuses several of the
@@ -56,7 +56,7 @@ def traced(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.ji
         inputs: Example inputs on its device.
 
     Example:
-        >>> traced(torch.nn.ReLU(), (torch.ones(2),))(torch.tensor([-1.0, 2.0]))
+        >>> trace_module(torch.nn.ReLU(), (torch.ones(2),))(torch.tensor([-1.0, 2.0]))
         tensor([0., 2.])
     """
     before = [buffer.clone() for buffer in model.buffers()]
@@ -71,7 +71,7 @@ def traced(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.ji
     return module
 
 
-def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Forward:
+def compile_module(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Forward:
     """Return the module under `torch.compile`, which compiles in its first calls.
 
     Args:
@@ -90,7 +90,7 @@ def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Fo
             f"torch {torch.__version__} has no compile backend {backend!r}",
             hint=f"use --backend {' or '.join(usual)}",
         )
-    if backend == INDUCTOR and (missing := _missing(device)):
+    if backend == INDUCTOR and (missing := _missing_compiler(device)):
         raise UnusableInputError(
             f"backend inductor needs {missing}, which is missing",
             hint="install it, or use --backend aot_eager, which generates no code",
@@ -99,7 +99,7 @@ def compiled(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Fo
     return forward
 
 
-def _missing(device: str) -> str:
+def _missing_compiler(device: str) -> str:
     """Name the compiler that Inductor lacks for a device; empty if it lacks none."""
     if device == "cuda":
         from torch.utils._triton import has_triton

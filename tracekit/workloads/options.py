@@ -2,9 +2,18 @@
 
 A field of `RecordingOptions`, `ProgramOptions` or `WorkloadOptions` declares an option. The parameter of the
 command and its help panel, the check of its range, the values handed to recorded processes, and what
-`run.json` contains are derived from it. Only the code that uses the option names it again: most often
-`build_program` in `program.py`, whose model all levels and libtorch take as it is. In runs stored before an
-option was added its value is unknown, which is no difference in comparisons.
+`run.json` contains are derived from it. In runs stored before an option was added its value is unknown, which
+is no difference in comparisons.
+
+The values go this way; only the code that uses an option names it again:
+
+1. `tracekit collect` receives an instance of each of the three classes.
+2. In `tracekit.recording.collector`, `Request` has the fields of `RecordingOptions` and `WorkloadOptions`,
+   `Program` those of `RecordingOptions` and `ProgramOptions`. Collectors read them.
+3. The process of a workload receives the `Request`, and builds the workload from the `Options` of `base.py`,
+   most often in `build_program` of `program.py`, whose model all levels and libtorch take as it is.
+4. Processes of the user's program receive the options in an environment variable. The agent in them reads
+   those that are fields of `tracekit.recording.agent.AgentRequest`.
 """
 
 from __future__ import annotations
@@ -87,22 +96,22 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def declared(options: type) -> tuple[Option, ...]:
+def list_options(options: type) -> tuple[Option, ...]:
     """Return the options that a dataclass declares, in the order of its fields.
 
     Example:
-        >>> [(one.flag, one.kind, one.default) for one in declared(ProgramOptions)]
+        >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)]
         [('--start-step', <class 'int'>, 5), ('--no-command', <class 'bool'>, False)]
     """
     hints = get_type_hints(options, include_extras=True)
-    found = []
-    for one in fields(options):
-        plain, *annotations = get_args(hints[one.name]) or (None,)
-        default = None if one.default is MISSING else one.default
+    declared = []
+    for field in fields(options):
+        plain, *annotations = get_args(hints[field.name]) or (None,)
+        default = None if field.default is MISSING else field.default
         kind = (get_args(plain) or (plain,))[0]  # of `int | None`, int
-        derived: dict[str, Any] = {"name": one.name, "kind": kind, "default": default}
-        found += [replace(item, **derived) for item in annotations if isinstance(item, Option)]
-    return tuple(found)
+        derived: dict[str, Any] = {"name": field.name, "kind": kind, "default": default}
+        declared += [replace(item, **derived) for item in annotations if isinstance(item, Option)]
+    return tuple(declared)
 
 
 def values(options: Any, *scopes: Scope) -> dict[str, Any]:
@@ -113,7 +122,8 @@ def values(options: Any, *scopes: Scope) -> dict[str, Any]:
         {'start_step': 10}
     """
     wanted = scopes or (Scope.WORK, Scope.PROFILER)
-    return {one.name: getattr(options, one.name) for one in declared(type(options)) if one.scope in wanted}
+    declared = list_options(type(options))
+    return {option.name: getattr(options, option.name) for option in declared if option.scope in wanted}
 
 
 def check(options: Any) -> None:
@@ -122,8 +132,8 @@ def check(options: Any) -> None:
     Raises:
         UnusableInputError: A value is refused.
     """
-    for one in declared(type(options)):
-        one.check(getattr(options, one.name))
+    for option in list_options(type(options)):
+        option.check(getattr(options, option.name))
 
 
 @dataclass(frozen=True, kw_only=True)

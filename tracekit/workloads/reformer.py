@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from tracekit.workloads.base import Options, Program
 from tracekit.workloads.program import Batch, Task, build_program
-from tracekit.workloads.tasks import adamw, initialize_transformer, masked_tokens, token_loss
+from tracekit.workloads.tasks import adamw, initialize_transformer, mask_tokens, token_loss
 
 if TYPE_CHECKING:
     Scale = Callable[[torch.Tensor], torch.Tensor]
@@ -45,7 +45,7 @@ def build(options: Options, *, copies: bool) -> Program:
     """Build the program; `copies` selects the scalar of the publication."""
 
     def data(_: torch.dtype) -> Batch:
-        tokens, labels = masked_tokens(options.batch_size, options.resolution, VOCABULARY, mask=_MASK)
+        tokens, labels = mask_tokens(options.batch_size, options.resolution, VOCABULARY, mask=_MASK)
         return (tokens,), (labels,)
 
     model = partial(Reformer, copied_scale if copies else constant_scale)

@@ -56,9 +56,7 @@ def next_tokens(batch: int, tokens: int, vocabulary: int) -> tuple[torch.Tensor,
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
 
-def masked_tokens(
-    batch: int, tokens: int, vocabulary: int, *, mask: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def mask_tokens(batch: int, tokens: int, vocabulary: int, *, mask: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random tokens, 15% of them but at least one masked, and their labels; both (batch, tokens)."""
     drawn = torch.randint(vocabulary, (batch, tokens))
     count = max(1, round(MASKED_SHARE * tokens))
@@ -75,16 +73,6 @@ def token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 def adamw(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
     """Make the optimizer of the language models; one kernel updates many parameters."""
     return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
-
-
-def initialize_classifier(module: torch.nn.Module) -> None:
-    """Draw the weights of a layer as torchvision does in its older classifiers."""
-    if isinstance(module, torch.nn.Conv2d):
-        torch.nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    elif isinstance(module, torch.nn.Linear):
-        torch.nn.init.normal_(module.weight, 0, 0.01)
-    if isinstance(module, torch.nn.Conv2d | torch.nn.Linear) and module.bias is not None:
-        torch.nn.init.zeros_(module.bias)
 
 
 def initialize_transformer(module: torch.nn.Module) -> None:

@@ -130,11 +130,11 @@ class Decoder(nn.Module):
 
     def _advance(self, frame: torch.Tensor, state: State, memory: torch.Tensor, keys: torch.Tensor) -> State:
         inputs = torch.cat([self._prenet(frame), state.context], dim=1)
-        first = self._dropped(self.attention_rnn(inputs, state.first))
+        first = self._drop_out(self.attention_rnn(inputs, state.first))
         weights = self.attention(first[0], keys, state.weights)
         past = torch.stack([weights, state.weights[:, 1] + weights], dim=1)
         context = torch.bmm(weights.unsqueeze(1), memory).squeeze(1)
-        second = self._dropped(self.decoder_rnn(torch.cat([first[0], context], dim=1), state.second))
+        second = self._drop_out(self.decoder_rnn(torch.cat([first[0], context], dim=1), state.second))
         return State(first, second, context, past)
 
     def _prenet(self, frame: torch.Tensor) -> torch.Tensor:
@@ -143,7 +143,7 @@ class Decoder(nn.Module):
             frame = functional.dropout(functional.relu(linear(frame)), _PRENET_DROPOUT, training=True)
         return frame
 
-    def _dropped(self, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _drop_out(self, state: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         return functional.dropout(state[0], _STATE_DROPOUT, self.training), state[1]
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit.cli.main import run
-from tracekit.recording.collect import title
+from tracekit.recording.collect import program_title
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,4 +56,4 @@ def test_what_cannot_be_is_one_line_and_leaves_nothing(
     ],
 )
 def test_a_run_is_named_for_what_runs_not_for_what_starts_it(command: str, name: str) -> None:
-    assert title(tuple(command.split())) == name
+    assert program_title(tuple(command.split())) == name

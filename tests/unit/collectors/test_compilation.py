@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.collectors import compilation
-from tracekit.collectors.compilation import MAX_EXTRA_WARMUP, MIN_WARMUP, Compilations, failed_guard
+from tracekit.collectors.compilation import MAX_EXTRA_WARMUP, MIN_WARMUP, Compilations, describe_guard
 
 from tracekit.runs.compilation import PROFILED, TIMED, Compilation, diagnostics, parse
 
@@ -161,4 +161,4 @@ def test_the_duration_of_a_compilation_is_exact_to_a_microsecond(
 
 def test_a_failed_guard_has_no_source_location() -> None:
     reason = "0/0: self.n == 1      # x * self.n  # /home/me/model.py:8 in forward (HINT: no)\n0/1: other"
-    assert failed_guard(reason) == "self.n == 1"
+    assert describe_guard(reason) == "self.n == 1"

@@ -120,7 +120,7 @@ def test_a_class_that_fails_to_import_is_reported_with_the_first_cause(install: 
         "        raise ImportError('see the log') from e\n",
     )
     with pytest.raises(PluginError, match="cannot import its Thing: ZeroDivisionError: division by zero"):
-        library.imported_class("timm", "Thing")
+        library.import_class("timm", "Thing")
 
 
 def test_a_failing_provider_is_reported_and_affects_no_other(

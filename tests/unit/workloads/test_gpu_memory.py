@@ -88,9 +88,9 @@ def test_every_workload_states_its_memory(name: str) -> None:
 
 def test_memory_grows_with_the_batch_and_the_element_type() -> None:
     memory = Memory(fixed=100 * MB, sample=50 * MB)
-    assert memory.needed(4, "float32") == CONTEXT_BYTES + MARGIN * 300 * MB
-    assert memory.needed(4, "bfloat16") == CONTEXT_BYTES + MARGIN * 150 * MB
-    assert memory.needed(4, "float64") == CONTEXT_BYTES + MARGIN * 600 * MB
+    assert memory.required_bytes(4, "float32") == CONTEXT_BYTES + MARGIN * 300 * MB
+    assert memory.required_bytes(4, "bfloat16") == CONTEXT_BYTES + MARGIN * 150 * MB
+    assert memory.required_bytes(4, "float64") == CONTEXT_BYTES + MARGIN * 600 * MB
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_memory_grows_with_the_batch_and_the_element_type() -> None:
 )
 def test_the_largest_batch_that_fits(batch: int, free_gib: float, fits: int) -> None:
     memory = Memory(fixed=200 * MB, sample=80 * MB)
-    assert memory.fitting(batch, "float32", int(free_gib * GIB)) == fits
-    assert fits in (1, batch) or memory.needed(fits, "float32") <= free_gib * GIB
+    assert memory.fit_batch(batch, "float32", int(free_gib * GIB)) == fits
+    assert fits in (1, batch) or memory.required_bytes(fits, "float32") <= free_gib * GIB

@@ -115,14 +115,14 @@ def test_all_workloads_compile_and_all_but_one_can_be_traced() -> None:
 
 
 def test_tracing_leaves_buffers_and_random_numbers_alone() -> None:
-    from tracekit.workloads.levels import traced
+    from tracekit.workloads.levels import trace_module
 
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5))
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    traced(model, (torch.rand(4, 3, generator=torch.Generator().manual_seed(2)),))
+    trace_module(model, (torch.rand(4, 3, generator=torch.Generator().manual_seed(2)),))
     assert torch.equal(torch.rand(2), expected)
     assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
 

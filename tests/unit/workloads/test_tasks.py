@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch")
 
 @pytest.mark.parametrize("tokens", [1, 8, 100])
 def test_masked_tokens_are_the_labels(tokens: int) -> None:
-    from tracekit.workloads.tasks import IGNORED, masked_tokens
+    from tracekit.workloads.tasks import IGNORED, mask_tokens
 
-    inputs, labels = masked_tokens(3, tokens, 1000, mask=1000)
+    inputs, labels = mask_tokens(3, tokens, 1000, mask=1000)
     hidden = inputs == 1000
     assert hidden.sum(dim=1).tolist() == [max(1, round(0.15 * tokens))] * 3
     assert torch.equal(hidden, labels != IGNORED)

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,40 @@ STARTUP = Path(__file__).parent / "startup"
 _agent: Agent | None = None
 
 
+@dataclass(frozen=True)
+class AgentRequest:
+    """What to record in a process of a program.
+
+    The options of `tracekit collect` are declared in `tracekit/workloads/options.py`, which the environment
+    of the program may lack. So those that the agent uses are fields here again, of the same name and type;
+    others are ignored.
+
+    Attributes:
+        directory: Folder for the recording.
+        profiler: `torch`, or `outside` if a profiler watches the process from outside.
+        start_step: Steps to run before the window.
+        steps: Steps to record.
+        stacks: Record Python call stacks.
+    """
+
+    directory: str
+    profiler: str
+    start_step: int
+    steps: int
+    stacks: bool
+
+    @classmethod
+    def from_json(cls, text: str) -> AgentRequest:
+        """Decode the request that `environment_with_agent` encodes."""
+        values = json.loads(text)
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
 def environment_with_agent(request: dict[str, Any], environment: dict[str, str]) -> dict[str, str]:
     """Return the environment of a program that is to be recorded.
 
     Args:
-        request: Request as for `begin`, before JSON encoding.
+        request: The fields of `AgentRequest`, and all options by name.
         environment: Environment of the program without a recording.
     """
     paths = [str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])]
@@ -46,10 +76,10 @@ def begin(request: str) -> None:
     """Attach an agent as soon as this process imports torch; called once, before the program.
 
     Args:
-        request: JSON of `directory`, the options of `tracekit collect` by name, and `profiler`: `torch`, or
-            `outside` if a profiler watches the process from outside.
+        request: An `AgentRequest` in JSON.
     """
-    sys.meta_path.insert(0, _ImportHook("torch", lambda torch: _attach(torch, json.loads(request))))
+    hook = _ImportHook("torch", lambda torch: _attach(torch, AgentRequest.from_json(request)))
+    sys.meta_path.insert(0, hook)
 
 
 def step() -> None:
@@ -67,9 +97,9 @@ def program_step() -> bool:
     return True
 
 
-def _attach(torch: Any, request: dict[str, Any]) -> None:
+def _attach(torch: Any, request: AgentRequest) -> None:
     global _agent
-    if not os.path.isdir(request["directory"]):  # noqa: PTH112 (a process that outlives its recording)
+    if not os.path.isdir(request.directory):  # noqa: PTH112 (a process that outlives its recording)
         return
     from .agent import Agent
     from .step_hooks import watch_optimizers
@@ -83,7 +113,7 @@ def _attach(torch: Any, request: dict[str, Any]) -> None:
     os.register_at_fork(after_in_child=lambda: _after_fork(torch, request))
 
 
-def _after_fork(torch: Any, request: dict[str, Any]) -> None:
+def _after_fork(torch: Any, request: AgentRequest) -> None:
     """Start again in a forked process, unless a profiler was running, which does not survive a fork."""
     global _agent
     from .agent import Agent

@@ -14,8 +14,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+from . import AgentRequest
 from .device import is_capturing, summary
-from .recorder import NvtxRecorder, TorchRecorder
+from .nvtx_recorder import NvtxRecorder
+from .recorder import TorchRecorder
 from .step_hooks import ModuleCalls
 from .window import Window
 
@@ -34,26 +36,28 @@ class Agent:
 
     Args:
         torch: The program's torch.
-        request: The request of `begin` in this package.
+        request: What to record.
 
     Attributes:
         source: Source of the steps; empty until it is known.
     """
 
-    def __init__(self, torch: Any, request: dict[str, Any]) -> None:
+    def __init__(self, torch: Any, request: AgentRequest) -> None:
         self._torch, self._request = torch, request
-        self._outside = request.get("profiler") == "outside"
+        self._outside = request.profiler == "outside"
         self._thread = 0
         self.source = ""
-        self._report = Report(torch, request["directory"])
-        self._window = self._new_window(request["start_step"], request["steps"])
+        self._report = Report(torch, request.directory)
+        self._window = self._new_window(request.start_step, request.steps)
         self._fallback: Window | None = None
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
         _at_exit(self.finish)
         _before_signals(self.finish)
 
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
-        recorder = (NvtxRecorder if self._outside else TorchRecorder)(self._torch, self._request)
+        recorder = (NvtxRecorder if self._outside else TorchRecorder)(
+            self._torch, stacks=self._request.stacks
+        )
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
@@ -64,7 +68,7 @@ class Agent:
             recorded_steps=recorded,
             requested_steps=steps,
         )
-        recorder.on_conflict = lambda: self._guarded(window.close)
+        recorder.on_conflict = lambda: self._run_safely(window.close)
         return window
 
     def is_recording(self) -> bool:
@@ -82,9 +86,9 @@ class Agent:
     def optimizer_made(self) -> None:
         """Follow steps of optimizers from now on instead of module calls: the program trains."""
         if self.source in {"", CALL}:
-            self._guarded(self._follow, OPTIMIZER)
-            if self._request["start_step"] == 0:
-                self._guarded(self._window.begin)
+            self._run_safely(self._follow, OPTIMIZER)
+            if self._request.start_step == 0:
+                self._run_safely(self._window.begin)
 
     def optimizer_stepped(self) -> None:
         """End a step of the first optimizer."""
@@ -95,7 +99,7 @@ class Agent:
         if is_capturing(self._torch):  # a recording cannot be stopped now
             return
         if self.source not in {MARKED, NONE}:
-            self._guarded(self._follow, MARKED)
+            self._run_safely(self._follow, MARKED)
         self._end_step(MARKED)
 
     def call_began(self) -> bool:
@@ -103,29 +107,29 @@ class Agent:
         if self.source or _is_worker():
             return False
         self.source = CALL
-        if self._request["start_step"] > 0:
+        if self._request.start_step > 0:
             if self._outside:  # it records one window only
                 return True
             self._fallback = self._new_window(0, 1, fallback=True)
-            self._guarded(self._fallback.begin)
+            self._run_safely(self._fallback.begin)
         else:
-            self._guarded(self._window.begin)
+            self._run_safely(self._window.begin)
         return True
 
     def call_ended(self) -> None:
         """End a call of the first module."""
         if self._fallback and self._fallback.state == "recording":
-            self._guarded(self._fallback.end_step)
+            self._run_safely(self._fallback.end_step)
         self._end_step(CALL)
 
     def finish(self) -> None:
         """Write the recording and the report at the end of the program."""
         self._calls.stop()
         for window in self._windows():
-            self._guarded(window.close)
-        self._guarded(self._report.add_later_steps)
+            self._run_safely(window.close)
+        self._run_safely(self._report.add_later_steps)
         steps = self._window.steps_done
-        self._guarded(
+        self._run_safely(
             lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
         )
 
@@ -134,7 +138,7 @@ class Agent:
         for window in self._windows():
             window.abandon()
         self.source, self._fallback = source, None
-        self._window = self._new_window(self._request["start_step"], self._request["steps"])
+        self._window = self._new_window(self._request.start_step, self._request.steps)
 
     def _windows(self) -> list[Window]:
         return [*([self._fallback] if self._fallback else []), self._window]
@@ -143,11 +147,11 @@ class Agent:
         thread = threading.get_ident()
         if self.source == source and thread == (self._thread or thread):
             self._thread = thread  # a profiler is stopped by the thread that started it
-            self._guarded(self._window.end_step)
+            self._run_safely(self._window.end_step)
             if self._window.state == "done":
                 self._calls.stop()
 
-    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _run_safely(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
             work(*arguments)
         except Exception as error:  # the program comes first

@@ -32,7 +32,7 @@ class ProgramProfilers:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._active: WeakSet[object] = WeakSet(_warming_up(torch))
+        self._active: WeakSet[object] = WeakSet(_find_warming(torch))
         self._recorders: WeakSet[Recorder] = WeakSet()
         profile = torch.autograd.profiler.profile
         for name in ("_prepare_trace", "_start_trace"):
@@ -49,19 +49,19 @@ class ProgramProfilers:
 
     def _begins(self, profiler: object) -> None:
         recorders = list(self._recorders)
-        if any(one.uses(profiler) for one in recorders):
+        if any(recorder.uses(profiler) for recorder in recorders):
             return
         self._active.add(profiler)
-        for one in recorders:
-            one.give_way()
+        for recorder in recorders:
+            recorder.give_way()
 
 
-def _warming_up(torch: Any) -> list[object]:
+def _find_warming(torch: Any) -> list[object]:
     """Return the profilers that were prepared before; torch keeps no list of them."""
     module = torch.profiler
-    profiles = [one for one in gc.get_objects() if type(one) is module.profile and one.profiler is not None]
-    warming = [one.profiler for one in profiles if one.current_action is module.ProfilerAction.WARMUP]
-    return [one for one in warming if one.kineto_results is None]  # not ended since
+    profiles = [item for item in gc.get_objects() if type(item) is module.profile and item.profiler]
+    warming = [item.profiler for item in profiles if item.current_action is module.ProfilerAction.WARMUP]
+    return [profiler for profiler in warming if profiler.kineto_results is None]  # not ended since
 
 
 def _wrap(owner: type, name: str, *, before: Callable[[Any], None]) -> None:

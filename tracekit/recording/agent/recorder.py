@@ -1,11 +1,11 @@
-"""Record a window of steps with torch.profiler, or mark it for another profiler; time the other steps."""
+"""Record a window of steps with torch.profiler, and time the steps before and after it."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,19 @@ OPEN_NAME = "tracekit: after the last step"
 """Name of the range between the last complete step and the end of the program."""
 
 
-def profiler_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `torch.profiler.profile` that are stored in `run.json`.
-
-    Args:
-        options: Options of `tracekit collect` by name.
-    """
-    return {"record_shapes": True, "profile_memory": True, "with_stack": options["stacks"]}
+def profiler_options(*, stacks: bool) -> dict[str, Any]:
+    """Return the arguments of `torch.profiler.profile` that are stored in `run.json`."""
+    return {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
 
 
 class TorchRecorder:
-    """Recorder with torch.profiler; implements `window.Recorder`.
+    """Records steps with torch.profiler.
+
+    `window.Window` decides what each step is; all calls come from the thread that runs the steps.
 
     Args:
         torch: The program's torch.
-        options: Options of `tracekit collect` by name.
+        stacks: Record Python call stacks.
 
     Attributes:
         trace_path: Returns the path of the trace when recording starts; None leaves the process unrecorded.
@@ -46,8 +44,8 @@ class TorchRecorder:
         left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
-    def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
-        self._torch, self._options = torch, options
+    def __init__(self, torch: Any, *, stacks: bool) -> None:
+        self._torch, self._stacks = torch, stacks
         self._marks: list[Any] = []
         self._later: list[Any] = []
         self._settled_ns: int | None = None
@@ -67,7 +65,7 @@ class TorchRecorder:
 
     @property
     def needs_warmup(self) -> bool:
-        """Whether the program uses a GPU, where the first step under the profiler is slow."""
+        """Whether to discard the first step under the profiler: on a GPU it is slow."""
         return bool(self._torch.cuda.is_initialized())
 
     @property
@@ -78,10 +76,13 @@ class TorchRecorder:
     @property
     def options(self) -> dict[str, Any]:
         """Options of the profiler."""
-        return profiler_options(self._options)
+        return profiler_options(stacks=self._stacks)
 
     def is_captured(self) -> bool:
-        """See `window.Recorder`; a note says so, and the interval around the step is not timed."""
+        """Return whether the current step is captured into a CUDA graph and not executed.
+
+        Such a step does not count: nothing of it is marked or recorded. A note says so.
+        """
         if not is_capturing(self._torch):
             return False
         self._note("captured_steps", "steps captured into a CUDA graph were not counted")
@@ -89,7 +90,10 @@ class TorchRecorder:
         return True
 
     def mark(self) -> None:
-        """See `window.Recorder`; on a GPU, CUDA events take the time without synchronizing."""
+        """Mark the begin of a step that is timed without a profiler, or the end of the last of them.
+
+        On a GPU, CUDA events take the time without synchronizing.
+        """
         self._marks.append(self._now())
 
     def _now(self) -> Any:
@@ -100,7 +104,7 @@ class TorchRecorder:
         return time.perf_counter_ns() if self._clock is None else self._clock.now()
 
     def mark_later(self) -> bool:
-        """See `window.Recorder`.
+        """Mark the end of a step after the window; return whether to mark the end of the next one.
 
         Steps are left out for as long as it took to end the profiler and write the trace: meanwhile data
         loaders fetched batches in advance, other ranks waited, and the device was idle.
@@ -139,7 +143,12 @@ class TorchRecorder:
             self.notes.append((code, message))
 
     def start(self, first: int, *, warm: bool) -> None:
-        """See `window.Recorder`."""
+        """Start recording.
+
+        Args:
+            first: Number of the first step to keep, counted from 0.
+            warm: Whether the step that begins now only warms up the profiler.
+        """
         if self._program_profilers.are_active():
             self.notes.append(("other_profiler", "the program was already running its own profiler"))
             return
@@ -151,6 +160,7 @@ class TorchRecorder:
         if not warm:
             self._wait_for_device()
         self._profiler = self._profile(first)
+        # torch would begin at step 0: its ranges are to have the numbers of the steps of the program
         self._profiler.step_num = first - warm
         self._profiler.current_action = self._profiler.schedule(first - warm)
         with _quiet():
@@ -183,7 +193,7 @@ class TorchRecorder:
             self.on_conflict()
 
     def step(self) -> None:
-        """See `window.Recorder`."""
+        """End a recorded step and begin another."""
         if self._profiler is not None:
             if self._profiler.step_num + 1 == self._first:  # recording begins
                 self._wait_for_device()
@@ -197,13 +207,18 @@ class TorchRecorder:
 
     def _peaks(self) -> list[tuple[str, int | None, str, float]]:
         """Return peak memory so far; a note says which devices cannot be read."""
-        found, reason = peaks(self._torch)
+        values, reason = peaks(self._torch)
         if reason:
             self._note("peaks_not_read", f"peak memory of a device could not be read: {reason}")
-        return found
+        return values
 
     def stop(self, steps: int, *, open_step: int | None) -> None:
-        """See `window.Recorder`."""
+        """Stop and write the recording.
+
+        Args:
+            steps: Steps that were recorded completely.
+            open_step: Number of the step that has begun but not ended; None if there is none.
+        """
         began_ns = time.perf_counter_ns()
         profiler, path = self._end()
         if profiler is None or path is None:
@@ -219,7 +234,7 @@ class TorchRecorder:
         self._settled_ns = ended_ns + (ended_ns - began_ns)
 
     def discard(self) -> None:
-        """See `window.Recorder`."""
+        """Stop without writing."""
         self._end()
 
     def _end(self) -> tuple[Any, Path | None]:
@@ -242,23 +257,21 @@ def peaks(torch: Any) -> tuple[list[tuple[str, int | None, str, float]], str]:
     Returns:
         The peaks, and why the first omitted device could not be read; empty if all were.
     """
-    found: list[tuple[str, int | None, str, float]] = []
+    values: list[tuple[str, int | None, str, float]] = []
     resident, reason = resident_peak(), ""
     if resident is not None:
-        found.append(("process", None, "host_peak_bytes", float(resident)))
+        values.append(("process", None, "host_peak_bytes", float(resident)))
     for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
         try:
-            allocated, reserved = (
-                torch.cuda.max_memory_allocated(index),
-                torch.cuda.max_memory_reserved(index),
-            )
+            allocated = torch.cuda.max_memory_allocated(index)
+            reserved = torch.cuda.max_memory_reserved(index)
         except RuntimeError as error:
             reason = reason or summary(error)
             continue
         if allocated:
-            found.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
-            found.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
-    return found, reason
+            values.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
+            values.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
+    return values, reason
 
 
 def resident_peak() -> int | None:
@@ -311,111 +324,3 @@ def _rename_step(trace: Path, number: int) -> None:
     with trace.open("rb") as source, renamed.open("wb") as target:
         target.writelines(line.replace(old, new) for line in source)
     renamed.replace(trace)
-
-
-class NvtxRecorder(TorchRecorder):
-    """Mark a window with NVTX for a profiler outside the process, such as Nsight Systems.
-
-    Ops and steps have ranges between cudaProfilerStart and cudaProfilerStop.
-
-    The profiler records only the first window that a process opens, so an abandoned window stays open for the
-    next.
-    """
-
-    opened = False
-    """Whether this process has called cudaProfilerStart."""
-
-    def __init__(self, torch: Any, options: Mapping[str, Any]) -> None:
-        super().__init__(torch, options)
-        self._ops: Any = None
-        self._number: int | None = None
-
-    @property
-    def needs_warmup(self) -> bool:
-        """False: the profiler has been running since the program began."""
-        return False
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the NVTX ranges."""
-        return {"record_shapes": self._ops is not None}
-
-    def start(self, first: int, *, warm: bool) -> None:
-        """See `window.Recorder`."""
-        self._path = self.trace_path()
-        if self._path is None:
-            return
-        self.peaks, self.began_unix_ns = self._peaks(), time.time_ns()
-        self._wait_for_device()
-        if self._records_gpu(first) and not NvtxRecorder.opened:
-            self._torch.cuda.profiler.start()  # initializes CUDA
-        NvtxRecorder.opened = True
-        self._ops = self._mark_ops()
-        self._begin_step(first - warm)
-
-    def step(self) -> None:
-        """See `window.Recorder`."""
-        if self._number is not None:
-            number = self._number + 1
-            self._end_step()
-            self._begin_step(number)
-
-    def stop(self, steps: int, *, open_step: int | None) -> None:
-        """See `window.Recorder`; an open step ends here."""
-        path = self._quit()
-        if path is None:
-            return
-        self._wait_for_device()  # kernels of the last step are recorded
-        if self.device == CUDA:
-            self._torch.cuda.profiler.stop()
-        self.on_written(path, steps)
-
-    def discard(self) -> None:
-        """See `window.Recorder`."""
-        self._quit()
-
-    def give_way(self) -> None:
-        """See `program_profilers.Recorder`; ops are not marked any more."""
-        if self._ops is not None:
-            self._note("no_nvtx_ops", "ops were not marked once the program started its own profiler")
-            self._end_ops()
-
-    def _quit(self) -> Path | None:
-        self._end_step()
-        self._end_ops()
-        path, self._path = self._path, None
-        return path
-
-    def _end_ops(self) -> None:
-        ops, self._ops = self._ops, None
-        if ops is not None:
-            ops.__exit__(None, None, None)
-
-    def _mark_ops(self) -> Any:
-        """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler.
-
-        Enabling them would initialize CUDA in a program that does not use it.
-        """
-        if self.device != CUDA:
-            self._note("no_nvtx_ops", "ops were not marked for the profiler: the program used no GPU")
-            return None
-        ops = self._torch.autograd.profiler.emit_nvtx(record_shapes=True)
-        try:
-            ops.__enter__()
-        except RuntimeError as error:
-            self._note("no_nvtx_ops", f"ops were not marked for the profiler: {summary(error)}")
-            return None
-        return ops
-
-    def _begin_step(self, number: int) -> None:
-        self._number = number
-        try:
-            self._torch.cuda.nvtx.range_push(f"{STEP_NAME}{number}")
-        except RuntimeError as error:  # a torch without NVTX
-            self._note("no_nvtx_steps", f"steps were not marked for the profiler: {summary(error)}")
-
-    def _end_step(self) -> None:
-        if self._number is not None:
-            self._number = None
-            with suppress(RuntimeError):
-                self._torch.cuda.nvtx.range_pop()

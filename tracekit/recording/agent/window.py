@@ -2,57 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-
-class Recorder(Protocol):
-    """Times and records steps; all calls come from the thread that runs the steps."""
-
-    @property
-    def needs_warmup(self) -> bool:
-        """Whether to discard the first step under the profiler."""
-        ...
-
-    def is_captured(self) -> bool:
-        """Return whether the current step is captured into a CUDA graph and not executed.
-
-        Such a step does not count, and nothing of it is marked or recorded.
-        """
-        ...
-
-    def mark(self) -> None:
-        """Mark the begin of a step that is timed without a profiler, or the end of the last of them."""
-        ...
-
-    def mark_later(self) -> bool:
-        """Mark the end of a step after the window; return whether to mark the end of the next one."""
-        ...
-
-    def start(self, first: int, *, warm: bool) -> None:
-        """Start recording.
-
-        Args:
-            first: Number of the first step to keep, counted from 0.
-            warm: Whether the step that begins now only warms up the profiler.
-        """
-        ...
-
-    def step(self) -> None:
-        """End a recorded step and begin another."""
-        ...
-
-    def stop(self, steps: int, *, open_step: int | None) -> None:
-        """Stop and write the recording.
-
-        Args:
-            steps: Steps that were recorded completely.
-            open_step: Number of the step that has begun but not ended; None if there is none.
-        """
-        ...
-
-    def discard(self) -> None:
-        """Stop without writing."""
-        ...
+from .recorder import TorchRecorder
 
 
 class Window:
@@ -68,7 +18,7 @@ class Window:
         state: `waiting`, `recording`, `timing` of the steps after the window, or `done`.
     """
 
-    def __init__(self, start_step: int, steps: int | None, recorder: Recorder) -> None:
+    def __init__(self, start_step: int, steps: int | None, recorder: TorchRecorder) -> None:
         self.steps_done = 0
         self.state = "waiting"
         self._start, self._steps, self._recorder = start_step, steps, recorder
@@ -100,6 +50,7 @@ class Window:
             self.state = "done"
 
     def _mark_or_start(self) -> None:
+        # the first step under the profiler is slow on a GPU, so one before the window is discarded
         warm = self._recorder.needs_warmup and self.steps_done == self._start - 1
         self._recorder.mark()
         if warm or self.steps_done >= self._start:

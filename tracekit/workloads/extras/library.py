@@ -24,7 +24,7 @@ _SHAPES = tuple(
 """Data sets whose images a classifier without a fixed side can take."""
 
 
-def imported(name: str) -> Any:
+def import_library(name: str) -> Any:
     """Import a library.
 
     Raises:
@@ -42,13 +42,13 @@ def imported(name: str) -> Any:
         ) from error
 
 
-def imported_class(library: str, name: str) -> Any:
+def import_class(library: str, name: str) -> Any:
     """Import one class of a library that loads its classes lazily.
 
     Raises:
         PluginError: It cannot be imported; the message has the first cause.
     """
-    module = imported(library)
+    module = import_library(library)
     try:
         return getattr(module, name)
     except Exception as error:

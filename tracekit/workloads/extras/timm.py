@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tracekit.workloads.base import Workload
-from tracekit.workloads.extras.library import image_classifier, imported
+from tracekit.workloads.extras.library import image_classifier, import_library
 
 _LIBRARY = "timm"
-imported(_LIBRARY)
+import_library(_LIBRARY)
 
 
 def _workload(
     name: str, timm_name: str, *, model: str, parameters: int, fixed_side: bool = False
 ) -> Workload:
     def make(classes: int) -> Any:
-        return imported(_LIBRARY).create_model(timm_name, pretrained=False, num_classes=classes)
+        return import_library(_LIBRARY).create_model(timm_name, pretrained=False, num_classes=classes)
 
     return image_classifier(
         name, model=model, parameters=parameters, make=make, library=_LIBRARY, fixed_side=fixed_side

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tracekit.workloads.base import Workload
-from tracekit.workloads.extras.library import image_classifier, imported
+from tracekit.workloads.extras.library import image_classifier, import_library
 
 _LIBRARY = "torchvision"
-imported(_LIBRARY)
+import_library(_LIBRARY)
 
 
 def _workload(name: str, *, model: str, parameters: int, fixed_side: bool = False) -> Workload:
     def make(classes: int) -> Any:
-        return imported(_LIBRARY).models.get_model(name, weights=None, num_classes=classes)
+        return import_library(_LIBRARY).models.get_model(name, weights=None, num_classes=classes)
 
     return image_classifier(
         f"{_LIBRARY}_{name}",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tracekit.workloads.base import Options, Program, Workload, positions_check
-from tracekit.workloads.extras.library import imported, imported_class, source
+from tracekit.workloads.extras.library import import_class, import_library, source
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = "transformers"
 _INPUTS = {"T5ForConditionalGeneration": ("input_ids", "decoder_input_ids")}
-imported(_LIBRARY)
+import_library(_LIBRARY)
 
 
 def _workload(
@@ -63,8 +63,8 @@ def _build(options: Options, model: str, config: str, data: Data, changes: Mappi
     from tracekit.workloads.program import Task, build_program
     from tracekit.workloads.tasks import adamw, token_loss
 
-    configuration = imported_class(_LIBRARY, config)(**changes)
-    network, inputs = imported_class(_LIBRARY, model), _INPUTS.get(model, ("input_ids",))
+    configuration = import_class(_LIBRARY, config)(**changes)
+    network, inputs = import_class(_LIBRARY, model), _INPUTS.get(model, ("input_ids",))
 
     class Logits(torch.nn.Module):
         """Call the model with its inputs by name and return its logits."""
@@ -90,9 +90,9 @@ def _build(options: Options, model: str, config: str, data: Data, changes: Mappi
 
 
 def _masked(batch: int, tokens: int, vocabulary: int) -> Batch:
-    from tracekit.workloads.tasks import masked_tokens
+    from tracekit.workloads.tasks import mask_tokens
 
-    words, labels = masked_tokens(batch, tokens, vocabulary, mask=103)
+    words, labels = mask_tokens(batch, tokens, vocabulary, mask=103)
     return (words,), (labels,)
 
 

@@ -13,7 +13,8 @@ from tests.fake_cuda import ILLEGAL, FakeCuda
 from tracekit.recording import agent as package
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
-from tracekit.recording.agent.recorder import OPEN_NAME, NvtxRecorder, TorchRecorder
+from tracekit.recording.agent.nvtx_recorder import NvtxRecorder
+from tracekit.recording.agent.recorder import OPEN_NAME, TorchRecorder
 from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
@@ -47,7 +48,7 @@ def recorded(
     kind: type[TorchRecorder] = TorchRecorder,
 ) -> TorchRecorder:
     """Record a window of a program that takes one step more than needed."""
-    recorder = kind(torch, {"stacks": False})
+    recorder = kind(torch, stacks=False)
     recorder.trace_path = lambda: path
     window = Window(start, steps, recorder)
     window.begin()
@@ -135,7 +136,7 @@ def test_memory_that_cannot_be_read_costs_a_warning(cuda: FakeCuda, tmp_path: Pa
 
 
 def test_nothing_ends_the_capture_of_a_graph(cuda: FakeCuda, pending: list[int], tmp_path: Path) -> None:
-    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder = TorchRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     window = Window(2, 2, recorder)
     with cuda.capture():
@@ -161,7 +162,7 @@ def test_nothing_ends_the_capture_of_a_graph(cuda: FakeCuda, pending: list[int],
 
 
 def test_the_interval_around_a_captured_step_is_not_timed(cuda: FakeCuda, tmp_path: Path) -> None:
-    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder = TorchRecorder(torch, stacks=False)
     window = Window(9, 1, recorder)
     for captured in (False, False, True, False, False):
         if captured:
@@ -201,8 +202,8 @@ def attached(cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(agents, "_at_exit", lambda _: None)
 
     def attach(**options: Any) -> Agent:
-        request = {"directory": str(tmp_path), "stacks": False, "start_step": 2, "steps": 2, **options}
-        return Agent(torch, request)
+        plain = {"profiler": "torch", "stacks": False, "start_step": 2, "steps": 2}
+        return Agent(torch, package.AgentRequest(directory=str(tmp_path), **{**plain, **options}))
 
     return attach
 
@@ -298,7 +299,7 @@ class Ranges:
 @pytest.mark.usefixtures("nvtx")
 def test_nsys_gets_a_window_of_whole_steps(cuda: FakeCuda, tmp_path: Path) -> None:
     written: list[int] = []
-    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     recorder.on_written = lambda _path, steps: written.append(steps)
     window = Window(1, 2, recorder)
@@ -323,7 +324,7 @@ def test_nsys_records_a_program_that_first_uses_the_device_in_its_window(
     cuda: FakeCuda, tmp_path: Path
 ) -> None:
     cuda.initialized = False
-    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     recorder.start(0, warm=False)
     recorder.stop(1, open_step=None)
@@ -333,7 +334,7 @@ def test_nsys_records_a_program_that_first_uses_the_device_in_its_window(
 @pytest.mark.usefixtures("nvtx")
 def test_a_program_on_the_cpu_gets_no_cuda_context_for_nsys(cuda: FakeCuda, tmp_path: Path) -> None:
     cuda.initialized = False
-    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     recorder.start(3, warm=False)
     recorder.stop(1, open_step=None)
@@ -348,7 +349,7 @@ def test_ranges_of_ops_end_where_the_program_starts_a_profiler(
 ) -> None:
     monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", lambda **_: ops)
     ops = Ranges()
-    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     recorder.start(0, warm=False)
     for _ in range(2):
@@ -363,7 +364,7 @@ def test_ranges_of_ops_end_where_the_program_starts_a_profiler(
 @pytest.mark.usefixtures("nvtx")
 def test_an_abandoned_window_for_nsys_stays_open_for_the_next(cuda: FakeCuda, tmp_path: Path) -> None:
     for discarded in (True, False):
-        recorder = NvtxRecorder(torch, {"stacks": False})
+        recorder = NvtxRecorder(torch, stacks=False)
         recorder.trace_path = lambda: tmp_path / "trace.json"
         recorder.start(0, warm=False)
         recorder.discard() if discarded else recorder.stop(1, open_step=None)
@@ -388,7 +389,7 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
     monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", ranges)
     if not marks_ops:
         monkeypatch.setattr(torch.cuda.nvtx, "range_push", no_nvtx)
-    recorder = NvtxRecorder(torch, {"stacks": False})
+    recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     assert not recorder.needs_warmup
     recorder.start(0, warm=False)
@@ -412,7 +413,7 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
 @pytest.mark.usefixtures("nvtx")
 @pytest.mark.parametrize("kind", [TorchRecorder, NvtxRecorder])
 def test_a_rank_that_another_process_records_is_left_alone(kind: type[TorchRecorder], cuda: FakeCuda) -> None:
-    recorder = kind(torch, {"stacks": False})
+    recorder = kind(torch, stacks=False)
     recorder.start(0, warm=False)
     recorder.step()
     recorder.stop(1, open_step=None)
@@ -422,7 +423,7 @@ def test_a_rank_that_another_process_records_is_left_alone(kind: type[TorchRecor
 
 def test_the_programs_own_profiler_ends_the_recording(cuda: FakeCuda, tmp_path: Path) -> None:
     written: list[int] = []
-    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder = TorchRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     recorder.on_written = lambda _path, steps: written.append(steps)
     window = Window(0, 5, recorder)
@@ -431,7 +432,7 @@ def test_the_programs_own_profiler_ends_the_recording(cuda: FakeCuda, tmp_path: 
     window.end_step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         cuda.launch(MS)
-        late = TorchRecorder(torch, {"stacks": False})
+        late = TorchRecorder(torch, stacks=False)
         late.start(0, warm=False)
         late.step()
     assert written == [1]
@@ -528,7 +529,7 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     monkeypatch.setattr(package, "_agent", before)
     before.optimizer_made()
     recording = before.is_recording()
-    request = {"directory": str(tmp_path), "stacks": False, "start_step": 1, "steps": 1}
+    request = package.AgentRequest(str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False)
     package._after_fork(torch, request)
     after = package._agent
     assert recording == (start_step == 0) == (after is None)

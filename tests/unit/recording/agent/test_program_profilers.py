@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit.recording.agent.program_profilers import _warming_up
+from tracekit.recording.agent.program_profilers import _find_warming
 from tracekit.recording.agent.recorder import TorchRecorder
 from tracekit.recording.agent.window import Window
 
@@ -39,9 +39,9 @@ def profiled(window: Window, *, wait: int, warmup: int, active: int) -> list[int
 def test_its_profiler_records_what_it_would_alone(
     wait: int, warmup: int, active: int, start: int, tmp_path: Path
 ) -> None:
-    never = TorchRecorder(torch, {"stacks": False})
+    never = TorchRecorder(torch, stacks=False)
     alone = profiled(Window(STEPS + 1, 1, never), wait=wait, warmup=warmup, active=active)
-    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder = TorchRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     window = Window(start, 2, recorder)
     recorder.on_conflict = window.close
@@ -54,15 +54,15 @@ def test_its_profiler_records_what_it_would_alone(
 def test_a_profiler_that_warmed_up_before_is_found() -> None:
     every = torch.profiler.schedule(wait=0, warmup=2, active=1, repeat=1)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=every) as profiler:
-        assert _warming_up(torch) == [profiler.profiler]
+        assert _find_warming(torch) == [profiler.profiler]
         profiler.step()
         profiler.step()
-        assert _warming_up(torch) == []
-    assert _warming_up(torch) == []
+        assert _find_warming(torch) == []
+    assert _find_warming(torch) == []
 
 
 def test_steps_under_a_profiler_of_the_program_are_not_timed(tmp_path: Path) -> None:
-    recorder = TorchRecorder(torch, {"stacks": False})
+    recorder = TorchRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     window = Window(0, 1, recorder)
     window.begin()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit.recording.agent import STARTUP, VARIABLE, environment_with_agent
+from tracekit.recording.agent import STARTUP, VARIABLE, AgentRequest, environment_with_agent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,8 @@ def run(
 
 
 def recorded(directory: Path) -> dict[str, str]:
-    return environment_with_agent({"directory": str(directory)}, dict(os.environ))
+    request = AgentRequest(str(directory), profiler="torch", start_step=1, steps=1, stacks=False)
+    return environment_with_agent(vars(request), dict(os.environ))
 
 
 @pytest.fixture
