@@ -18,10 +18,15 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
-from .copies import groups as copy_tables
-from .copies.groups import Hiding
-from .copies.reading import BLOCKED_NS, counted, described, read
-from .copies.repeated import scalars, scalars_rule
+from .copies import tables as copy_tables
+from .copies.findings import scalars, scalars_rule
+from .copies.kernel_unions import KernelUnions
+from .copies.read_copies import (
+    BLOCKED_NS,
+    describe_copies,
+    in_steps,
+    read_copies,
+)
 from .shared.common import absent_device_note
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
@@ -35,19 +40,19 @@ _ADVICE = (
 
 def compute(run: Run) -> Result:
     """Describe the device-to-host copies of a run."""
-    copies = read(run, CopyKind.D2H)
+    copies = read_copies(run, CopyKind.D2H)
     if copies.empty:
         return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
-    copies = described(run, copies)
-    hiding, marked = Hiding(run), run.rows("steps")
+    copies = describe_copies(run, copies)
+    kernels, marked = KernelUnions(run), run.rows("steps")
     tables = {
-        "per_step": copy_tables.per_step(copies, hiding, [BLOCKED_NS]),
-        "groups": copy_tables.group_table(copies, hiding, marked),
+        "per_step": copy_tables.per_step(copies, kernels, [BLOCKED_NS]),
+        "groups": copy_tables.group_table(copies, kernels, marked),
         "sizes": copy_tables.sizes(copies),
     }
     steps = budget(run)
-    recurring = counted(copies, marked=steps.marked)
-    found = scalars(recurring, hiding, steps, SCALARS, _TITLE, _ADVICE) if steps.marked else []
+    recurring = in_steps(copies, marked=steps.marked)
+    found = scalars(recurring, kernels, steps, SCALARS, _TITLE, _ADVICE) if steps.marked else []
     return Result(tables, tuple(found), copy_tables.notes(copies, marked))
 
 

@@ -44,7 +44,7 @@ from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .idle.causes import NOT_PROFILER
+from .idle_gaps.causes import NOT_PROFILER
 from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, share, spans
 from .shared.host_columns import HostColumns, read_host_columns
 from .shared.host_rows import NO_OP, source_lines

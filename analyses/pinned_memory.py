@@ -37,26 +37,33 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
-from .copies import groups as copy_tables
 from .copies import rules
-from .copies.groups import Hiding
-from .copies.reading import (
+from .copies import tables as copy_tables
+from .copies.kernel_unions import KernelUnions
+from .copies.read_copies import (
     BLOCKED_NS,
     CALL_NS,
     CEILING,
     DIRECTION,
-    KEYS,
     LARGE_BYTES,
+    LINK,
     MEMORY,
+    PLACE,
     REACHABLE,
+    REACHED_SHARE,
+    SEEN,
     WAIT_NS,
     WORST,
-    ceilings,
-    code_by,
-    counted,
-    evidence,
+    describe_places,
+    evidence_of_copies,
+    exact_sum,
+    faster_ns,
     host_waits,
-    read,
+    in_steps,
+    link_ceilings,
+    number_by,
+    read_copies,
+    with_origins,
 )
 from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, spans
 from .shared.host_rows import host_rows
@@ -73,28 +80,28 @@ _LINKED = _UP, _DOWN = (str(CopyKind.H2D), str(CopyKind.D2H))
 
 def compute(run: Run) -> Result:
     """Sum up the copies of a run by direction and memory."""
-    copies = read(run)
+    copies = read_copies(run)
     if copies.empty:
         empty = busy(run, [C.DUR_NS]).empty
         return Result(notes=(absent_device_note(run) if empty else NO_COPIES,))
     waits = host_waits(run, copies)
     copies = copies.assign(**{BLOCKED_NS: waits[CALL_NS] + waits[WAIT_NS]})
-    rates = ceilings(run, copies[copies[DIRECTION].isin(_LINKED)])
+    rates = link_ceilings(run, copies[copies[DIRECTION].isin(_LINKED)])
     copies = copies.merge(rates, on=[C.RANK, C.DEVICE, DIRECTION], how="left")
-    hiding = Hiding(run)
-    tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], hiding)}
-    tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], hiding)
-    tables["by_name"] = copy_tables.totals(copies, [C.NAME], hiding)[[one.name for one in _BY_NAME]]
+    kernels = KernelUnions(run)
+    tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], kernels)}
+    tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], kernels)
+    tables["by_name"] = copy_tables.totals(copies, [C.NAME], kernels)[[one.name for one in _BY_NAME]]
     steps = budget(run)
-    recurring = counted(copies, marked=steps.marked)
-    found = rules.pinned_findings(run, recurring, hiding, steps)
-    ordered = (_in_turn(run, recurring, hiding, steps), _there_and_back(recurring, hiding, steps))
+    recurring = in_steps(copies, marked=steps.marked)
+    found = rules.pinned_findings(run, recurring, kernels, steps)
+    ordered = (_in_turn(run, recurring, kernels, steps), _there_and_back(recurring, kernels, steps))
     return Result(tables, (*found, *(one for one in ordered if one)), _notes(copies))
 
 
-def _by(copies: pd.DataFrame, keys: Sequence[str], hiding: Hiding) -> pd.DataFrame:
-    table = copy_tables.totals(copies, keys, hiding)
-    codes, count = code_by(copies, keys)
+def _by(copies: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
+    table = copy_tables.totals(copies, keys, kernels)
+    codes, count = number_by(copies, keys)
     grouped = copies.assign(rate=copy_tables.rate(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
     table["median_gb_per_s"] = grouped["rate"].median().to_numpy(np.float64)
     table["min_bytes"] = grouped[C.BYTES].min().astype("Int64").to_numpy()
@@ -138,16 +145,16 @@ ORDER_RULES = (
 )
 
 
-def _in_turn(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
+def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     large = (copies[C.BYTES] >= LARGE_BYTES).fillna(value=False)
     pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[DIRECTION].isin(_LINKED) & large]
     engines = {gpu.get("index"): gpu.get("copy_engines") for gpu in run.meta.environment.get("gpus") or []}
     issued = host_rows(run, pinned[C.LAUNCH_ROW], [C.START_NS])[C.START_NS].to_numpy()
     rows = pinned.assign(**{_ISSUED: issued})[~pinned[C.DEVICE].map(engines).eq(1)]
-    gains = {place: _overlap(own) for place, own in rows.groupby(list(KEYS), sort=True)}
-    places = rows[list(KEYS)].drop_duplicates().sort_values(list(KEYS))
+    gains = {place: _overlap(own) for place, own in rows.groupby(list(PLACE), sort=True)}
+    places = rows[list(PLACE)].drop_duplicates().sort_values(list(PLACE))
     gain = max_per_rank(places, list(gains.values())) if gains else 0
-    exposed = min((hiding.exposed(rows[rows[DIRECTION] == way]) for way in (_UP, _DOWN)), default=0)
+    exposed = min((kernels.exposed_ns(rows[rows[DIRECTION] == way]) for way in (_UP, _DOWN)), default=0)
     saving = min(gain, exposed)
     if not steps.matters(saving):
         return None
@@ -166,7 +173,7 @@ def _in_turn(run: Run, copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> F
         "for each copy that follows one of the other direction and of another stream, the shorter of both; "
         f"at most the exposed time of either direction, {steps.per}, {WORST}",
         CONFIDENT if known else 0.6,
-        evidence(rows),
+        evidence_of_copies(rows),
     )
 
 
@@ -188,14 +195,14 @@ def _overlap(rows: pd.DataFrame) -> int:
     return min(int(np.minimum(dur[1:], dur[:-1])[turns].sum()), shorter)
 
 
-def _there_and_back(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Finding | None:
+def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(_LINKED)]
     moved = [
-        _returned(own, hiding.unions.get(place, intervals.EMPTY))
-        for place, own in managed.groupby(list(KEYS), sort=True)
+        _returned(own, kernels.unions.get(place, intervals.EMPTY))
+        for place, own in managed.groupby(list(PLACE), sort=True)
     ]
     rows = managed[managed[C.ROW_ID].isin(np.concatenate(moved))] if moved else managed
-    saving = hiding.exposed(rows) if len(rows) else 0
+    saving = kernels.exposed_ns(rows) if len(rows) else 0
     if not steps.matters(saving):
         return None
     size = int(rows.loc[rows[DIRECTION] == _DOWN, C.BYTES].sum())
@@ -211,7 +218,7 @@ def _there_and_back(copies: pd.DataFrame, hiding: Hiding, steps: Budget) -> Find
         "exposed time of the copies to the device and of those back, without a kernel in between; the pages "
         f"that the kernels need are copied once more afterwards, {steps.per}, {WORST}",
         CONFIDENT,
-        evidence(rows),
+        evidence_of_copies(rows),
     )
 
 
@@ -273,3 +280,137 @@ ANALYSIS = Analysis(
     compute=compute,
     rules=(*rules.PINNED_RULES, *ORDER_RULES),
 )
+
+
+PAGEABLE_BYTES = 64 << 10
+
+
+SLOW_SHARE = 0.5
+
+
+PAGEABLE, SLOW_LINK = "pageable_copies", "slow_link"
+
+
+_DIRECTION_NAMES = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-host"}
+
+
+_SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
+
+
+_ADVICE = {
+    str(CopyKind.H2D): (
+        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
+        "with `pin_memory=True`), one batch early, so that the copy is faster and can overlap with kernels"
+    ),
+    str(CopyKind.D2H): (
+        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event "
+        "before reading it, so that the copy is faster and can overlap with kernels"
+    ),
+}
+
+
+PINNED_RULES = (
+    Rule(
+        PAGEABLE,
+        f"copies of at least {PAGEABLE_BYTES >> 10} KiB each from or to pageable memory, in profiled steps; "
+        f"their exposed time is at least {LEAST_SHARE:.0%} of the step",
+        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; two runs of one "
+        "program differ by up to 1%",
+    ),
+    Rule(
+        SLOW_LINK,
+        f"pinned copies of at least {LARGE_BYTES >> 20} MiB each run below {SLOW_SHARE:.0%} of the PCIe "
+        f"link's rate, and at {REACHED_SHARE:.0%} of it at least {LEAST_SHARE:.0%} of the step would be "
+        "saved; needs a recorded link",
+        "large pinned copies reach 80 to 90% of a link, so half of it indicates a lower width or generation, "
+        "a remote NUMA node or a shared link",
+    ),
+)
+
+
+def pinned_findings(
+    run: Run, recurring: pd.DataFrame, kernels: KernelUnions, steps: Budget
+) -> tuple[Finding, ...]:
+    """Findings on pageable copies and slow links among these copies."""
+    found: list[Finding | None] = []
+    for way in _DIRECTION_NAMES:
+        rows = recurring[(recurring[DIRECTION] == way) & (recurring[MEMORY] == str(Memory.PAGEABLE))]
+        found.append(
+            _pageable(run, rows[(rows[C.BYTES] >= PAGEABLE_BYTES).fillna(value=False)], kernels, steps)
+        )
+    pinned = recurring[(recurring[MEMORY] == str(Memory.PINNED)) & recurring[LINK].notna()]
+    large = pinned[(pinned[C.BYTES] >= LARGE_BYTES).fillna(value=False)]
+    found += [_slow(rows, kernels, steps) for _, rows in large.groupby([*PLACE, DIRECTION], sort=True)]
+    return tuple(one for one in found if one is not None)
+
+
+def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    exposed = kernels.exposed_ns(rows)
+    if not steps.matters(exposed):
+        return None
+    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
+    saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
+    located = with_origins(run, rows)
+    way = str(rows[DIRECTION].iloc[0])
+    size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
+    exposed_time = human(steps.per_step(exposed), "ns")
+    blocked = exact_sum(rows[BLOCKED_NS])
+    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
+    return Finding(
+        PAGEABLE,
+        steps.severity(exposed if saving is None else saving),
+        f"{_DIRECTION_NAMES[way]} copies {_SOURCE[way]} pageable memory: "
+        f"{human(size // steps.steps, 'bytes')} {steps.per} at {size / took:.1f} GB/s, {exposed_time} "
+        f"exposed{waited}",
+        f"{_ADVICE[way]}: {describe_places(located, C.DUR_NS)}.",
+        None if saving is None else steps.per_step(saving),
+        None if saving is None else Basis.ESTIMATED,
+        _how_pinned(rows, exposed_time, known=saving is not None) + f", {steps.per}, {WORST}",
+        CONFIDENT if steps.marked else 0.6,
+        evidence_of_copies(rows),
+    )
+
+
+def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, known: bool) -> str:
+    overlap = f"overlapping the copies with kernels would save up to the exposed {exposed_time}"
+    if not known:
+        return f"the saving by pinning is not estimated, because no rate of pinned copies is known; {overlap}"
+    seen = rows[SEEN].notna().all()
+    source = (
+        "the best pinned rate seen in the run"
+        if seen
+        else f"{REACHED_SHARE * 100:.0f}% of the PCIe link's rate"
+    )
+    rate = float(rows[REACHABLE].min())
+    return f"time above bytes over {rate:.1f} GB/s, {source}, at most the exposed time; {overlap}"
+
+
+def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    size, ran = int(rows[C.BYTES].sum()), _union(rows)
+    link = float(rows[LINK].iloc[0])
+    if not ran or size / ran >= SLOW_SHARE * link:
+        return None
+    saving = min(ran - int(size / (REACHED_SHARE * link)), kernels.exposed_ns(rows))
+    if not steps.matters(saving):
+        return None
+    way = str(rows[DIRECTION].iloc[0])
+    rank, device = int(rows[C.RANK].iloc[0]), int(rows[C.DEVICE].iloc[0])
+    return Finding(
+        SLOW_LINK,
+        steps.severity(saving),
+        f"{_DIRECTION_NAMES[way]} copies of pinned memory run at {size / ran:.1f} GB/s on device {device} of "
+        f"rank {rank}, where the PCIe link allows {link:.1f} GB/s",
+        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
+        "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
+        "the trace does not show which is the cause.",
+        steps.per_step(saving),
+        Basis.ESTIMATED,
+        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f}% of the link's "
+        f"rate, at most the exposed time, {steps.per}",
+        0.6,
+        evidence_of_copies(rows),
+    )
+
+
+def _union(rows: pd.DataFrame) -> int:
+    return intervals.length(intervals.union(*spans(rows)))

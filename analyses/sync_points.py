@@ -46,8 +46,8 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
-from .idle import causes
-from .idle.causes import CALL, OP, OUTSIDE, SOURCE, Idle
+from .idle_gaps import causes
+from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle
 from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
 from .shared.host_rows import (
     advise_on_wait,

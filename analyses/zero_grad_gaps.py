@@ -46,7 +46,7 @@ from tracekit.runs.step_windows import END_NS, HOST_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .copies.reading import WORST
+from .copies.read_copies import WORST
 from .shared.common import (
     NO_PARENT,
     RANK,

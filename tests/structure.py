@@ -42,8 +42,8 @@ def module_name(path: str) -> str:
     """Return the dotted name of a source file.
 
     Example:
-        >>> [module_name(path) for path in ("tracekit/runs/run.py", "analyses/idle/__init__.py")]
-        ['tracekit.runs.run', 'tracekit.analyses.idle']
+        >>> [module_name(path) for path in ("tracekit/runs/run.py", "analyses/copies/__init__.py")]
+        ['tracekit.runs.run', 'tracekit.analyses.copies']
     """
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     return name if name.split(".")[0] == PACKAGE else f"{PACKAGE}.{name}"
@@ -53,7 +53,7 @@ def room(module: str) -> str:
     """Return the room of a module; the package `tracekit` itself is a room of its own.
 
     Example:
-        >>> [room(name) for name in ("tracekit", "tracekit.errors", "tracekit.analyses.idle")]
+        >>> [room(name) for name in ("tracekit", "tracekit.errors", "tracekit.analyses.copies")]
         ['tracekit', 'errors', 'analyses']
     """
     return module.split(".")[1] if "." in module else PACKAGE

@@ -15,7 +15,7 @@ from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, Memory
 
-from ..idle.causes import CLOCKS_NS, due_to_launches
+from ..idle_gaps.causes import CLOCKS_NS, due_to_launches
 from ..shared import collectives
 from ..shared.common import duration, percent
 from ..shared.host_rows import (

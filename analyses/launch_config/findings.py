@@ -28,7 +28,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..copies.rules import setting
+from ..h2d_copies.compare import setting
 from ..shared.common import absent_device_note, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
 from ..shared.tensor_shapes import numel, parse_shapes

@@ -300,6 +300,12 @@ def time_by_activity(base: Run, head: Run) -> tuple[dict[str, int], dict[str, in
     return cuts[0], cuts[1]
 
 
+def setting(run: Run, name: str) -> Any:
+    """A setting of a run from its fingerprint or its workload, None if unknown."""
+    value = run.meta.fingerprint.get(name)
+    return value if value is not None else (run.meta.workload or {}).get(name)
+
+
 def duration(ns: int) -> str:
     """Format a time with three digits.
 

@@ -50,7 +50,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
-from ..copies.reading import WORST
+from ..copies.read_copies import WORST
 from ..shared.common import (
     DEVICE,
     RANK,

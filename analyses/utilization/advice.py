@@ -14,7 +14,7 @@ from tracekit.runs.nvml import M
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..copies.groups import Hiding
+from ..copies.kernel_unions import KernelUnions
 from ..memory.allocations import theil_sen
 from ..shared.common import largest_rows
 from .series import CPU, RSS
@@ -194,7 +194,7 @@ def _copied(scene: Scene, device: int, own: Link) -> tuple[int, dict[str, list[i
         rows = rows[rows[C.STEP].notna()]
     if rows.empty or not own.rate or not own.most:
         return 0, {}
-    saved = int(Hiding(scene.run).exposed(rows) * (1 - own.rate / own.most))
+    saved = int(KernelUnions(scene.run).exposed_ns(rows) * (1 - own.rate / own.most))
     return saved, {"device_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)}
 
 

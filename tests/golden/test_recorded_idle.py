@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tracekit.analyses import launch_latency
-from tracekit.analyses.idle import causes
+from tracekit.analyses.idle_gaps import causes
 from tracekit.analyses.shared.common import ints
 from tracekit.analyses.shared.host_columns import read_host_columns
 from tracekit.analyses.shared.idle_neighbors import read_occupying

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses.copies.groups import NO_BYTES, NO_STACKS
+from tracekit.analyses.copies.tables import NO_BYTES, NO_STACKS
 from tracekit.analyses.d2h_copies import NO_COPIES
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.copies.groups import NO_BYTES, NO_STACKS
+from tracekit.analyses.copies.tables import NO_BYTES, NO_STACKS
 from tracekit.analyses.h2d_copies import NO_COPIES, SHAPES_MISSING
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 

@@ -1,7 +1,7 @@
 """Copies from the host to a device: number, size, duration, launching op, and whether all bytes are needed.
 
 Needed bytes are missing if the shapes or dtypes of one copy are unknown, or if another op reads the tensor as
-copied (see `copies.tensors`). `copies.compare` explains the difference of two runs, tensor by tensor.
+copied (see `h2d_copies.tensors`). `h2d_copies.compare` explains the difference of two runs, tensor by tensor.
 
 Sources: Levental & Orlova (25.166 MB against 12.583 MB); TorchBench (Hao et al., 2023), 4.1.2.
 
@@ -22,13 +22,23 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
-from .copies import causes, compare, rules
-from .copies import groups as copy_tables
-from .copies.groups import NEEDED, Hiding
-from .copies.reading import BLOCKED_NS, described, read
-from .copies.tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
-from .shared.common import Floats, absent_device_note, share
-from .shared.host_rows import NO_SHAPES
+from ..copies import tables as copy_tables
+from ..copies.kernel_unions import KernelUnions
+from ..copies.read_copies import (
+    BLOCKED_NS,
+    describe_copies,
+    read_copies,
+)
+from ..copies.tables import NEEDED
+from ..shared.common import Floats, absent_device_note, share
+from ..shared.host_rows import NO_SHAPES
+from . import compare, findings
+from .tensors import (
+    ELEMENTS,
+    NEEDED_ITEM,
+    with_conversions,
+    with_tensors,
+)
 
 NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (
@@ -38,21 +48,21 @@ SHAPES_MISSING = (
 
 def compute(run: Run) -> Result:
     """Describe the host-to-device copies of a run."""
-    copies = read(run, CopyKind.H2D)
+    copies = read_copies(run, CopyKind.H2D)
     if copies.empty:
         return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
-    copies = with_conversions(run, with_tensors(described(run, copies)))
+    copies = with_conversions(run, with_tensors(describe_copies(run, copies)))
     copies[NEEDED] = copies[ELEMENTS] * copies[NEEDED_ITEM]
-    hiding, steps = Hiding(run), run.rows("steps")
-    per_step = copy_tables.per_step(copies, hiding, [NEEDED, BLOCKED_NS])
+    kernels, steps = KernelUnions(run), run.rows("steps")
+    per_step = copy_tables.per_step(copies, kernels, [NEEDED, BLOCKED_NS])
     per_step["excess"] = _excess(per_step)
     tables = {
         "per_step": per_step[[column.name for column in _PER_STEP]],
-        "groups": copy_tables.group_table(copies, hiding, steps),
+        "groups": copy_tables.group_table(copies, kernels, steps),
         "sizes": copy_tables.sizes(copies),
     }
-    down = read(run, CopyKind.D2H)
-    return Result(tables, rules.h2d_findings(run, copies, down, hiding), _notes(copies, steps))
+    down = read_copies(run, CopyKind.D2H)
+    return Result(tables, findings.findings(run, copies, down, kernels), _notes(copies, steps))
 
 
 def _excess(table: pd.DataFrame) -> Floats:
@@ -92,7 +102,7 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,
     compute=compute,
-    rules=(*rules.H2D_RULES, *causes.RULES),
+    rules=findings.RULES,
     compare=compare.compare,
     comparison=compare.TABLES,
 )

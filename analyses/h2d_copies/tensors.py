@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
+from ..copies.read_copies import OP, PLACE
 from ..shared.common import ints
 from ..shared.host_rows import host_rows
 from ..shared.tensor_shapes import (
@@ -27,7 +28,6 @@ from ..shared.tensor_shapes import (
     item_bytes,
     tensors,
 )
-from .reading import KEYS, OP
 
 ELEMENTS, ITEM, DTYPE, SHAPE = "elements", "item_bytes", "copied_dtype", "copied_shape"
 NEEDED_ITEM, NARROW, WHERE = "needed_item_bytes", "narrower_dtype", "converted"
@@ -100,7 +100,7 @@ def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
         return copies
     uses = _uses(run, copies[wide])
     keyed = copies.assign(order=np.arange(len(copies)), step_key=copies[C.STEP].fillna(-1).astype(np.int64))
-    keys = [*KEYS, "step_key", DTYPE, ELEMENTS]
+    keys = [*PLACE, "step_key", DTYPE, ELEMENTS]
     counts = keyed[wide].groupby(keys, as_index=False).agg(copies=(ITEM, "size"), start=(C.START_NS, "min"))
     found = counts.merge(uses, on=keys, how="left")
     enough = (
@@ -121,7 +121,7 @@ def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     columns = [C.RANK, C.DEVICE, C.STEP, C.START_NS, C.OP_ROW]
     kernels = run.table("device_intervals", columns=columns, where=where)
-    kernels = kernels[kernels[C.OP_ROW].notna()].drop_duplicates([*KEYS, C.OP_ROW]).reset_index(drop=True)
+    kernels = kernels[kernels[C.OP_ROW].notna()].drop_duplicates([*PLACE, C.OP_ROW]).reset_index(drop=True)
     launching = host_rows(run, kernels[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
     codes = launching.groupby(list(launching), sort=False, dropna=False).ngroup()
     wanted = set(zip(copies[DTYPE], copies[ELEMENTS].astype(np.int64), strict=True))
@@ -135,7 +135,7 @@ def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     step = kernels[C.STEP].fillna(-1).astype(np.int64)
     used = kernels.assign(code=codes, step_key=step).merge(reads, on="code", how="inner")
     used["converts"] = used["to_bytes"] > 0
-    grouped = used.groupby([*KEYS, "step_key", DTYPE, ELEMENTS], as_index=False)
+    grouped = used.groupby([*PLACE, "step_key", DTYPE, ELEMENTS], as_index=False)
     return grouped.agg(
         converted=("converts", "sum"),
         others=("converts", lambda flags: int((~flags).sum())),

@@ -47,22 +47,22 @@ CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_sta
 NO_DTYPES = "(no dtypes recorded)"
 SCALAR_BYTES = 8
 WAIT_PATTERN = r"(?i)synchronize"
-KEYS = (C.RANK, C.DEVICE)
+PLACE = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
-_PLACED = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.STEP, C.START_NS, C.DUR_NS)
-_READ = (*_PLACED, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
+_ROW_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.STEP, C.START_NS, C.DUR_NS)
+_COPY_COLUMNS = (*_ROW_COLUMNS, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
 _KINDS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 
-def read(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
+def read_copies(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     """Read the memcpys of a run, of one direction or all, sorted by start, with direction and memory."""
     where = pc.field(C.KIND) == str(DeviceKind.MEMCPY)
     if direction is not None:
         where &= pc.field(C.COPY_KIND) == str(direction)
-    frame = run.table("device_intervals", columns=(*_READ, *_KINDS), where=where)
+    frame = run.table("device_intervals", columns=(*_COPY_COLUMNS, *_KINDS), where=where)
     directions = fill_missing_text(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
     memory = _host_side(directions, frame)
     table = frame.drop(columns=[*_KINDS])
@@ -80,7 +80,7 @@ def _host_side(directions: np.ndarray[tuple[int], np.dtype[np.object_]], frame: 
     return side.mask(way.isin([str(CopyKind.D2D), str(CopyKind.P2P)]), str(Memory.DEVICE))
 
 
-def described(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+def describe_copies(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """Add launching op, outermost op, shapes, dtypes, source line and blocked host time to the copies."""
     launching = host_rows(run, copies[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
     table = with_origins(run, copies).join(host_waits(run, copies))
@@ -155,7 +155,7 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
     )
 
 
-def counted(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+def in_steps(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """Copies in profiled steps, or all if no steps are marked."""
     return copies[copies[C.STEP].notna()] if marked else copies
 
@@ -165,7 +165,7 @@ def exact_sum(values: pd.Series) -> int | None:
     return None if values.isna().any() else int(values.sum())
 
 
-def evidence(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int]]:
+def evidence_of_copies(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int]]:
     """Row ids of the copies with the largest weight and of the calls that launched them."""
     order = copies.assign(**{weight: copies[weight].fillna(0)}).sort_values(
         [weight, C.START_NS, C.ROW_ID], ascending=[False, True, True]
@@ -176,22 +176,22 @@ def evidence(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int
     return found | ({"host_intervals": launches} if launches else {})
 
 
-def places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
+def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     """Ops and source lines of these copies, largest weight first: `aten::to at train.py(12): main`."""
     weights = copies.assign(weight=copies[weight].fillna(0))
     sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
     sums = sums.sort_values(["weight", OUTER, SOURCE], ascending=[False, True, True])
-    words = [_place(op, line) for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)]
+    words = [_describe_place(op, line) for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)]
     more = f" and {len(words) - most} more places" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
 
-def _place(op: str, line: str) -> str:
+def _describe_place(op: str, line: str) -> str:
     named = "an unrecorded op" if op == NO_OP else f"`{brief(op)}`"
     return f"{named} at {brief(line)}" if line else named
 
 
-def code_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:
+def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:
     """Number the distinct combinations of keys: the code of each row, and how many there are."""
     grouped = frame.groupby(list(keys), sort=True, dropna=False, observed=True)
     return grouped.ngroup().to_numpy().astype(np.int64), grouped.ngroups
@@ -202,9 +202,9 @@ REACHED_SHARE = 0.8
 LINK, SEEN, CEILING, REACHABLE = "link_gb_per_s", "seen_gb_per_s", "ceiling_gb_per_s", "reachable_gb_per_s"
 
 
-def ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+def link_ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """Known rates of each rank, device and direction of these copies; missing if unknown."""
-    keys = [*KEYS, DIRECTION]
+    keys = [*PLACE, DIRECTION]
     table = copies[keys].drop_duplicates().sort_values(keys, ignore_index=True)
     large = copies[(copies[MEMORY] == str(Memory.PINNED)) & (copies[C.BYTES] >= LARGE_BYTES)]
     large = large[large[C.DUR_NS] > 0]

@@ -2,7 +2,7 @@
 
 A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
-causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle.causes` defines the causes:
+causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle_gaps.causes` defines the causes:
 launch_bound, host_work, slow_call, first_call, sync, dataload, profiler (the host was late),
 kernel_to_kernel, stream_dependency (work was queued and did not start), unknown.
 
@@ -43,9 +43,15 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
 
-from .idle import advice
-from .idle import causes as idle_rows
-from .idle.causes import (
+from ..shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
+from ..shared.idle_neighbors import (
+    AFTER,
+    BEFORE,
+    inside_steps,
+)
+from . import causes as idle_rows
+from . import findings as idle_findings
+from .causes import (
     ANCHOR_ROW,
     ASIDE,
     CALL,
@@ -59,12 +65,6 @@ from .idle.causes import (
     WAIT_NS,
     WAIT_ROW,
     Idle,
-)
-from .shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
-from .shared.idle_neighbors import (
-    AFTER,
-    BEFORE,
-    inside_steps,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def compute(run: Run) -> Result:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
     del idle  # free memory for the tables
-    findings = advice.findings(run, gaps, tables["summary"])
+    findings = idle_findings.findings(run, gaps, tables["summary"])
     tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
     return Result(tables, findings, tuple(notes))
 
@@ -306,5 +306,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
     compute=compute,
-    rules=advice.RULES,
+    rules=idle_findings.RULES,
 )

@@ -1,0 +1,190 @@
+"""Tables of copies: groups, per step and sizes, with their overlap with kernels and opaque graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Column, Remark, TableSpec
+from tracekit.runs.intervals import Ints
+from tracekit.schema import C
+
+from ..h2d_copies.copy_groups import (
+    _UNKNOWN,
+)
+from ..shared.common import (
+    DEVICE,
+    NO_STEPS,
+    RANK,
+    STEP,
+    ints,
+    share,
+    spans,
+    union_by,
+)
+from ..shared.group_stats import group_stats
+from ..shared.host_rows import NO_SOURCE
+from .kernel_unions import KernelUnions
+from .read_copies import (
+    BLOCKED_NS,
+    EXPOSED_NS,
+    MEMORY,
+    OP,
+    OUTER,
+    PLACE,
+    SOURCE,
+    number_by,
+)
+
+RATE = "gb_per_s"
+NEEDED = "needed_bytes"
+
+COPIES = Column("copies", "count", "number of copies")
+BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing if the size of one is unknown")
+SUM = Column("sum_ns", "ns", "Σ of durations, overlaps counted twice")
+UNION = Column("union_ns", "ns", "time at least one of them ran, per device and summed")
+EXPOSED = Column(EXPOSED_NS, "ns", "the part of the union that no kernel or opaque graph overlaps")
+GB_PER_S = Column(RATE, "GB/s", "bytes over Σ of durations, 10⁹ bytes per second")
+BLOCKED = Column(
+    BLOCKED_NS, "ns", "Σ of the launching calls and of the waits directly after them inside the same op"
+)
+PER_STEP = (RANK, DEVICE, STEP, COPIES, BYTES, SUM, UNION, EXPOSED, GB_PER_S)
+
+GROUPS = (
+    Column(OP, "", "innermost op that launched them"),
+    Column("bytes_each", "bytes", "bytes of each copy"),
+    Column(MEMORY, "", "memory of the host side: pageable, pinned, unified or unknown"),
+    COPIES,
+    Column("copies_per_step", "", "those of profiled steps over the profiled steps of all ranks"),
+    BYTES,
+    SUM,
+    Column("median_ns", "ns", "lower median of the durations"),
+    GB_PER_S,
+    BLOCKED,
+    EXPOSED,
+    Column(C.INPUT_SHAPES, "", "shapes of that op's inputs"),
+    Column(C.INPUT_DTYPES, "", "dtypes of that op's inputs, as the profiler names them"),
+    Column(SOURCE, "", "user's source line; empty if no stack was recorded"),
+    Column(OUTER, "", "outermost op around it"),
+    Column("first_row", "", "device row of the first copy"),
+)
+SIZES = TableSpec(
+    "sizes",
+    "By size, in powers of two; a last row without bounds holds copies of unknown size",
+    (
+        Column("from_bytes", "bytes", "minimum size, inclusive"),
+        Column("to_bytes", "bytes", "maximum size, exclusive"),
+        COPIES,
+        BYTES,
+        SUM,
+    ),
+)
+
+
+NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
+NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
+
+
+def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
+    """Notes on missing data, and how to record it."""
+    holds = {
+        NO_STEPS: not steps,
+        NO_BYTES: copies[C.BYTES].isna().any(),
+        NO_STACKS: (copies[SOURCE] == NO_SOURCE).all(),
+    }
+    return tuple(note for note, true in holds.items() if true)
+
+
+def sums(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
+    """Exact sums by group, missing if a value of the group is missing."""
+    values = frame[column].astype("Int64")
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, codes, values.fillna(0).to_numpy(dtype=np.int64))
+    incomplete = np.zeros(groups, bool)
+    incomplete[codes[values.isna().to_numpy(dtype=bool)]] = True
+    return pd.Series(total, dtype="Int64").mask(incomplete)
+
+
+def rate(size: pd.Series, duration: pd.Series) -> pd.Series:
+    """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
+    known = size.notna()
+    whole = duration.where(known & (duration > 0), 0).fillna(0)
+    return pd.Series(share(size.fillna(0).to_numpy(np.float64), whole.to_numpy(dtype=np.int64)), size.index)
+
+
+def totals(frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
+    """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one."""
+    codes, groups = number_by(frame, keys)
+    _, first = np.unique(codes, return_index=True)
+    table = frame[list(keys)].iloc[first].reset_index(drop=True)
+    lanes = frame.groupby(list(PLACE)).ngroup().to_numpy().astype(np.int64)
+    wide = int(lanes.max()) + 1 if len(lanes) else 1
+    unions = union_by(codes * wide + lanes, groups * wide, *spans(frame)).reshape(groups, wide).sum(axis=1)
+    table["copies"] = np.bincount(codes, minlength=groups).astype(np.int64)
+    table[C.BYTES] = sums(frame, codes, groups, C.BYTES)
+    table["sum_ns"] = sums(frame, codes, groups, C.DUR_NS).astype(np.int64)
+    table["union_ns"] = unions.astype(np.int64)
+    table[EXPOSED_NS] = kernels.exposed_by(frame, codes, groups)
+    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    return table
+
+
+def per_step(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
+    """One row per rank, device and step, copies outside of steps last; with sums of further columns."""
+    keys = [C.RANK, C.DEVICE, C.STEP]
+    table = totals(frame, keys, kernels)
+    codes, groups = number_by(frame, keys)
+    for column in extra:
+        table[column] = sums(frame, codes, groups, column)
+    return table
+
+
+def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.DataFrame:
+    """Group copies by launching op, size, memory, shapes, dtypes and source line; largest sum first.
+
+    Args:
+        frame: Described copies.
+        hiding: Unions of kernels and graphs.
+        steps: Profiled steps of all ranks; 0 where none are marked.
+    """
+    keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
+    keys = [OP, "bytes_each", MEMORY, C.INPUT_SHAPES, C.INPUT_DTYPES, SOURCE, OUTER]
+    table = group_stats(keyed, keys).rename(columns={"count": "copies"})
+    codes, count = number_by(keyed, keys)
+    _, first = np.unique(codes, return_index=True)
+    inside = np.bincount(codes[keyed[C.STEP].notna().to_numpy(dtype=bool)], minlength=count)
+    more = keyed[keys].iloc[first].reset_index(drop=True)
+    more["copies_per_step"] = inside / steps if steps else np.full(count, np.nan)
+    more[EXPOSED_NS] = kernels.exposed_by(keyed, codes, count)
+    more[BLOCKED_NS] = sums(keyed, codes, count, BLOCKED_NS)
+    more["first_row"] = ints(keyed, C.ROW_ID)[first]
+    table = table.merge(more, on=keys, how="left", validate="1:1")
+    known = table["bytes_each"] != _UNKNOWN
+    table["bytes_each"] = table["bytes_each"].astype("Int64").where(known)
+    table[C.BYTES] = table["bytes_each"] * table["copies"]
+    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    return table[[column.name for column in GROUPS]]
+
+
+def sizes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Histogram by powers of two, with separate rows for sizes of 0 and unknown sizes."""
+    known = frame[C.BYTES].notna().to_numpy(dtype=bool)
+    size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
+    power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)
+    power = np.where(known, power, 64)
+    codes, count = number_by(frame.assign(power=power), ["power"])
+    powers = np.unique(power)
+    lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)
+    upper = np.where(powers >= 0, 2 << np.clip(powers, 0, 61), 1).astype(np.int64)
+    missing = powers == 64
+    return pd.DataFrame(
+        {
+            "from_bytes": pd.Series(lower, dtype="Int64").mask(missing),
+            "to_bytes": pd.Series(upper, dtype="Int64").mask(missing),
+            "copies": np.bincount(codes, minlength=count).astype(np.int64),
+            C.BYTES: sums(frame, codes, count, C.BYTES),
+            "sum_ns": sums(frame, codes, count, C.DUR_NS).astype(np.int64),
+        }
+    )
