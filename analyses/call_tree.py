@@ -26,11 +26,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
 from .shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
-from .shared.host_rows import (
-    MODULE,
-    PATH_SEPARATOR,
-    sum_by_code,
-)
+from .shared.host_rows import MODULE, PATH_SEPARATOR, sum_by_code
 
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"

@@ -19,18 +19,13 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
 from .copies import tables as copy_tables
-from .copies.findings import scalars, scalars_rule
+from .copies.findings import scalar_findings, scalar_rule
 from .copies.kernel_unions import KernelUnions
-from .copies.read_copies import (
-    BLOCKED_NS,
-    describe_copies,
-    in_steps,
-    read_copies,
-)
+from .copies.read_copies import BLOCKED_NS, describe_copies, in_steps, read_copies
 from .shared.common import absent_device_note
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
-SCALARS = "d2h_scalars"
+SCALARS = scalar_rule("d2h_scalars", "device-to-host")
 _TITLE = "{count} scalar reads from the device {per} block the host {blocked}"
 _ADVICE = (
     "Keep the value on the device, or read it less often (every N steps, or all values in one copy): "
@@ -46,14 +41,18 @@ def compute(run: Run) -> Result:
     copies = describe_copies(run, copies)
     kernels, marked = KernelUnions(run), run.rows("steps")
     tables = {
-        "per_step": copy_tables.per_step(copies, kernels, [BLOCKED_NS]),
+        "per_step": copy_tables.per_step_table(copies, kernels, [BLOCKED_NS]),
         "groups": copy_tables.group_table(copies, kernels, marked),
-        "sizes": copy_tables.sizes(copies),
+        "sizes": copy_tables.size_table(copies),
     }
     steps = budget(run)
     recurring = in_steps(copies, marked=steps.marked)
-    found = scalars(recurring, kernels, steps, SCALARS, _TITLE, _ADVICE) if steps.marked else []
-    return Result(tables, tuple(found), copy_tables.notes(copies, marked))
+    findings = (
+        scalar_findings(SCALARS, recurring, kernels, steps, title=_TITLE, advice=_ADVICE)
+        if steps.marked
+        else []
+    )
+    return Result(tables, tuple(findings), copy_tables.copy_notes(copies, marked))
 
 
 ANALYSIS = Analysis(
@@ -77,5 +76,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.2",),
     order=51,
     compute=compute,
-    rules=(scalars_rule(SCALARS, "device-to-host"),),
+    rules=(SCALARS,),
 )

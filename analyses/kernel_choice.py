@@ -26,11 +26,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import duration, ints, largest_rows, max_per_rank, percent, spans
-from .shared.host_rows import (
-    CAPTURED,
-    NO_OP,
-    launching_texts,
-)
+from .shared.host_rows import CAPTURED, NO_OP, launching_texts
 
 if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]

@@ -43,19 +43,8 @@ from tracekit.schema import C, DeviceKind, HostKind
 
 from . import kernel_choice
 from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, concat_tables, ints, to_categorical
-from .shared.group_stats import (
-    STAT_COLUMNS,
-    PartialStats,
-    combine_stats,
-    group_stats,
-    partial_stats,
-)
-from .shared.host_rows import (
-    CAPTURED,
-    NO_OP,
-    NO_SHAPES,
-    launching_texts,
-)
+from .shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, group_stats, partial_stats
+from .shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
 
 FIRST_FACTOR = 3
 FIRST_EXCESS_NS = 10_000

@@ -1,4 +1,4 @@
-"""Launch calls and their delays, for `launch_latency`.
+"""Launch calls, their delays until the device starts, and the depth of the launch queue.
 
 A launch is a runtime or driver call that caused intervals on a device; the first interval counts, so a CUDA
 graph replay is one launch.
@@ -6,7 +6,7 @@ graph replay is one launch.
 * A long delay is not a fault: the host runs ahead of a busy device. reach is negative if the clocks of host
   and device disagree.
 * `slowest`: `reasons` lists the reasons that a trace can show.
-* `histogram`: calls and delays by length, in powers of two of 1 µs.
+* `histogram`: calls and delays by length, in powers of two of `MIN_BIN_NS`.
 
 Medians are lower medians; p95 is the smallest value that 95% do not exceed.
 
@@ -37,15 +37,16 @@ from tracekit.analysis import (
     Result,
     Rule,
     TableSpec,
+    savings,
 )
-from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
+from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .idle_gaps.causes import NOT_PROFILER
-from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, share, spans
+from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, max_per_rank, share, spans
 from .shared.host_columns import HostColumns, read_host_columns
 from .shared.host_rows import NO_OP, source_lines
 from .shared.idle_neighbors import read_occupying
@@ -137,7 +138,7 @@ def _max_depth(called: Ints, started_at: Ints) -> int:
 if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
-FULL_QUEUE = 1_000
+MIN_FULL_QUEUE = 1_000
 """The driver queues about 1,024 launches of a stream and then blocks the caller."""
 ALLOCATES = r"(?i)(?:malloc|free|hostalloc|hostregister|moduleload)"
 
@@ -167,7 +168,7 @@ def reasons(
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     first = kernels.drop_duplicates([*PLACE, C.NAME])[AT]
     conditions = (
-        (QUEUE_FULL, (slow[DEPTH] >= FULL_QUEUE).to_numpy(bool)),
+        (QUEUE_FULL, (slow[DEPTH] >= MIN_FULL_QUEUE).to_numpy(bool)),
         (LOADS, _during(host, rows, overhead & program, least=0.0)),
         (PROFILER, _during(host, rows, overhead & ~program, least=0.5)),
         (BLOCKS, np.isin(rows, find_waits(host, device))),
@@ -191,12 +192,9 @@ def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bo
     return inside > least * (end - start)
 
 
-SLOWEST = 50
-SLOW_NS = 20_000
-USUAL_NS = 5_000
-"""Usual duration of a launch call: only time beyond it counts as excess."""
-FEWEST = 20
-UNIT_NS = 1_000
+MAX_LISTED = 50
+MIN_BIN_NS = 1_000
+"""Length of the first bin of the histogram; each further one is twice as long."""
 WHY, HOST_ROW, SOURCE = "why", "host_row", "source_line"
 
 NO_LINKS = (
@@ -205,12 +203,18 @@ NO_LINKS = (
 )
 SLOW_CALLS = Rule(
     "slow_launch_calls",
-    states=f"the median kernel launch call takes more than {SLOW_NS // UNIT_NS} µs (at least {FEWEST} "
-    f"calls), and the device's idle time during such calls beyond {USUAL_NS // UNIT_NS} µs per call is at "
-    f"least {LEAST_SHARE:.0%} of the steps",
-    why=f"a launch call takes 3 to 10 µs; a median above {SLOW_NS // UNIT_NS} µs is caused by the machine, "
-    "not by the program",
+    states="the median kernel launch call takes more than {min_median_ns} (at least {min_calls} calls), and "
+    "the device's idle time during such calls beyond {usual_call_ns} per call is at least "
+    "{min_saving_share} of the steps",
+    why="a launch call usually takes about {usual_call_ns}; a median above {min_median_ns} is caused by the "
+    "machine, not by the program",
     bound=Bottleneck.LAUNCH,
+    thresholds={
+        "min_median_ns": 20_000,
+        "min_calls": 20,
+        "usual_call_ns": 5_000,
+        "min_saving_share": LEAST_SHARE,
+    },
 )
 
 
@@ -256,23 +260,27 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
     for key, own in table.groupby([*PLACE, KIND], sort=True):
         api, delay, reach = (np.sort(ints(own, name)) for name in (API_NS, DELAY_NS, REACH_NS))
         row = {**dict(zip([*PLACE, KIND], key, strict=True)), "launches": len(own)}
-        row |= {"api_median_ns": _at(api, 0.5), "api_p95_ns": _at(api, 0.95), "api_max_ns": int(api[-1])}
-        row |= {"delay_median_ns": _at(delay, 0.5), "delay_p95_ns": _at(delay, 0.95)}
-        row |= {"delay_max_ns": int(delay[-1]), "reach_median_ns": _at(reach, 0.5)}
+        row |= {
+            "api_median_ns": _percentile(api, 0.5),
+            "api_p95_ns": _percentile(api, 0.95),
+            "api_max_ns": int(api[-1]),
+        }
+        row |= {"delay_median_ns": _percentile(delay, 0.5), "delay_p95_ns": _percentile(delay, 0.95)}
+        row |= {"delay_max_ns": int(delay[-1]), "reach_median_ns": _percentile(reach, 0.5)}
         row |= {"api_sum_ns": int(api.sum()), "early": int((reach < 0).sum())}
         rows.append(row)
     return pd.DataFrame(rows)[[column.name for column in _SUMMARY]]
 
 
-def _at(ordered: Ints, part: float) -> int:
+def _percentile(ordered: Ints, part: float) -> int:
     """Smallest value that this part of the values does not exceed."""
     return int(ordered[max(0, int(np.ceil(part * len(ordered))) - 1)])
 
 
 def _histogram(table: pd.DataFrame) -> pd.DataFrame:
-    longest = max(int(ints(table, API_NS).max()), int(ints(table, DELAY_NS).max()), UNIT_NS)
-    bins = int(longest // UNIT_NS).bit_length()
-    edges = np.array([0, *(UNIT_NS << place for place in range(bins + 1))], np.int64)
+    longest = max(int(ints(table, API_NS).max()), int(ints(table, DELAY_NS).max()), MIN_BIN_NS)
+    bins = int(longest // MIN_BIN_NS).bit_length()
+    edges = np.array([0, *(MIN_BIN_NS << place for place in range(bins + 1))], np.int64)
     frames = []
     for key, own in table.groupby(PLACE, sort=True):
         counts = {
@@ -288,7 +296,7 @@ def _histogram(table: pd.DataFrame) -> pd.DataFrame:
 def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     """The longest calls, with the reason if the trace shows one."""
     order = [API_NS, CALLED_NS, C.ROW_ID]
-    first = table.sort_values(order, ascending=[False, True, True])[:SLOWEST].reset_index(drop=True)
+    first = table.sort_values(order, ascending=[False, True, True])[:MAX_LISTED].reset_index(drop=True)
     rows = first[AT].to_numpy()
     op = host.positions(first[C.OP_ROW])
     first[WHY] = reasons(first, table, device, host)
@@ -301,40 +309,40 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColu
 
 def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     """Finding on slow kernel launches during which the device idles."""
-    allowed = budget(run)
+    budget = savings.budget(run)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
-    if allowed.marked:
+    if budget.marked:
         kernels = kernels[kernels[C.STEP].notna()]
-    if len(kernels) < FEWEST:
+    if len(kernels) < SLOW_CALLS["min_calls"]:
         return ()
-    median = _at(np.sort(ints(kernels, API_NS)), 0.5)
-    costly = kernels.assign(excess=np.maximum(ints(kernels, IDLE_IN_CALL) - USUAL_NS, 0))
-    by_device = costly.groupby(PLACE, as_index=False)["excess"].sum()
-    saving = int(by_device.groupby(C.RANK)["excess"].max().sum())
-    if median <= SLOW_NS or not allowed.matters(saving):
+    median = _percentile(np.sort(ints(kernels, API_NS)), 0.5)
+    excess = np.maximum(ints(kernels, IDLE_IN_CALL) - int(SLOW_CALLS["usual_call_ns"]), 0)
+    saving = max_per_rank(kernels, excess)
+    slow = median > SLOW_CALLS["min_median_ns"]
+    if not slow or not budget.matters(saving, least=SLOW_CALLS["min_saving_share"]):
         return ()
-    return (_finding(costly, median, saving, allowed),)
+    return (_finding(kernels.assign(excess=excess), median, saving, budget),)
 
 
-def _finding(costly: pd.DataFrame, median: int, saving: int, allowed: Budget) -> Finding:
-    weighty = costly.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
+def _finding(calls: pd.DataFrame, median: int, saving: int, budget: Budget) -> Finding:
+    heaviest = calls.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
     rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
     return Finding(
         code=SLOW_CALLS.code,
-        severity=allowed.severity(saving),
-        title=f"Kernel launch calls take {duration(median)} (median of {len(costly):,} calls)",
+        severity=budget.severity(saving),
+        title=f"Kernel launch calls take {duration(median)} (median of {len(calls):,} calls)",
         advice=(
             "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
             "tracing tool, or a virtual machine. Compare with another machine, or launch less often (CUDA "
             "graphs, torch.compile)"
         ),
-        saving_ns_per_step=allowed.per_step(saving),
+        saving_ns_per_step=budget.per_step(saving),
         basis=Basis.ESTIMATED,
-        how=f"Σ of the device's idle time during each such call beyond {USUAL_NS // UNIT_NS} µs, "
-        f"{allowed.per}; part of the launch_bound and slow_call idle time of `idle_gaps`, not in addition "
-        "to it",
+        how="Σ of the device's idle time during each such call beyond "
+        f"{duration(int(SLOW_CALLS['usual_call_ns']))}, {budget.per}; part of the launch_bound and "
+        "slow_call idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
-        evidence={table: [int(row) for row in weighty[column]] for table, column in rows.items()},
+        evidence={table: [int(row) for row in heaviest[column]] for table, column in rows.items()},
     )
 
 
@@ -403,7 +411,7 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("summary", "Launches by kind, per device", _SUMMARY),
         TableSpec("queue", "Launch queue (launches called and not started), per device", _QUEUE),
-        TableSpec("slowest", f"The {SLOWEST} longest launch calls", _SLOWEST),
+        TableSpec("slowest", f"The {MAX_LISTED} longest launch calls", _SLOWEST),
         TableSpec("histogram", "Launch calls and delays by duration", _HISTOGRAM),
     ),
     sources=("HTA CUDA kernel launch statistics", "HTA queue length"),

@@ -30,14 +30,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import UNLINKED, absent_device_note, ints, share
-from .shared.host_rows import (
-    CAPTURED,
-    NO_OP,
-    Ops,
-    launching_texts,
-    read_ops,
-    sum_by_code,
-)
+from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops, sum_by_code
 
 NO_MODULES = Remark(
     "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "

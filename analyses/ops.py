@@ -26,14 +26,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
 from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from .shared.host_rows import (
-    MODULE,
-    PATH_SEPARATOR,
-    Ops,
-    fill_missing_text,
-    read_ops,
-    sum_by_code,
-)
+from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops, sum_by_code
 from .shared.op_families import TREE, tree
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"

@@ -1,7 +1,7 @@
 """Cost of copies by memory of their host side, against the rate of the link.
 
-`copies.reading` defines direction, memory and ceiling. A rate is missing if a size is unknown, the ceiling
-for copies inside the device.
+`copies.read_copies` defines direction, memory and ceiling. A rate is missing if a size is unknown, the
+ceiling for copies inside the device.
 
 The driver stages a copy from pageable memory through a pinned buffer: it is slower and blocks the host. From
 pinned memory it would take bytes over the reachable rate (best pinned rate seen, else 80% of the link); the
@@ -24,7 +24,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,6 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
-from .copies import rules
 from .copies import tables as copy_tables
 from .copies.kernel_unions import KernelUnions
 from .copies.read_copies import (
@@ -65,7 +64,7 @@ from .copies.read_copies import (
     read_copies,
     with_origins,
 )
-from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, spans
+from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, percent, size, spans
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -73,7 +72,7 @@ NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so t
 HOST_MEMORY_UNKNOWN = "the profiler does not record whether host memory is pageable or pinned (AMD: `Host`)"
 NO_CEILING = (
     "the ceiling is unknown: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and "
-    "there is no pinned copy of 1 MiB or more"
+    f"there is no pinned copy of {size(LARGE_BYTES)} or more"
 )
 _LINKED = _UP, _DOWN = (str(CopyKind.H2D), str(CopyKind.D2H))
 
@@ -91,23 +90,29 @@ def compute(run: Run) -> Result:
     kernels = KernelUnions(run)
     tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], kernels)}
     tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], kernels)
-    tables["by_name"] = copy_tables.totals(copies, [C.NAME], kernels)[[one.name for one in _BY_NAME]]
+    tables["by_name"] = copy_tables.totals_table(copies, [C.NAME], kernels)[
+        [column.name for column in _BY_NAME]
+    ]
     steps = budget(run)
     recurring = in_steps(copies, marked=steps.marked)
-    found = rules.pinned_findings(run, recurring, kernels, steps)
-    ordered = (_in_turn(run, recurring, kernels, steps), _there_and_back(recurring, kernels, steps))
-    return Result(tables, (*found, *(one for one in ordered if one)), _notes(copies))
+    findings = [
+        *_pageable_copies(run, recurring, kernels, steps),
+        *_slow_links(recurring, kernels, steps),
+        _in_turn(run, recurring, kernels, steps),
+        _there_and_back(recurring, kernels, steps),
+    ]
+    return Result(tables, tuple(finding for finding in findings if finding), _notes(copies))
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
-    table = copy_tables.totals(copies, keys, kernels)
+    table = copy_tables.totals_table(copies, keys, kernels)
     codes, count = number_by(copies, keys)
-    grouped = copies.assign(rate=copy_tables.rate(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
+    grouped = copies.assign(rate=copy_tables.gb_per_s(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
     table["median_gb_per_s"] = grouped["rate"].median().to_numpy(np.float64)
     table["min_bytes"] = grouped[C.BYTES].min().astype("Int64").to_numpy()
     table["max_bytes"] = grouped[C.BYTES].max().astype("Int64").to_numpy()
     table[CEILING] = grouped[CEILING].max().to_numpy(np.float64)
-    table[BLOCKED_NS] = copy_tables.sums(copies, codes, count, BLOCKED_NS)
+    table[BLOCKED_NS] = copy_tables.sums_if_known(copies, codes, count, BLOCKED_NS)
     return table[[*keys, *(column.name for column in _MEASURES)]]
 
 
@@ -121,47 +126,176 @@ def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
     return tuple(note for note, true in holds.items() if true)
 
 
-IN_TURN, BACK = "copies_in_turn", "managed_memory_back"
-FEWEST_TURNS = 2
-MOST_OVERLAPPED = 0.1
 _ISSUED = "issued_ns"
-ORDER_RULES = (
-    Rule(
-        IN_TURN,
-        f"pinned copies of at least {LARGE_BYTES >> 20} MiB in both directions on several streams; at least "
-        "twice one that was issued before begins after one of the other direction and of another stream "
-        f"ended, at most {MOST_OVERLAPPED:.0%} of their time overlaps, and the overlap would save at least "
-        f"{LEAST_SHARE:.0%} of the step; not on devices that are known to have one copy engine",
-        "a copy engine runs one direction; with two of them both directions of the link can be used at once",
-        bound=Bottleneck.COPIES,
+_DIRECTION_NAMES = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-host"}
+_SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
+_ADVICE = {
+    str(CopyKind.H2D): (
+        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
+        "with `pin_memory=True`), one batch early, so that the copy is faster and can overlap with kernels"
     ),
-    Rule(
-        BACK,
-        "managed memory is copied to the device, and back before a kernel runs; these copies take at least "
-        f"{LEAST_SHARE:.0%} of the step, exposed",
-        "without a kernel in between nothing on the device used the pages",
-        bound=Bottleneck.COPIES,
+    str(CopyKind.D2H): (
+        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event "
+        "before reading it, so that the copy is faster and can overlap with kernels"
     ),
+}
+PAGEABLE = Rule(
+    "pageable_copies",
+    states="copies of at least {min_bytes} each from or to pageable memory, in profiled steps; their "
+    "exposed time is at least {min_saving_share} of the step",
+    why="below {min_bytes} the driver stages a copy without waiting, so pinning changes little; two runs of "
+    "one program differ by up to {min_saving_share}",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_bytes": 64 << 10, "min_saving_share": LEAST_SHARE},
+)
+SLOW_LINK = Rule(
+    "slow_link",
+    states="pinned copies of at least {min_bytes} each run below {max_link_share} of the PCIe link's rate, "
+    "and at {reached_share} of it at least {min_saving_share} of the step would be saved; needs a recorded "
+    "link",
+    why="large pinned copies reach {reached_share} or more of a link, so less than {max_link_share} "
+    "indicates a lower width or generation, a remote NUMA node or a shared link",
+    bound=Bottleneck.COPIES,
+    thresholds={
+        "min_bytes": LARGE_BYTES,
+        "max_link_share": 0.5,
+        "reached_share": REACHED_SHARE,
+        "min_saving_share": LEAST_SHARE,
+    },
+)
+IN_TURN = Rule(
+    "copies_in_turn",
+    states="pinned copies of at least {min_bytes} in both directions on several streams; at least "
+    "{min_turns} times one that was issued before begins after one of the other direction and of another "
+    "stream ended, at most {max_overlap_share} of their time overlaps, and the overlap would save at least "
+    "{min_saving_share} of the step; not on devices that are known to have a single copy engine",
+    why="a copy engine runs one direction; with several of them both directions of the link can be used at "
+    "once",
+    bound=Bottleneck.COPIES,
+    thresholds={
+        "min_bytes": LARGE_BYTES,
+        "min_turns": 2,
+        "max_overlap_share": 0.1,
+        "min_saving_share": LEAST_SHARE,
+    },
+)
+BACK = Rule(
+    "managed_memory_back",
+    states="managed memory is copied to the device, and back before a kernel runs; these copies take at "
+    "least {min_saving_share} of the step, exposed",
+    why="without a kernel in between nothing on the device used the pages",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_saving_share": LEAST_SHARE},
 )
 
 
+def _pageable_copies(
+    run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget
+) -> Iterator[Finding | None]:
+    """Yield the finding of each direction."""
+    pageable = copies[
+        (copies[MEMORY] == str(Memory.PAGEABLE))
+        & (copies[C.BYTES] >= PAGEABLE["min_bytes"]).fillna(value=False)
+    ]
+    for direction in _DIRECTION_NAMES:
+        yield _pageable(run, pageable[pageable[DIRECTION] == direction], kernels, steps)
+
+
+def _slow_links(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Iterator[Finding | None]:
+    """Yield the finding of each device and direction with a recorded link."""
+    large = (copies[C.BYTES] >= SLOW_LINK["min_bytes"]).fillna(value=False)
+    pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[LINK].notna() & large]
+    for _, rows in pinned.groupby([*PLACE, DIRECTION], sort=True):
+        yield _slow(rows, kernels, steps)
+
+
+def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    exposed = kernels.exposed_ns(rows)
+    if not steps.matters(exposed, least=PAGEABLE["min_saving_share"]):
+        return None
+    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
+    saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
+    located = with_origins(run, rows)
+    direction = str(rows[DIRECTION].iloc[0])
+    size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
+    exposed_time = human(steps.per_step(exposed), "ns")
+    blocked = exact_sum(rows[BLOCKED_NS])
+    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
+    return Finding(
+        PAGEABLE.code,
+        steps.severity(exposed if saving is None else saving),
+        f"{_DIRECTION_NAMES[direction]} copies {_SOURCE[direction]} pageable memory: "
+        f"{human(size // steps.steps, 'bytes')} {steps.per} at {size / took:.1f} GB/s, {exposed_time} "
+        f"exposed{waited}",
+        f"{_ADVICE[direction]}: {describe_places(located, C.DUR_NS)}.",
+        None if saving is None else steps.per_step(saving),
+        None if saving is None else Basis.ESTIMATED,
+        _how_pinned(rows, exposed_time, known=saving is not None) + f", {steps.per}, {WORST}",
+        CONFIDENT if steps.marked else 0.6,
+        evidence_of_copies(rows),
+    )
+
+
+def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, known: bool) -> str:
+    overlap = f"overlapping the copies with kernels would save up to the exposed {exposed_time}"
+    if not known:
+        return f"the saving by pinning is not estimated, because no rate of pinned copies is known; {overlap}"
+    seen = rows[SEEN].notna().all()
+    source = (
+        "the best pinned rate seen in the run"
+        if seen
+        else f"{percent(REACHED_SHARE)} of the PCIe link's rate"
+    )
+    rate = float(rows[REACHABLE].min())
+    return f"time above bytes over {rate:.1f} GB/s, {source}, at most the exposed time; {overlap}"
+
+
+def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    size, ran = int(rows[C.BYTES].sum()), intervals.length(intervals.union(*spans(rows)))
+    link = float(rows[LINK].iloc[0])
+    if not ran or size / ran >= SLOW_LINK["max_link_share"] * link:
+        return None
+    saving = min(ran - int(size / (SLOW_LINK["reached_share"] * link)), kernels.exposed_ns(rows))
+    if not steps.matters(saving, least=SLOW_LINK["min_saving_share"]):
+        return None
+    direction = str(rows[DIRECTION].iloc[0])
+    rank, device = int(rows[C.RANK].iloc[0]), int(rows[C.DEVICE].iloc[0])
+    return Finding(
+        SLOW_LINK.code,
+        steps.severity(saving),
+        f"{_DIRECTION_NAMES[direction]} copies of pinned memory run at {size / ran:.1f} GB/s on device "
+        f"{device} of rank {rank}, where the PCIe link allows {link:.1f} GB/s",
+        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
+        "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
+        "the trace does not show which is the cause.",
+        steps.per_step(saving),
+        Basis.ESTIMATED,
+        f"time at least one of the copies ran minus bytes over {percent(SLOW_LINK['reached_share'])} of the "
+        f"link's rate, at most the exposed time, {steps.per}",
+        0.6,
+        evidence_of_copies(rows),
+    )
+
+
 def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
-    large = (copies[C.BYTES] >= LARGE_BYTES).fillna(value=False)
+    large = (copies[C.BYTES] >= IN_TURN["min_bytes"]).fillna(value=False)
     pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[DIRECTION].isin(_LINKED) & large]
     engines = {gpu.get("index"): gpu.get("copy_engines") for gpu in run.meta.environment.get("gpus") or []}
     issued = host_rows(run, pinned[C.LAUNCH_ROW], [C.START_NS])[C.START_NS].to_numpy()
     rows = pinned.assign(**{_ISSUED: issued})[~pinned[C.DEVICE].map(engines).eq(1)]
-    gains = {place: _overlap(own) for place, own in rows.groupby(list(PLACE), sort=True)}
+    gains = [_overlap(of_device) for _, of_device in rows.groupby(list(PLACE), sort=True)]
     places = rows[list(PLACE)].drop_duplicates().sort_values(list(PLACE))
-    gain = max_per_rank(places, list(gains.values())) if gains else 0
-    exposed = min((kernels.exposed_ns(rows[rows[DIRECTION] == way]) for way in (_UP, _DOWN)), default=0)
+    gain = max_per_rank(places, gains) if gains else 0
+    exposed = min(
+        (kernels.exposed_ns(rows[rows[DIRECTION] == direction]) for direction in (_UP, _DOWN)), default=0
+    )
     saving = min(gain, exposed)
-    if not steps.matters(saving):
+    if not steps.matters(saving, least=IN_TURN["min_saving_share"]):
         return None
-    up, down = (int(ints(rows[rows[DIRECTION] == way], C.DUR_NS).sum()) for way in (_UP, _DOWN))
-    known = all(engines.get(int(device)) for device in rows[C.DEVICE].unique())
+    up, down = (int(ints(rows[rows[DIRECTION] == direction], C.DUR_NS).sum()) for direction in (_UP, _DOWN))
+    engines_known = all(engines.get(int(device)) for device in rows[C.DEVICE].unique())
     return Finding(
-        IN_TURN,
+        IN_TURN.code,
         steps.severity(saving),
         f"Copies in both directions run one after the other: {human(steps.per_step(up), 'ns')} to the device "
         f"and {human(steps.per_step(down), 'ns')} from it {steps.per}, though separate streams issue them",
@@ -172,7 +306,7 @@ def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budge
         Basis.ESTIMATED,
         "for each copy that follows one of the other direction and of another stream, the shorter of both; "
         f"at most the exposed time of either direction, {steps.per}, {WORST}",
-        CONFIDENT if known else 0.6,
+        CONFIDENT if engines_known else 0.6,
         evidence_of_copies(rows),
     )
 
@@ -184,12 +318,12 @@ def _overlap(rows: pd.DataFrame) -> int:
     up = (ordered[DIRECTION] == _UP).to_numpy(bool)
     sides = [intervals.union(start[side], end[side]) for side in (up, ~up)]
     shorter = min(intervals.length(side) for side in sides)
-    if intervals.length(intervals.intersect(*sides)) > MOST_OVERLAPPED * shorter:
+    if intervals.length(intervals.intersect(*sides)) > IN_TURN["max_overlap_share"] * shorter:
         return 0
     stream = ordered[C.STREAM].fillna(-1).to_numpy(np.int64)
     queued = (ordered[_ISSUED].iloc[1:] < end[:-1]).fillna(value=False).to_numpy(bool)
     turns = queued & (up[1:] != up[:-1]) & (stream[1:] != stream[:-1]) & (start[1:] >= end[:-1])
-    if turns.sum() < FEWEST_TURNS:
+    if turns.sum() < IN_TURN["min_turns"]:
         return 0
     dur = end - start
     return min(int(np.minimum(dur[1:], dur[:-1])[turns].sum()), shorter)
@@ -198,16 +332,16 @@ def _overlap(rows: pd.DataFrame) -> int:
 def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(_LINKED)]
     moved = [
-        _returned(own, kernels.unions.get(place, intervals.EMPTY))
-        for place, own in managed.groupby(list(PLACE), sort=True)
+        _returned_rows(of_device, kernels.unions.get(place, intervals.EMPTY))
+        for place, of_device in managed.groupby(list(PLACE), sort=True)
     ]
     rows = managed[managed[C.ROW_ID].isin(np.concatenate(moved))] if moved else managed
     saving = kernels.exposed_ns(rows) if len(rows) else 0
-    if not steps.matters(saving):
+    if not steps.matters(saving, least=BACK["min_saving_share"]):
         return None
     size = int(rows.loc[rows[DIRECTION] == _DOWN, C.BYTES].sum())
     return Finding(
-        BACK,
+        BACK.code,
         steps.severity(saving),
         f"Managed memory moves to the device and back before a kernel uses it: {human(size, 'bytes')} "
         f"{steps.per}, {human(steps.per_step(saving), 'ns')} of copies",
@@ -222,7 +356,7 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
     )
 
 
-def _returned(rows: pd.DataFrame, kernels: Union) -> pd.Series:
+def _returned_rows(rows: pd.DataFrame, kernels: Union) -> pd.Series:
     """Row ids of copies to the device whose bytes go back before the next kernel, and of those back."""
     ordered = rows.sort_values([C.START_NS, C.ROW_ID])
     start = ints(ordered, C.START_NS)
@@ -266,7 +400,8 @@ ANALYSIS = Analysis(
     question="What do copies from pageable memory cost, and how close to the link's rate are copies?",
     definition=(
         "memory = that of the host side; GB/s = bytes over Σ of durations; ceiling = the larger of PCIe "
-        "generation × lanes and the best pinned copy of ≥ 1 MiB in that direction; exposed = the part of the "
+        "generation × lanes and the best pinned copy of ≥ "
+        f"{size(LARGE_BYTES)} in that direction; exposed = the part of the "
         "union that no kernel or opaque graph overlaps; blocked = launching call plus the wait directly "
         "after it inside the same op."
     ),
@@ -278,139 +413,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=(*rules.PINNED_RULES, *ORDER_RULES),
+    rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK),
 )
-
-
-PAGEABLE_BYTES = 64 << 10
-
-
-SLOW_SHARE = 0.5
-
-
-PAGEABLE, SLOW_LINK = "pageable_copies", "slow_link"
-
-
-_DIRECTION_NAMES = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-host"}
-
-
-_SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
-
-
-_ADVICE = {
-    str(CopyKind.H2D): (
-        "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
-        "with `pin_memory=True`), one batch early, so that the copy is faster and can overlap with kernels"
-    ),
-    str(CopyKind.D2H): (
-        "Copy into a buffer made with `pin_memory=True` with `non_blocking=True` and wait for an event "
-        "before reading it, so that the copy is faster and can overlap with kernels"
-    ),
-}
-
-
-PINNED_RULES = (
-    Rule(
-        PAGEABLE,
-        f"copies of at least {PAGEABLE_BYTES >> 10} KiB each from or to pageable memory, in profiled steps; "
-        f"their exposed time is at least {LEAST_SHARE:.0%} of the step",
-        "up to 64 KiB the driver stages a copy without waiting, so pinning changes little; two runs of one "
-        "program differ by up to 1%",
-    ),
-    Rule(
-        SLOW_LINK,
-        f"pinned copies of at least {LARGE_BYTES >> 20} MiB each run below {SLOW_SHARE:.0%} of the PCIe "
-        f"link's rate, and at {REACHED_SHARE:.0%} of it at least {LEAST_SHARE:.0%} of the step would be "
-        "saved; needs a recorded link",
-        "large pinned copies reach 80 to 90% of a link, so half of it indicates a lower width or generation, "
-        "a remote NUMA node or a shared link",
-    ),
-)
-
-
-def pinned_findings(
-    run: Run, recurring: pd.DataFrame, kernels: KernelUnions, steps: Budget
-) -> tuple[Finding, ...]:
-    """Findings on pageable copies and slow links among these copies."""
-    found: list[Finding | None] = []
-    for way in _DIRECTION_NAMES:
-        rows = recurring[(recurring[DIRECTION] == way) & (recurring[MEMORY] == str(Memory.PAGEABLE))]
-        found.append(
-            _pageable(run, rows[(rows[C.BYTES] >= PAGEABLE_BYTES).fillna(value=False)], kernels, steps)
-        )
-    pinned = recurring[(recurring[MEMORY] == str(Memory.PINNED)) & recurring[LINK].notna()]
-    large = pinned[(pinned[C.BYTES] >= LARGE_BYTES).fillna(value=False)]
-    found += [_slow(rows, kernels, steps) for _, rows in large.groupby([*PLACE, DIRECTION], sort=True)]
-    return tuple(one for one in found if one is not None)
-
-
-def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
-    exposed = kernels.exposed_ns(rows)
-    if not steps.matters(exposed):
-        return None
-    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
-    saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
-    located = with_origins(run, rows)
-    way = str(rows[DIRECTION].iloc[0])
-    size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
-    exposed_time = human(steps.per_step(exposed), "ns")
-    blocked = exact_sum(rows[BLOCKED_NS])
-    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
-    return Finding(
-        PAGEABLE,
-        steps.severity(exposed if saving is None else saving),
-        f"{_DIRECTION_NAMES[way]} copies {_SOURCE[way]} pageable memory: "
-        f"{human(size // steps.steps, 'bytes')} {steps.per} at {size / took:.1f} GB/s, {exposed_time} "
-        f"exposed{waited}",
-        f"{_ADVICE[way]}: {describe_places(located, C.DUR_NS)}.",
-        None if saving is None else steps.per_step(saving),
-        None if saving is None else Basis.ESTIMATED,
-        _how_pinned(rows, exposed_time, known=saving is not None) + f", {steps.per}, {WORST}",
-        CONFIDENT if steps.marked else 0.6,
-        evidence_of_copies(rows),
-    )
-
-
-def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, known: bool) -> str:
-    overlap = f"overlapping the copies with kernels would save up to the exposed {exposed_time}"
-    if not known:
-        return f"the saving by pinning is not estimated, because no rate of pinned copies is known; {overlap}"
-    seen = rows[SEEN].notna().all()
-    source = (
-        "the best pinned rate seen in the run"
-        if seen
-        else f"{REACHED_SHARE * 100:.0f}% of the PCIe link's rate"
-    )
-    rate = float(rows[REACHABLE].min())
-    return f"time above bytes over {rate:.1f} GB/s, {source}, at most the exposed time; {overlap}"
-
-
-def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
-    size, ran = int(rows[C.BYTES].sum()), _union(rows)
-    link = float(rows[LINK].iloc[0])
-    if not ran or size / ran >= SLOW_SHARE * link:
-        return None
-    saving = min(ran - int(size / (REACHED_SHARE * link)), kernels.exposed_ns(rows))
-    if not steps.matters(saving):
-        return None
-    way = str(rows[DIRECTION].iloc[0])
-    rank, device = int(rows[C.RANK].iloc[0]), int(rows[C.DEVICE].iloc[0])
-    return Finding(
-        SLOW_LINK,
-        steps.severity(saving),
-        f"{_DIRECTION_NAMES[way]} copies of pinned memory run at {size / ran:.1f} GB/s on device {device} of "
-        f"rank {rank}, where the PCIe link allows {link:.1f} GB/s",
-        "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
-        "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
-        "the trace does not show which is the cause.",
-        steps.per_step(saving),
-        Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {REACHED_SHARE * 100:.0f}% of the link's "
-        f"rate, at most the exposed time, {steps.per}",
-        0.6,
-        evidence_of_copies(rows),
-    )
-
-
-def _union(rows: pd.DataFrame) -> int:
-    return intervals.length(intervals.union(*spans(rows)))

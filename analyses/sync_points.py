@@ -37,9 +37,10 @@ from tracekit.analysis import (
     Result,
     Rule,
     TableSpec,
+    savings,
 )
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.run import Run
@@ -48,15 +49,12 @@ from tracekit.schema import MARKER, C, HostKind
 
 from .idle_gaps import causes
 from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle
+from .idle_gaps.context import MAX_CLOCK_SKEW_NS
 from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
-from .shared.host_rows import (
-    advise_on_wait,
-    host_rows,
-    source_lines,
-)
+from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import inside_steps
 
-LONGEST = 50
+MAX_LISTED = 50
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
 IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
 
@@ -69,20 +67,20 @@ NO_CALLS = (
 
 def compute(run: Run) -> Result:
     """List the waits, and attribute idle time to them."""
-    idle = causes.read(run)
+    idle = causes.read_idle(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):
         calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
         return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
     windows = step_windows(run)
-    waits = _with_idle(_described(run, idle), idle, windows)
-    tables = {"waits": _grouped(run, waits, idle), "calls": _longest(waits)}
+    waits = _with_idle(_describe_waits(run, idle), idle, windows)
+    tables = {"waits": _group_waits(run, waits, idle), "calls": _list_calls(waits)}
     notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, _findings(run, waits, idle.gaps), notes)
 
 
-def _described(run: Run, idle: Idle) -> pd.DataFrame:
+def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
     """One row per wait: call, op around it, source line, step, host time."""
     host, rows = idle.host, idle.waits
     op = host.nearest_ancestor(rows, host.of_kind(HostKind.OP))
@@ -103,13 +101,13 @@ def _described(run: Run, idle: Idle) -> pd.DataFrame:
 def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
     """Part of each wait during which a device of its rank was busy."""
     start, end = spans(waits)
-    found = np.zeros(len(waits), np.int64)
+    busy = np.zeros(len(waits), np.int64)
     ranks, of_device = ints(waits, C.RANK), ints(idle.device, C.RANK)
     for rank in np.unique(ranks):
         union = intervals.union(*spans(idle.device[of_device == rank]))
-        own = ranks == rank
-        found[own] = covered(union, start[own], end[own])
-    return found
+        of_rank = ranks == rank
+        busy[of_rank] = covered(union, start[of_rank], end[of_rank])
+    return busy
 
 
 def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
@@ -127,22 +125,22 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
     inside = np.where(idle.explained.waiting_elsewhere[caused], 0, inside)
     gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
     gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
-    found = gaps.groupby("place").agg(
+    per_wait = gaps.groupby("place").agg(
         gaps=(C.ROW_ID, "size"),
         after=(C.DUR_NS, "sum"),
         caused=("caused", "sum"),
         saved=("saved", "sum"),
         row=(C.ROW_ID, "first"),
     )
-    found = found.reindex(range(len(waits)))
+    per_wait = per_wait.reindex(range(len(waits)))
     table = waits.copy()
     for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after"), (SAVED_NS, "saved")):
-        table[name] = found[column].astype("Int64").fillna(0).to_numpy(np.int64)
-    table[IDLE_ROW] = found["row"].astype("Int64").array
+        table[name] = per_wait[column].astype("Int64").fillna(0).to_numpy(np.int64)
+    table[IDLE_ROW] = per_wait["row"].astype("Int64").array
     return table
 
 
-def _grouped(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
+def _group_waits(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
     """Group waits by call, op and line, most expensive first."""
     keys = [C.RANK, CALL, OP, SOURCE]
     table = waits.groupby(keys, sort=True, as_index=False).agg(
@@ -171,10 +169,10 @@ def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str
     return per_step
 
 
-def _longest(waits: pd.DataFrame) -> pd.DataFrame:
+def _list_calls(waits: pd.DataFrame) -> pd.DataFrame:
     """The most expensive single waits: by the idle time they caused, then by their length."""
     order = [CAUSED_NS, C.DUR_NS, C.START_NS, THREAD_ROW]
-    first = waits.sort_values(order, ascending=[False, False, True, True])[:LONGEST]
+    first = waits.sort_values(order, ascending=[False, False, True, True])[:MAX_LISTED]
     return first[[column.name for column in _CALLS]].reset_index(drop=True)
 
 
@@ -212,17 +210,17 @@ _CALLS = (
     Column(IDLE_ROW, "", "row of the longest idle interval it caused in device_intervals"),
 )
 
-_STARVES = Rule(
+STARVES = Rule(
     "sync_starves_device",
     states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
-    f"least {LEAST_SHARE:.0%} of the steps (per idle interval the minimum of its length and the wait's)",
+    "least {min_saving_share} of the steps (per idle interval the minimum of its length and the wait's)",
     why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
     bound=Bottleneck.SYNC,
+    thresholds={"min_saving_share": LEAST_SHARE},
 )
 SAVED_NS = "saved_ns"
 """Per wait: the idle time it causes, inside the profiled steps if they are marked."""
-_MOST = 10
-"""Maximum number of findings."""
+MAX_FINDINGS = 10
 
 _HOW = (
     "Σ over the idle intervals that begin in these waits of the minimum of the interval's length (inside the "
@@ -233,35 +231,35 @@ _HOW = (
 
 def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding, ...]:
     """One finding for each call, op and source line that causes idle time, most expensive first."""
-    allowed = budget(run)
-    if allowed.marked:
+    budget = savings.budget(run)
+    if budget.marked:
         waits = waits[waits[C.STEP].notna()]
     devices = gaps.groupby(C.RANK)[C.DEVICE].nunique()
-    several = int(devices.max()) if len(devices) else 1
-    found = []
+    devices_of_rank = int(devices.max()) if len(devices) else 1
+    ranked = []
     for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
-        saving = int(rows[SAVED_NS].sum()) // max(1, several)
-        if allowed.matters(saving):
-            found.append((saving, _finding(str(call), str(op), str(line), rows, saving, allowed)))
-    found.sort(key=lambda pair: -pair[0])
-    return tuple(finding for _, finding in found[:_MOST])
+        saving = int(rows[SAVED_NS].sum()) // max(1, devices_of_rank)
+        if budget.matters(saving, least=STARVES["min_saving_share"]):
+            ranked.append((saving, _finding(str(call), str(op), str(line), rows, saving, budget)))
+    ranked.sort(key=lambda pair: -pair[0])
+    return tuple(finding for _, finding in ranked[:MAX_FINDINGS])
 
 
-def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, allowed: Budget) -> Finding:
+def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
     place = "outside ops" if op == OUTSIDE else f"in {brief(op)}"
     where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
     waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
     return Finding(
-        code=_STARVES.code,
-        severity=allowed.severity(saving),
+        code=STARVES.code,
+        severity=budget.severity(saving),
         title=(
-            f"{where}: GPU idle after {waits}, {duration(allowed.per_step(saving))} {allowed.per} avoidable"
+            f"{where}: GPU idle after {waits}, {duration(budget.per_step(saving))} {budget.per} avoidable"
         ),
         advice=advise_on_wait(call, op),
-        saving_ns_per_step=allowed.per_step(saving),
+        saving_ns_per_step=budget.per_step(saving),
         basis=Basis.MEASURED,
-        how=_HOW.format(per=allowed.per),
+        how=_HOW.format(per=budget.per),
         confidence=CONFIDENT,
         evidence={
             "device_intervals": [int(row) for row in weighty["idle_row"].dropna()],
@@ -277,16 +275,17 @@ ANALYSIS = Analysis(
     definition=(
         "wait = synchronize call, or copy call that returned no earlier than its copy was done (synchronous "
         "by name, or pageable memory); host = its length; busy = the part with a device of the rank busy; "
-        "idle after = idle intervals that begin in the wait (or up to 5 µs later) and end with work launched "
+        "idle after = idle intervals that begin in the wait (or up to "
+        f"{duration(MAX_CLOCK_SKEW_NS)} later) and end with work launched "
         "after it, each attributed to one wait; idle caused = per such interval the minimum of its length "
         "and the wait's."
     ),
     tables=(
         TableSpec("waits", "Waits by call, op and source line", _WAITS),
-        TableSpec("calls", f"The {LONGEST} most expensive waits", _CALLS),
+        TableSpec("calls", f"The {MAX_LISTED} most expensive waits", _CALLS),
     ),
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,
     compute=compute,
-    rules=(_STARVES,),
+    rules=(STARVES,),
 )

@@ -1,4 +1,4 @@
-"""zero_grad ranges: the work they launch on each device, and their ops on the host.
+"""Work that zero_grad launches on each device, and its ops on the host.
 
 A range is a host interval with zero_grad in its name: the annotation `Optimizer.zero_grad#SGD.zero_grad` of
 torch.optim, an annotation or op of the user, or a Python frame of a function named so. Fills are the kernels
@@ -36,9 +36,10 @@ from tracekit.analysis import (
     Result,
     Rule,
     TableSpec,
+    savings,
 )
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.run import Run, busy
@@ -52,6 +53,7 @@ from .shared.common import (
     RANK,
     UNLINKED,
     absent_device_note,
+    duration,
     ints,
     largest_rows,
     max_per_rank,
@@ -60,23 +62,14 @@ from .shared.common import (
     spans,
     union_by,
 )
-from .shared.host_rows import (
-    fill_missing_text,
-    host_rows,
-    source_lines,
-)
-from .shared.thread_ranges import (
-    covering_ranges,
-    launch_calls,
-    outermost_ranges,
-    ranges_by_name,
-)
+from .shared.host_rows import fill_missing_text, host_rows, source_lines
+from .shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges, ranges_by_name
 
 NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
 """Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
 FUSED = re.compile(r"(?i)multi_tensor|foreach")
 """Kernels that process many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
-FIXED_NS = 2_000
+MAX_FIXED_NS = 2_000
 """Maximum fixed cost per fill, which a fused kernel pays once."""
 
 RANGE, FILLS = "range", "fills"
@@ -87,29 +80,29 @@ _FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
 _KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
 
 
-def find(run: Run) -> pd.DataFrame:
+def find_ranges(run: Run) -> pd.DataFrame:
     """Outermost zero_grad ranges, sorted by start."""
     ranges = outermost_ranges(ranges_by_name(run, NAMED, _KINDS))
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def zeroing(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
+def count_zeroed(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
     """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
     counts = {}
     for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
         ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
         ops = ops[~ops[C.NAME].astype(str).str.endswith(_NEW)]
-        at = covering_ranges(ranges, ops)
-        counts[name] = np.bincount(at[at != NO_PARENT], minlength=len(ranges)).astype(np.int64)
+        position = covering_ranges(ranges, ops)
+        counts[name] = np.bincount(position[position != NO_PARENT], minlength=len(ranges)).astype(np.int64)
     return pd.DataFrame(counts)
 
 
-def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+def launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """Kernels and memsets launched by a range, with its position as `RANGE`."""
-    at = covering_ranges(ranges, launch_calls(run, frame))
+    position = covering_ranges(ranges, launch_calls(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
-    in_range = (at != NO_PARENT) & fills
-    rows = frame[in_range].assign(**{RANGE: at[in_range]}).reset_index(drop=True)
+    in_range = (position != NO_PARENT) & fills
+    rows = frame[in_range].assign(**{RANGE: position[in_range]}).reset_index(drop=True)
     names = rows[C.NAME].astype(object)
     ops = fill_missing_text(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
     fused = names.map({name: bool(FUSED.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
@@ -118,7 +111,7 @@ def launched(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFram
     return result
 
 
-def device_rows(run: Run) -> pd.DataFrame:
+def read_device_rows(run: Run) -> pd.DataFrame:
     """Intervals that occupy the devices, with their launches."""
     columns = [C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.OP_ROW]
     return busy(run, columns)
@@ -148,7 +141,7 @@ def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     table["span_ns"] = last - first
     table["idle_ns"] = _idle(table, frame, first, last)
     table["median_ns"] = medians(codes, size, end - start)
-    shortest = np.full(size, FIXED_NS, np.int64)
+    shortest = np.full(size, MAX_FIXED_NS, np.int64)
     np.minimum.at(shortest, codes, end - start)
     table["fixed_ns"] = shortest
     return table
@@ -159,20 +152,29 @@ def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> 
     idle = last - first
     for (rank, device), _ in table.groupby([C.RANK, C.DEVICE], sort=True):
         where = ((table[C.RANK] == rank) & (table[C.DEVICE] == device)).to_numpy()
-        own = frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
-        occupied: Union = intervals.union(*spans(own))
+        of_device = frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
+        occupied: Union = intervals.union(*spans(of_device))
         idle[where] -= covered(occupied, first[where], last[where])
     return idle
 
 
 def linked_ranks(frame: pd.DataFrame) -> list[int]:
     """Ranks with device work linked to the host."""
-    known = frame[C.LAUNCH_ROW].notna() | frame[C.OP_ROW].notna()
-    return sorted(int(rank) for rank in np.unique(ints(frame[known], C.RANK)))
+    linked = frame[C.LAUNCH_ROW].notna() | frame[C.OP_ROW].notna()
+    return sorted(int(rank) for rank in np.unique(ints(frame[linked], C.RANK)))
 
 
 PER_PARAMETER, FOREACH, NONE = "per_parameter", "foreach", "none"
-FEWEST_FILLS = 4
+ONE_BY_ONE = Rule(
+    "zero_grad_per_parameter",
+    states="ranges in profiled steps launch at least {min_fills} fills, a share of less than "
+    "{max_fused_share} of them fused, and the saving compared with a fused fill is at least "
+    "{min_saving_share} of the steps' time",
+    why="fusing fewer than {min_fills} fills gains almost nothing; two runs of one program differ by up to "
+    "{min_saving_share}",
+    bound=Bottleneck.LAUNCH,
+    thresholds={"min_fills": 4, "max_fused_share": 0.5, "min_saving_share": LEAST_SHARE},
+)
 
 NO_RANGES = (
     "no zero_grad range in this capture: torch.optim marks them if CPU activity is recorded; mark other code "
@@ -183,15 +185,15 @@ HOST_ONLY = "so modes are derived from host ops, and launched work is unknown"
 
 def compute(run: Run) -> Result:
     """Measure every zero_grad range."""
-    ranges = find(run)
+    ranges = find_ranges(run)
     if ranges.empty:
         return Result(notes=(NO_RANGES,))
-    frame = device_rows(run)
-    fills = launched(run, frame, ranges)
-    table = _measured(run, ranges, frame, fills)
-    spent = budget(run)
-    tables = {"summary": _summary(table, spent), "ranges": table[[column.name for column in _RANGES]]}
-    return Result(tables, _findings(run, table, fills, spent), _notes(run, frame))
+    frame = read_device_rows(run)
+    fills = launched_fills(run, frame, ranges)
+    table = _range_table(run, ranges, frame, fills)
+    budget = savings.budget(run)
+    tables = {"summary": _summary(table, budget), "ranges": table[[column.name for column in _RANGES]]}
+    return Result(tables, _findings(run, table, fills, budget), _notes(run, frame))
 
 
 def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
@@ -201,13 +203,13 @@ def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
     return (f"{UNLINKED} on rank {', '.join(map(str, missing))}, {HOST_ONLY}",) if missing else ()
 
 
-def _measured(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
+def _range_table(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
     """One row per range and device, in the order of the ranges."""
-    host = ranges.assign(**{RANGE: np.arange(len(ranges))}).join(zeroing(run, ranges))
+    host = ranges.assign(**{RANGE: np.arange(len(ranges))}).join(count_zeroed(run, ranges))
     on_device = per_device(fills, frame).drop(columns=[C.RANK])
     table = host.merge(on_device, how="left", on=RANGE)
-    known = table[C.RANK].isin(linked_ranks(frame))
-    idle = table[FILLS].isna() & known
+    has_links = table[C.RANK].isin(linked_ranks(frame))
+    idle = table[FILLS].isna() & has_links
     for name in ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "fills", "fused"):
         table[name] = table[name].astype("Int64").mask(idle, 0)
     for name in ("median_ns", "fixed_ns", C.DEVICE):
@@ -224,7 +226,9 @@ def _modes(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     fused = table["fused"].fillna(0).to_numpy(dtype=np.int64)
     singly, listed = ints(table, "singly"), ints(table, "listed")
     by_op = np.where(listed > 0, FOREACH, np.where(singly > 0, PER_PARAMETER, NONE))
-    by_fill = np.where(fills == 0, NONE, np.where(2 * fused >= fills, FOREACH, PER_PARAMETER))
+    by_fill = np.where(
+        fills == 0, NONE, np.where(fused >= ONE_BY_ONE["max_fused_share"] * fills, FOREACH, PER_PARAMETER)
+    )
     return np.where(table["fills"].notna(), by_fill, by_op).astype(object)
 
 
@@ -246,7 +250,7 @@ def _shares(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     return joined
 
 
-def _summary(table: pd.DataFrame, spent: Budget) -> pd.DataFrame:
+def _summary(table: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     """One row per rank, device, name and mode."""
     keys = [C.RANK, "mode", C.NAME, C.DEVICE]
     texts_of = table.astype({C.NAME: object})
@@ -254,44 +258,46 @@ def _summary(table: pd.DataFrame, spent: Budget) -> pd.DataFrame:
     summed = grouped[["kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns"]]
     result = grouped.size().rename("ranges").to_frame().join(summed.sum(min_count=1)).reset_index()
     result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
-    whole = float(spent.steps * spent.step_ns) or float("nan")
+    whole = float(budget.steps * budget.step_ns) or float("nan")
     result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / whole)
     return result[[column.name for column in _SUMMARY]].astype({C.DEVICE: "Int64"})
 
 
-def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> tuple[Finding, ...]:
-    counted = table[table[C.STEP].notna()] if spent.marked else table
-    chosen = counted[(counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= FEWEST_FILLS)]
-    found = (
-        _finding(run, str(name), rows, fills[fills[RANGE].isin(rows[RANGE])], spent)
+def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
+    counted = table[table[C.STEP].notna()] if budget.marked else table
+    chosen = counted[
+        (counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= ONE_BY_ONE["min_fills"])
+    ]
+    findings = (
+        _finding(run, str(name), rows, fills[fills[RANGE].isin(rows[RANGE])], budget)
         for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
-        if spent.matters(max_per_rank(rows, rows["saving_ns"]))
+        if budget.matters(max_per_rank(rows, rows["saving_ns"]), least=ONE_BY_ONE["min_saving_share"])
     )
-    return tuple(sorted(found, key=lambda one: -(one.saving_ns_per_step or 0)))
+    return tuple(sorted(findings, key=lambda finding: -(finding.saving_ns_per_step or 0)))
 
 
-def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, spent: Budget) -> Finding:
+def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budget: Budget) -> Finding:
     saving, idle, span = (max_per_rank(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
     lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
     where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
     return Finding(
-        code="zero_grad_per_parameter",
-        severity=spent.severity(saving),
+        code=ONE_BY_ONE.code,
+        severity=budget.severity(saving),
         title=(
             f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
-            f"is idle {human(spent.per_step(idle), 'ns')} {spent.per} between them"
+            f"is idle {human(budget.per_step(idle), 'ns')} {budget.per} between them"
         ),
         advice=(
             f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
             "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
             "fills them with few kernels"
         ),
-        saving_ns_per_step=spent.per_step(saving),
+        saving_ns_per_step=budget.per_step(saving),
         basis=Basis.ESTIMATED,
         how=(
             f"measured idle time between the fills + (fills − 1) × the shortest fill, at most "
-            f"{human(FIXED_NS, 'ns')} each, {spent.per}, {WORST}; the idle time includes profiler "
-            f"overhead; `set_to_none=True` saves up to {human(spent.per_step(span), 'ns')}"
+            f"{human(MAX_FIXED_NS, 'ns')} each, {budget.per}, {WORST}; the idle time includes profiler "
+            f"overhead; `set_to_none=True` saves up to {human(budget.per_step(span), 'ns')}"
         ),
         confidence=CONFIDENT,
         evidence={
@@ -359,7 +365,8 @@ ANALYSIS = Analysis(
         "Ranges are the outermost host intervals with zero_grad in their name; fills = kernels and memsets "
         "launched inside; mode = none (no fills), foreach (at least half of the fills are fused) or "
         "per_parameter; idle = the time between their first start and last end in which nothing ran on the "
-        "device; saving = idle + (fills − 1) × min(shortest fill, 2 µs), only for per_parameter. One row per "
+        "device; saving = idle + (fills − 1) × min(shortest fill, "
+        f"{duration(MAX_FIXED_NS)}), only for per_parameter. One row per "
         "range and device."
     ),
     tables=(
@@ -369,19 +376,5 @@ ANALYSIS = Analysis(
     sources=("TorchBench, listing 2",),
     order=45,
     compute=compute,
-    rules=(
-        Rule(
-            "zero_grad_per_parameter",
-            states=(
-                f"ranges in profiled steps launch at least {FEWEST_FILLS} fills, fewer than half of them "
-                "fused, and the saving compared with a fused fill is at least "
-                f"{LEAST_SHARE:.0%} of the steps' time"
-            ),
-            why=(
-                f"fusing fewer than {FEWEST_FILLS} fills gains almost nothing; two runs of one program "
-                "differ by up to 1%"
-            ),
-            bound=Bottleneck.LAUNCH,
-        ),
-    ),
+    rules=(ONE_BY_ONE,),
 )

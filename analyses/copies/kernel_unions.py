@@ -1,4 +1,4 @@
-"""TODO."""
+"""Exposed time of copies: the part that no kernel or opaque graph of their device overlaps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,8 @@ from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import (
-    ints,
-    max_per_rank,
-    segments_by,
-    spans,
-)
-from .read_copies import (
-    BLOCKED_NS,
-    CALL_START_NS,
-    PLACE,
-    number_by,
-)
+from ..shared.common import ints, max_per_rank, segments_by, spans
+from .read_copies import BLOCKED_NS, CALL_START_NS, PLACE, number_by
 
 
 class KernelUnions:
@@ -37,12 +27,18 @@ class KernelUnions:
         }
 
     def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-        """Exposed length of the union of each group's intervals, summed over devices."""
+        """Exposed length of the union of each group's intervals, summed over devices.
+
+        Args:
+            frame: Intervals with rank and device.
+            codes: Group of each interval, 0 up to `groups`.
+            groups: Number of groups.
+        """
         total = np.zeros(groups, np.int64)
-        for place, at in frame.groupby(list(PLACE), sort=True).indices.items():
-            lane, start, end = segments_by(codes[at], *spans(frame.iloc[at]))
+        for place, rows in frame.groupby(list(PLACE), sort=True).indices.items():
+            group, start, end = segments_by(codes[rows], *spans(frame.iloc[rows]))
             union = self.unions.get(place, intervals.EMPTY)
-            np.add.at(total, lane, end - start - covered(union, start, end))
+            np.add.at(total, group, end - start - covered(union, start, end))
         return total
 
     def start_delay_ns(self, copies: pd.DataFrame) -> int:
@@ -51,11 +47,11 @@ class KernelUnions:
         For each gap between kernels in which copies end: the minimum of the time the host was blocked in them
         and the gap since the first of their calls. The device of each rank with the largest sum counts.
         """
-        known = copies[copies[BLOCKED_NS].notna()]
-        codes, _ = number_by(known, PLACE)
-        places = known[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
+        blocking = copies[copies[BLOCKED_NS].notna()]
+        codes, _ = number_by(blocking, PLACE)
+        places = blocking[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
         waited = [
-            _start_delays(known[codes == number], *self.unions.get(place, intervals.EMPTY))
+            _start_delay(blocking[codes == number], *self.unions.get(place, intervals.EMPTY))
             for number, place in enumerate(places.itertuples(index=False, name=None))
         ]
         return max_per_rank(places, waited)
@@ -67,7 +63,7 @@ class KernelUnions:
         return max_per_rank(places, self.exposed_by(frame, codes, count))
 
 
-def _start_delays(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
+def _start_delay(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
     """Upper bound for copies of one device and the union of its kernels."""
     if not len(start):
         return 0
@@ -78,6 +74,6 @@ def _start_delays(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
         {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
     )
     gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
-    at = gaps.index.to_numpy(dtype=np.int64)
-    length = start[at + 1] - np.maximum(end[at], ints(gaps, "call"))
+    before = gaps.index.to_numpy(dtype=np.int64)
+    length = start[before + 1] - np.maximum(end[before], ints(gaps, "call"))
     return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())

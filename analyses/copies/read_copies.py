@@ -8,11 +8,12 @@
   recorded.
 
 The link's rate is PCIe generation × lanes as sampled by NVML during the run, else the maximum of the link
-(`shared.groups` has the rates). The best rate seen is that of a pinned copy of at least 1 MiB in the same
-direction and on the same device; below that size the fixed cost of a copy matters. The ceiling is the larger
-of the known ones.
+(`shared.pcie` has the rates). The best rate seen is that of a pinned copy of at least `LARGE_BYTES` in the
+same direction and on the same device; below that size the fixed cost of a copy matters. The ceiling is the
+larger of the known ones.
 
-The rate a copy can reach is the best rate seen, else 80% of the link's, because of protocol overhead.
+The rate a copy can reach is the best rate seen, else `REACHED_SHARE` of the link's, because of protocol
+overhead.
 """
 
 from __future__ import annotations
@@ -31,13 +32,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 from ..shared.common import NO_PARENT, ints, positions
-from ..shared.host_rows import (
-    NO_OP,
-    NO_SHAPES,
-    fill_missing_text,
-    host_rows,
-    source_lines,
-)
+from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows, source_lines
 from ..shared.pcie import link_rates
 
 DIRECTION, MEMORY = "direction", "memory"
@@ -45,7 +40,6 @@ OP, OUTER, SOURCE = "op", "outer_op", "source"
 BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
 CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_start_ns", "call_start_ns"
 NO_DTYPES = "(no dtypes recorded)"
-SCALAR_BYTES = 8
 WAIT_PATTERN = r"(?i)synchronize"
 PLACE = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
@@ -101,11 +95,11 @@ def _outermost(run: Run, rows: pd.Series) -> pd.Series:
     """Name of the outermost op around each op."""
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW], where=_is(HostKind.OP))
     parent = np.append(positions(ops[C.ROW_ID], ops[C.PARENT_ROW]), NO_PARENT)  # index -1 gives NO_PARENT
-    at = positions(ops[C.ROW_ID], rows)
-    while (climbing := parent[at] != NO_PARENT).any():
-        at[climbing] = parent[at[climbing]]
-    ids = np.append(ints(ops, C.ROW_ID), NO_PARENT)[at]
-    top = pd.Series(ids, index=rows.index).astype("Int64").mask(at == NO_PARENT)
+    position = positions(ops[C.ROW_ID], rows)
+    while (climbing := parent[position] != NO_PARENT).any():
+        position[climbing] = parent[position[climbing]]
+    ids = np.append(ints(ops, C.ROW_ID), NO_PARENT)[position]
+    top = pd.Series(ids, index=rows.index).astype("Int64").mask(position == NO_PARENT)
     return pd.Series(fill_missing_text(host_rows(run, top, [C.NAME])[C.NAME], NO_OP), index=rows.index)
 
 
@@ -123,17 +117,17 @@ def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     parents = launch[C.PARENT_ROW].dropna().unique()
     ops = pd.Index(parents).intersection(pd.Index(inside[C.ROW_ID].to_numpy()))
     calls = _calls(run, copies[C.LAUNCH_ROW], ops.to_numpy(dtype=np.int64))
-    at = positions(calls[C.ROW_ID], copies[C.LAUNCH_ROW])
-    unknown = pd.Series(at == NO_PARENT, index=copies.index)
-    picked = calls.reindex(at).set_axis(copies.index)
+    position = positions(calls[C.ROW_ID], copies[C.LAUNCH_ROW])
+    unknown = pd.Series(position == NO_PARENT, index=copies.index)
+    picked = calls.reindex(position).set_axis(copies.index)
     names = [CALL_START_NS, CALL_NS, WAIT_START_NS, WAIT_NS]
     return pd.DataFrame({name: picked[name].astype("Int64").mask(unknown) for name in names})
 
 
 def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
     """Runtime calls inside these ops and these launches, each with the wait that directly follows it."""
-    own = pa.array(np.unique(launches.dropna().to_numpy(dtype=np.int64)), pa.int64())
-    near = pc.field(C.ROW_ID).isin(own) | pc.field(C.PARENT_ROW).isin(pa.array(ops, pa.int64()))
+    launch_ids = pa.array(np.unique(launches.dropna().to_numpy(dtype=np.int64)), pa.int64())
+    near = pc.field(C.ROW_ID).isin(launch_ids) | pc.field(C.PARENT_ROW).isin(pa.array(ops, pa.int64()))
     calls = run.table(
         "host_intervals",
         columns=[C.ROW_ID, C.NAME, C.PARENT_ROW, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS],
@@ -171,9 +165,9 @@ def evidence_of_copies(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str
         [weight, C.START_NS, C.ROW_ID], ascending=[False, True, True]
     )
     top = order.head(EVIDENCE_ROWS)
-    found = {"device_intervals": [int(row) for row in top[C.ROW_ID]]}
+    evidence = {"device_intervals": [int(row) for row in top[C.ROW_ID]]}
     launches = [int(row) for row in top[C.LAUNCH_ROW].dropna()]
-    return found | ({"host_intervals": launches} if launches else {})
+    return evidence | ({"host_intervals": launches} if launches else {})
 
 
 def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:

@@ -11,35 +11,15 @@ from tracekit.analysis import Column, Remark, TableSpec
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from ..h2d_copies.copy_groups import (
-    _UNKNOWN,
-)
-from ..shared.common import (
-    DEVICE,
-    NO_STEPS,
-    RANK,
-    STEP,
-    ints,
-    share,
-    spans,
-    union_by,
-)
-from ..shared.group_stats import group_stats
+from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, ints, share
+from ..shared.group_stats import group_stats, unions_over_devices
 from ..shared.host_rows import NO_SOURCE
 from .kernel_unions import KernelUnions
-from .read_copies import (
-    BLOCKED_NS,
-    EXPOSED_NS,
-    MEMORY,
-    OP,
-    OUTER,
-    PLACE,
-    SOURCE,
-    number_by,
-)
+from .read_copies import BLOCKED_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE, number_by
 
 RATE = "gb_per_s"
 NEEDED = "needed_bytes"
+_UNKNOWN = -1
 
 COPIES = Column("copies", "count", "number of copies")
 BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing if the size of one is unknown")
@@ -81,13 +61,11 @@ SIZES = TableSpec(
         SUM,
     ),
 )
-
-
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
 NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
 
 
-def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
+def copy_notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     """Notes on missing data, and how to record it."""
     holds = {
         NO_STEPS: not steps,
@@ -97,7 +75,7 @@ def notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     return tuple(note for note, true in holds.items() if true)
 
 
-def sums(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
+def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
     """Exact sums by group, missing if a value of the group is missing."""
     values = frame[column].astype("Int64")
     total = np.zeros(groups, np.int64)
@@ -107,37 +85,46 @@ def sums(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Serie
     return pd.Series(total, dtype="Int64").mask(incomplete)
 
 
-def rate(size: pd.Series, duration: pd.Series) -> pd.Series:
+def gb_per_s(size: pd.Series, duration: pd.Series) -> pd.Series:
     """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
     known = size.notna()
     whole = duration.where(known & (duration > 0), 0).fillna(0)
     return pd.Series(share(size.fillna(0).to_numpy(np.float64), whole.to_numpy(dtype=np.int64)), size.index)
 
 
-def totals(frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
-    """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one."""
+def totals_table(frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
+    """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one.
+
+    Args:
+        frame: Copies with rank and device.
+        keys: Columns to group by.
+        kernels: Kernels of each device.
+    """
     codes, groups = number_by(frame, keys)
     _, first = np.unique(codes, return_index=True)
     table = frame[list(keys)].iloc[first].reset_index(drop=True)
-    lanes = frame.groupby(list(PLACE)).ngroup().to_numpy().astype(np.int64)
-    wide = int(lanes.max()) + 1 if len(lanes) else 1
-    unions = union_by(codes * wide + lanes, groups * wide, *spans(frame)).reshape(groups, wide).sum(axis=1)
     table["copies"] = np.bincount(codes, minlength=groups).astype(np.int64)
-    table[C.BYTES] = sums(frame, codes, groups, C.BYTES)
-    table["sum_ns"] = sums(frame, codes, groups, C.DUR_NS).astype(np.int64)
-    table["union_ns"] = unions.astype(np.int64)
+    table[C.BYTES] = sums_if_known(frame, codes, groups, C.BYTES)
+    table["sum_ns"] = sums_if_known(frame, codes, groups, C.DUR_NS).astype(np.int64)
+    table["union_ns"] = unions_over_devices(frame, codes, groups)
     table[EXPOSED_NS] = kernels.exposed_by(frame, codes, groups)
-    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
     return table
 
 
-def per_step(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
-    """One row per rank, device and step, copies outside of steps last; with sums of further columns."""
+def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
+    """One row per rank, device and step, copies outside of steps last; with sums of further columns.
+
+    Args:
+        frame: Described copies.
+        kernels: Kernels of each device.
+        extra: Further columns to sum.
+    """
     keys = [C.RANK, C.DEVICE, C.STEP]
-    table = totals(frame, keys, kernels)
+    table = totals_table(frame, keys, kernels)
     codes, groups = number_by(frame, keys)
     for column in extra:
-        table[column] = sums(frame, codes, groups, column)
+        table[column] = sums_if_known(frame, codes, groups, column)
     return table
 
 
@@ -146,7 +133,7 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
 
     Args:
         frame: Described copies.
-        hiding: Unions of kernels and graphs.
+        kernels: Kernels of each device.
         steps: Profiled steps of all ranks; 0 where none are marked.
     """
     keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
@@ -158,17 +145,17 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
     more = keyed[keys].iloc[first].reset_index(drop=True)
     more["copies_per_step"] = inside / steps if steps else np.full(count, np.nan)
     more[EXPOSED_NS] = kernels.exposed_by(keyed, codes, count)
-    more[BLOCKED_NS] = sums(keyed, codes, count, BLOCKED_NS)
+    more[BLOCKED_NS] = sums_if_known(keyed, codes, count, BLOCKED_NS)
     more["first_row"] = ints(keyed, C.ROW_ID)[first]
     table = table.merge(more, on=keys, how="left", validate="1:1")
     known = table["bytes_each"] != _UNKNOWN
     table["bytes_each"] = table["bytes_each"].astype("Int64").where(known)
     table[C.BYTES] = table["bytes_each"] * table["copies"]
-    table[RATE] = rate(table[C.BYTES], table["sum_ns"])
+    table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
     return table[[column.name for column in GROUPS]]
 
 
-def sizes(frame: pd.DataFrame) -> pd.DataFrame:
+def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Histogram by powers of two, with separate rows for sizes of 0 and unknown sizes."""
     known = frame[C.BYTES].notna().to_numpy(dtype=bool)
     size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
@@ -184,7 +171,7 @@ def sizes(frame: pd.DataFrame) -> pd.DataFrame:
             "from_bytes": pd.Series(lower, dtype="Int64").mask(missing),
             "to_bytes": pd.Series(upper, dtype="Int64").mask(missing),
             "copies": np.bincount(codes, minlength=count).astype(np.int64),
-            C.BYTES: sums(frame, codes, count, C.BYTES),
-            "sum_ns": sums(frame, codes, count, C.DUR_NS).astype(np.int64),
+            C.BYTES: sums_if_known(frame, codes, count, C.BYTES),
+            "sum_ns": sums_if_known(frame, codes, count, C.DUR_NS).astype(np.int64),
         }
     )

@@ -6,12 +6,12 @@ the last interval launched in it.
 
 Kinds of segments: compute, communication, memcpy, memset and graph are device intervals; *launch call* is
 time in a call that launches device work; *launch delay* runs from its return to the start on the device;
-*kernel-to-kernel delay* is a gap of at most 30 µs before queued work, a longer one is a *device gap* of
-unknown cause, as is a launch delay of over 30 µs of the first work on a stream, which may be busy with work
-from before the capture; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync call* (its time beyond the
-device work it waits for) and *profiler overhead* are time of a host thread by its innermost interval; *thread
-handover* runs from the last interval of one thread to the next interval of another; *unknown* has no recorded
-dependence.
+*kernel-to-kernel delay* is a gap of at most `MAX_SHORT_GAP_NS` before queued work, a longer one is a
+*device gap* of unknown cause, as is a launch delay of over `MIN_GAP_NS` of the first work on a stream,
+which may be busy with work from before the capture; *CPU op*, *CPU outside ATen ops*, *runtime call*, *sync
+call* (its time beyond the device work it waits for) and *profiler overhead* are time of a host thread by
+its innermost interval; *thread handover* runs from the last interval of one thread to the next interval of
+another; *unknown* has no recorded dependence.
 
 `what_if` recomputes the longest path from the first step's start to the last step's end (`whatif` states the
 limits); time between steps is kept. The saving can be less than the time on the path if another chain is
@@ -28,31 +28,37 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Result
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union, covered
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import NO_STEPS, RANK, STEP, UNLINKED, absent_device_note, ints, share
+from ..shared.common import NO_STEPS, UNLINKED, absent_device_note, ints, share
 from . import device as path_device
 from . import findings as path_findings
 from . import whatif
-from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
-from .walk import ALL_KINDS, COMMUNICATE, DEVICE_KINDS, LAUNCH_DELAY, MEMCPY, WINDOW, Walker, Window, graph
-from .whatif import CLASS, COMMUNICATION, Span, WhatIf
-
-if TYPE_CHECKING:
-    from .host import Bools, Small
-    from .walk import Graph
-
+from .backtrack import (
+    ALL_KINDS,
+    COMMUNICATE,
+    DEVICE_KINDS,
+    LAUNCH_DELAY,
+    MEMCPY,
+    WINDOW,
+    Backtracker,
+    Graph,
+    Window,
+    read_graph,
+)
+from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC, Bools, Small
+from .tables import TABLES
+from .whatif import CLASS, COMMUNICATION, MeasuredSpan, WhatIf
 
 NO_HOST = (
     "no host activity was recorded: the path follows only the streams; record CPU activity too "
@@ -63,15 +69,15 @@ UNLINKED_NOTE = f"{UNLINKED}, so the path follows only the streams and what-if h
 
 def compute(run: Run) -> Result:
     """Compute the critical path of every step of every rank."""
-    ranks = path_device.ranks(run)
+    ranks = path_device.ranks_with_device(run)
     if not ranks:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
-    found = [_of_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
-    paths = joined([path for path, _, _ in found])
-    what_if = pd.concat([table for _, table, _ in found], ignore_index=True)
+    results = [_analyze_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
+    paths = concat_paths([path for path, _, _ in results])
+    what_if = pd.concat([table for _, table, _ in results], ignore_index=True)
     tables = result_tables(run, paths, what_if, marked=len(steps) > 0)
-    notes = tuple(dict.fromkeys(note for _, _, own in found for note in own))
+    notes = tuple(dict.fromkeys(note for _, _, rank_notes in results for note in rank_notes))
     findings = path_findings.findings(run, paths, what_if)
     return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
 
@@ -86,44 +92,46 @@ def saved_without_communication(run: Run) -> int | None:
         recorded: what depends on communication is then unknown.
     """
     windows, total = step_windows(run), 0
-    for rank in path_device.ranks(run):
-        own = graph(run.of_ranks(rank), rank)
-        device = own.device
+    for rank in path_device.ranks_with_device(run):
+        graph = read_graph(run.of_ranks(rank), rank)
+        device = graph.device
         if (device.call < 0).all() or (len(device.lanes) > 1 and (device.waited < 0).all()):
             return None
-        model = WhatIf(own, _span(own, windows[windows[C.RANK] == rank]))
+        model = WhatIf(graph, _span(graph, windows[windows[C.RANK] == rank]))
         total += model.savings([(CLASS, COMMUNICATION)])[0]
     return total
 
 
-def _of_rank(run: Run, rank: int, steps: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
+def _analyze_rank(
+    run: Run, rank: int, steps: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
     """Segments of the paths of one rank, its what-if table, and notes."""
-    own = graph(run, rank)
-    walker = Walker(own)
-    span = _span(own, steps)
-    table = _what_if(own, walker, span, max(1, len(steps)))
-    numbers, windows = zip(*_windows(own, steps), strict=True)
-    path = named(own, walker.paths(windows))
+    graph = read_graph(run, rank)
+    walker = Backtracker(graph)
+    span = _span(graph, steps)
+    table = _what_if(graph, walker, span, max(1, len(steps)))
+    numbers, windows = zip(*_windows(graph, steps), strict=True)
+    path = name_segments(graph, walker.paths(windows))
     step = pd.array(numbers, dtype="Int64").take(path.pop(WINDOW).to_numpy())
     path[C.RANK], path[C.STEP] = rank, step
-    return path, table.assign(**{C.RANK: rank}), _notes(own)
+    return path, table.assign(**{C.RANK: rank}), _notes(graph)
 
 
-def _what_if(own: Graph, walker: Walker, span: Span, steps: int) -> pd.DataFrame:
+def _what_if(graph: Graph, walker: Backtracker, span: MeasuredSpan, steps: int) -> pd.DataFrame:
     """Compute the saving of removing each candidate on the path from the first step to the last."""
-    path = described(own, walker.pieces([span.window]))
-    path = inside(path, span.steps)
+    path = describe_segments(graph, walker.pieces([span.window]))
+    path = clip_to_steps(path, span.steps)
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
-    table = _savings(WhatIf(own, span), sums, steps)
-    return table.assign(**path_findings.measured(own, span))
+    table = _savings(WhatIf(graph, span), sums, steps)
+    return table.assign(**path_findings.measure_limits(graph, span))
 
 
-def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
+def _windows(graph: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]:
     """Windows of a rank's steps with their numbers; without marked steps the capture, without a number."""
-    device = own.device
+    device = graph.device
     if not len(steps):
-        return [(None, _span(own, steps).window)]
+        return [(None, _span(graph, steps).window)]
     step = device.frame[C.STEP].fillna(-1).to_numpy(np.int64)
     order = np.lexsort((device.start, device.end, step))
     sorted_steps = step[order]
@@ -137,43 +145,37 @@ def _windows(own: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window]]
     return windows
 
 
-def _span(own: Graph, steps: pd.DataFrame) -> Span:
+def _span(graph: Graph, steps: pd.DataFrame) -> MeasuredSpan:
     """Span from the first start to the last end of a rank's steps, or the capture on its devices."""
-    device = own.device
+    device = graph.device
     order = np.lexsort((device.start, device.end))
     if not len(steps):
         window = Window(int(device.start.min()), int(device.end.max()), int(order[-1]))
-        return Span(window, -FAR, np.ones(len(device.end), np.bool_), _union([window.start], [window.end]))
+        return MeasuredSpan(
+            window, -FAR, np.ones(len(device.end), np.bool_), _union([window.start], [window.end])
+        )
     host_end = int((steps[HOST_START_NS] + steps[HOST_NS]).max())
     in_steps = device.frame[C.STEP].isin(steps[C.STEP]).to_numpy(bool)
     end = int(steps[END_NS].max())
     last = order[in_steps[order]][-1:]
     on_device = len(last) and int(device.end[last[0]]) == end
     window = Window(int(steps[C.START_NS].min()), end, int(last[0]) if on_device else -1)
-    return Span(window, host_end, in_steps, _union(steps[C.START_NS], steps[END_NS]))
+    return MeasuredSpan(window, host_end, in_steps, _union(steps[C.START_NS], steps[END_NS]))
 
 
 def _union(start: Sequence[int] | pd.Series, end: Sequence[int] | pd.Series) -> Union:
     return intervals.union(np.asarray(start, np.int64), np.asarray(end, np.int64))
 
 
-def _notes(own: Graph) -> tuple[str, ...]:
-    if not len(own.host.start):
+def _notes(graph: Graph) -> tuple[str, ...]:
+    if not len(graph.host.start):
         return (NO_HOST,)
-    return (UNLINKED_NOTE,) if (own.device.call < 0).all() else ()
+    return (UNLINKED_NOTE,) if (graph.device.call < 0).all() else ()
 
 
-_KIND = Column(C.KIND, "", "kind of segment")
-_OP = Column(
-    "op", "", "innermost op or annotation on the host; launching op, or kernel family, on the device"
-)
-_TIME = Column("path_ns", "ns", "time on the critical path")
-_SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
-_SEGMENTS = Column("segments", "count", "number of segments")
-
-LISTED = 50
+MAX_LISTED = 50
 """Number of longest segments listed."""
-OPS_TRIED = 3
+MAX_OPS_REMOVED = 3
 """Ops of the host and of the device removed in turn; with the four classes at most ten passes."""
 
 HOST_KINDS = (OP, OUTSIDE, RUNTIME)
@@ -189,25 +191,25 @@ _TEXT = (C.KIND, "op")
 _COUNTED = ("path_ns", "share", "segments")
 
 
-def named(own: Graph, path: pd.DataFrame) -> pd.DataFrame:
+def name_segments(graph: Graph, path: pd.DataFrame) -> pd.DataFrame:
     """A path with kinds and ops as text, and row ids of the run's tables."""
     interval, number = path["interval"].to_numpy(), path["slice"].to_numpy()
-    row = np.where(number >= 0, own.host.slices.row[number], np.int32(-1))
-    rows = own.host.row_id if len(own.host.row_id) else row
-    found = described(own, path)
-    found[WINDOW] = path[WINDOW]
-    found["device_row"] = _ids(ints(own.device.frame, C.ROW_ID)[interval], interval < 0)
-    found["host_row"] = _ids(rows[row], row < 0)
-    return found
+    row = np.where(number >= 0, graph.host.slices.row[number], np.int32(-1))
+    rows = graph.host.row_id if len(graph.host.row_id) else row
+    named = describe_segments(graph, path)
+    named[WINDOW] = path[WINDOW]
+    named["device_row"] = _ids(ints(graph.device.frame, C.ROW_ID)[interval], interval < 0)
+    named["host_row"] = _ids(rows[row], row < 0)
+    return named
 
 
-def described(own: Graph, path: pd.DataFrame | dict[str, Small]) -> pd.DataFrame:
+def describe_segments(graph: Graph, path: pd.DataFrame | dict[str, Small]) -> pd.DataFrame:
     """A path with kinds and ops as text."""
     start, end = (np.asarray(path[name]) for name in ("start", "end"))
     return pd.DataFrame(
         {
             C.KIND: pd.Categorical.from_codes(path["kind"], pd.Index(ALL_KINDS)),
-            "op": pd.Categorical.from_codes(path["label"], pd.Index(own.labels)),
+            "op": pd.Categorical.from_codes(path["label"], pd.Index(graph.labels)),
             C.START_NS: start,
             C.DUR_NS: end - start,
         },
@@ -219,13 +221,13 @@ def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.IntegerArray(rows.astype(np.int64, copy=False), absent)
 
 
-def inside(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
+def clip_to_steps(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
     """Restrict the segments of a path to the time in steps."""
     start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
     return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
 
 
-def joined(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def concat_paths(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate the paths of all ranks, with common sorted categories."""
     named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
     combined = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
@@ -245,7 +247,7 @@ def result_tables(
         "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
         "what_if": what_if[WHAT_IF],
         "by_op": _totals(paths, [C.RANK, C.KIND, "op"], [C.RANK]),
-        "segments": _longest(paths),
+        "segments": _longest_segments(paths),
     }
     if marked:
         result["per_step"] = _totals(paths, [C.RANK, C.STEP, C.KIND], [C.RANK, C.STEP])
@@ -264,9 +266,9 @@ def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataF
     return table.sort_values(order, ascending=ascending, ignore_index=True)[[*keys, *_COUNTED]]
 
 
-def _longest(paths: pd.DataFrame) -> pd.DataFrame:
+def _longest_segments(paths: pd.DataFrame) -> pd.DataFrame:
     length = ints(paths, C.DUR_NS)
-    threshold = np.partition(length, -LISTED)[-LISTED] if len(length) > LISTED else 0
+    threshold = np.partition(length, -MAX_LISTED)[-MAX_LISTED] if len(length) > MAX_LISTED else 0
     ordered = (
         paths[length >= threshold]
         .astype({C.KIND: object, "op": object})
@@ -275,7 +277,7 @@ def _longest(paths: pd.DataFrame) -> pd.DataFrame:
         )
     )
     columns = [C.RANK, C.STEP, C.KIND, "op", C.DUR_NS, C.START_NS, "device_row", "host_row"]
-    return ordered.head(LISTED)[columns].reset_index(drop=True)
+    return ordered.head(MAX_LISTED)[columns].reset_index(drop=True)
 
 
 def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
@@ -301,9 +303,9 @@ def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]
     by_kind = path.groupby(C.KIND, observed=True)[C.DUR_NS].sum()
     candidates = []
     for where, kinds in ((whatif.DEVICE_OP, DEVICE_KINDS), (whatif.HOST_OP, HOST_KINDS)):
-        own = path[path[C.KIND].isin(kinds)]
-        ops = own.groupby("op", observed=True)[C.DUR_NS].sum().reset_index().astype({"op": object})
-        top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(OPS_TRIED)
+        of_kinds = path[path[C.KIND].isin(kinds)]
+        ops = of_kinds.groupby("op", observed=True)[C.DUR_NS].sum().reset_index().astype({"op": object})
+        top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(MAX_OPS_REMOVED)
         candidates += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
     for name in whatif.CLASSES:
         own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
@@ -324,49 +326,7 @@ ANALYSIS = Analysis(
         "or the capture on the rank's devices). what_if: the longest path through the same dependences, "
         "recomputed with one thing taking no time: an upper bound of the saving."
     ),
-    tables=(
-        TableSpec("by_kind", "By kind, all windows of a rank", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)),
-        TableSpec(
-            "what_if",
-            "What-if: step time with each part removed",
-            (
-                RANK,
-                Column("removed", "", "part that takes no time"),
-                Column("where", "", "device or host (self) time of an op, or all of a class"),
-                Column("saving_ns", "ns", "saving per step"),
-                Column("saving_share", "share", "saving over the time per step"),
-                Column("new_step_ns", "ns", "time per step with the part removed"),
-                Column("path_ns", "ns", "its time on the path, per step; for waits the time of the calls"),
-            ),
-        ),
-        TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
-        TableSpec(
-            "segments",
-            "The longest segments",
-            (
-                RANK,
-                STEP,
-                _KIND,
-                _OP,
-                Column(C.DUR_NS, "ns", "length of the segment"),
-                Column(C.START_NS, "ns", "start, since the run's t0"),
-                Column("device_row", "", "row in device_intervals that contains or follows the segment"),
-                Column("host_row", "", "row in host_intervals that contains the segment"),
-            ),
-        ),
-        TableSpec(
-            "per_step",
-            "By step and kind",
-            (
-                RANK,
-                STEP,
-                _KIND,
-                _TIME,
-                Column("share", "share", "time on the path over the step's window"),
-                _SEGMENTS,
-            ),
-        ),
-    ),
+    tables=TABLES,
     sources=("HTA critical path analysis",),
     order=70,
     compute=compute,

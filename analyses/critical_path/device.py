@@ -1,15 +1,15 @@
 """Device side of the critical path: the dependencies of each interval on a stream.
 
-An interval has three dependencies: the end of the previous interval on its stream (queue), the arrival of its
-launch at the device (launch), and the end of the interval its stream waits for (wait). The last one is
+An interval has three dependencies: the end of the previous interval on its stream (queue), the arrival of
+its launch at the device (launch), and the end of the interval its stream waits for (wait). The last one is
 binding. A launch is assumed to arrive one *latency* after the start of its call, at the latest when the
 interval starts; the latency is the lower median of (device start − call start) over launches into an empty
-stream, or 10 µs where none is known. A wait is assumed for a `StreamWaitEvent` call between the
-previous launch and its own; the awaited interval is not recorded, so it is the last one to end on another
-stream of the device among those launched before that call. Within one graph replay, an interval waits for the
-last of the graph's intervals to end on another stream. An interval that starts over 30 µs after the end of
-its queue and its launch, and within 20 µs after the end of work on another stream of the device, waited for
-that work.
+stream, or `DEFAULT_LATENCY_NS` where none is known. A wait is assumed for a `StreamWaitEvent` call between
+the previous launch and its own; the awaited interval is not recorded, so it is the last one to end on
+another stream of the device among those launched before that call. Within one graph replay, an interval
+waits for the last of the graph's intervals to end on another stream. An interval that starts over
+`MIN_GAP_NS` after the end of its queue and its launch, and within `MAX_FOLLOW_NS` after the end of work on
+another stream of the device, waited for that work.
 
 An interval that starts while the previous one on its stream still runs (programmatic dependent launch)
 depends on that one, from its own start on.
@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -40,21 +39,17 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
 from ..shared.common import NO_PARENT, ids_or_absent, ints
-from .host import FAR, KINDS, SYNC, present
-
-if TYPE_CHECKING:
-    from .host import Bools, Host, Small
-
+from .host import FAR, KINDS, SYNC, Bools, Host, Small, present
 
 NONE, QUEUE, LAUNCH, WAIT = range(4)
 WAIT_ROW = "Stream Wait Event"
-LATENCY_NS = 10_000
+DEFAULT_LATENCY_NS = 10_000
 """Latency of a launch where none is known: under a profiler it is 5 to 10 µs."""
-FEWEST_LATENCIES, MOST_LATENCY_NS = 5, 100_000
+MIN_LATENCIES, MAX_LATENCY_NS = 5, 100_000
 """With fewer samples their median counts only up to this: a single late start may have another reason."""
-GAP_NS, FOLLOWS_NS = 30_000, 20_000
-"""An idle stream with launched work, and the time after the end of another stream's work in which it "
-"resumes."""
+MIN_GAP_NS, MAX_FOLLOW_NS = 30_000, 20_000
+"""An idle stream with launched work, and the time after the end of another stream's work in which it
+resumes."""
 _KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
@@ -107,12 +102,12 @@ class Device:
         return np.where(at >= 0, low + at, NO_PARENT)
 
 
-def ranks(run: Run) -> list[int]:
+def ranks_with_device(run: Run) -> list[int]:
     """Ranks with device intervals."""
     return sorted(int(rank) for rank in busy(run, [C.RANK])[C.RANK].unique())
 
 
-def read(run: Run, rank: int, host: Host) -> Device:
+def read_device(run: Run, rank: int, host: Host) -> Device:
     """Read the intervals of one rank with their dependencies."""
     kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
     frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
@@ -120,7 +115,7 @@ def read(run: Run, rank: int, host: Host) -> Device:
     syncs, frame = frame[is_sync], frame[~is_sync]
     device = frame[C.DEVICE].to_numpy(np.int64)
     stream = ids_or_absent(frame[C.STREAM])
-    lane, lanes = _lanes(device, stream)
+    lane, lanes = _stream_numbers(device, stream)
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
@@ -146,14 +141,14 @@ def read(run: Run, rank: int, host: Host) -> Device:
         behind_backlog=np.zeros(len(start), np.bool_),
         syncs=syncs,
     )
-    return _bound(unbound, host)
+    return _with_dependencies(unbound, host)
 
 
-def _lanes(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
+def _stream_numbers(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, int]]]:
     """Lane number of each interval, and device and stream of each lane."""
     place, devices = pd.factorize(device, sort=True)
-    own, streams = pd.factorize(stream, sort=True)
-    lane, pairs = pd.factorize(place * len(streams) + own, sort=True)
+    stream_codes, streams = pd.factorize(stream, sort=True)
+    lane, pairs = pd.factorize(place * len(streams) + stream_codes, sort=True)
     return lane, [(int(devices[at // len(streams)]), int(streams[at % len(streams)])) for at in pairs]
 
 
@@ -162,104 +157,108 @@ def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
 
     Ties are resolved by position.
     """
-    found = np.full(len(start), NO_PARENT)
+    previous = np.full(len(start), NO_PARENT)
     for low, high in pairwise(bounds.tolist()):
-        at = np.searchsorted(end[low:high], start[low:high], side="right") - 1
-        at = np.minimum(at, np.arange(high - low) - 1)
-        found[low:high] = np.where(at >= 0, low + at, NO_PARENT)
+        position = np.searchsorted(end[low:high], start[low:high], side="right") - 1
+        position = np.minimum(position, np.arange(high - low) - 1)
+        previous[low:high] = np.where(position >= 0, low + position, NO_PARENT)
         order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
         running = end[order[:-1]] > start[order[1:]]
-        running &= end[found[order[1:]]] < start[order[1:]]
-        running |= (end[order[:-1]] > start[order[1:]]) & (found[order[1:]] < 0)
-        found[order[1:][running]] = order[:-1][running]
-    return found
+        running &= end[previous[order[1:]]] < start[order[1:]]
+        running |= (end[order[:-1]] > start[order[1:]]) & (previous[order[1:]] < 0)
+        previous[order[1:][running]] = order[:-1][running]
+    return previous
 
 
-def ended(device: Device, which: Ints) -> Ints:
+def ends_of(device: Device, which: Ints) -> Ints:
     """End of each of these intervals, `-FAR` for none."""
     return np.where(which >= 0, device.end[which], -FAR)
 
 
-def _bound(device: Device, host: Host) -> Device:
+def _with_dependencies(device: Device, host: Host) -> Device:
     """Add the dependencies to the intervals."""
     start, launched = device.start, device.call >= 0
-    queued = np.minimum(ended(device, device.previous), start)
+    queued = np.minimum(ends_of(device, device.previous), start)
     elapsed = start - device.called
     empty = launched & (queued <= device.called) & (elapsed >= 0)
     _, first = np.unique(device.call[empty], return_index=True)
     seen = np.sort(elapsed[empty][first])
-    typical = int(seen[(len(seen) - 1) // 2]) if len(seen) else LATENCY_NS
-    if len(seen) < FEWEST_LATENCIES:
-        typical = min(typical, MOST_LATENCY_NS)
-    latency = np.minimum(elapsed, typical)
+    median = int(seen[(len(seen) - 1) // 2]) if len(seen) else DEFAULT_LATENCY_NS
+    if len(seen) < MIN_LATENCIES:
+        median = min(median, MAX_LATENCY_NS)
+    latency = np.minimum(elapsed, median)
     reached = np.where(launched, device.called + latency, -FAR)
-    waited = _waited(device, host)
-    _resumed(device, np.maximum(queued, reached), waited)
-    released = ended(device, waited)
+    waited = _find_stream_waits(device, host)
+    _find_resumed_streams(device, np.maximum(queued, reached), waited)
+    released = ends_of(device, waited)
     binding = np.where(queued > -FAR, QUEUE, NONE)
     binding = np.where(reached > queued, LAUNCH, binding)
     binding = np.where(released > np.maximum(queued, reached), WAIT, binding)
     latency = np.where(binding == LAUNCH, elapsed, latency)
-    found = {"waited": waited, "binding": binding, "latency": latency}
-    return Device(**{**vars(device), **found, "behind_backlog": _behind_backlog(device, host, binding)})
+    changes = {"waited": waited, "binding": binding, "latency": latency}
+    return Device(**{**vars(device), **changes, "behind_backlog": _behind_backlog(device, host, binding)})
 
 
 def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
-    found: Bools = binding == LAUNCH
-    if found.any():
-        found &= (device.previous < 0) | (device.call[device.previous] < 0)
-        found &= device.start - host.end[device.call] > GAP_NS
-    return found
+    behind: Bools = binding == LAUNCH
+    if behind.any():
+        behind &= (device.previous < 0) | (device.call[device.previous] < 0)
+        behind &= device.start - host.end[device.call] > MIN_GAP_NS
+    return behind
 
 
-def _waited(device: Device, host: Host) -> Ints:
+def _find_stream_waits(device: Device, host: Host) -> Ints:
     """Interval that each interval's stream waited for, derived from the calls."""
-    found = np.full(len(device.start), NO_PARENT)
+    waited = np.full(len(device.start), NO_PARENT)
     calls = np.flatnonzero(host.waits)
     named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
     if len(named):
-        _with_stream(device, host, named, found)
+        _with_stream(device, host, named, waited)
     elif len(calls):  # without a recorded stream a wait applies to the next launch of the thread
         for low, high in pairwise(device.bounds.tolist()):
-            _follow(device, host, calls, np.arange(low, high), found)
-    _within_graphs(device, found)
-    return found
+            _follow(device, host, calls, np.arange(low, high), waited)
+    _within_graphs(device, waited)
+    return waited
 
 
-def _resumed(device: Device, ready: Ints, found: Ints) -> None:
+def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
     """For intervals that start late, directly after one of another stream of the device ends: that one.
 
     The call that made the stream wait is not recorded, or precedes the capture.
     """
-    ready = np.maximum(ready, ended(device, found))
-    rows = np.flatnonzero((device.start - ready > GAP_NS) & (ready > -FAR))
+    ready = np.maximum(ready, ends_of(device, waited))
+    rows = np.flatnonzero((device.start - ready > MIN_GAP_NS) & (ready > -FAR))
     best = np.full(len(rows), NO_PARENT)
     for lane, (number, _) in enumerate(device.lanes):
-        other = [one for one, (place, _) in enumerate(device.lanes) if place == number and one != lane]
+        other = [
+            other_stream
+            for other_stream, (place, _) in enumerate(device.lanes)
+            if place == number and other_stream != lane
+        ]
         mine = device.lane[rows] == lane
-        for one in other if mine.any() else ():
-            low, high = device.bounds[one], device.bounds[one + 1]
+        for other_stream in other if mine.any() else ():
+            low, high = device.bounds[other_stream], device.bounds[other_stream + 1]
             at = low + np.searchsorted(device.end[low:high], device.start[rows[mine]], side="right") - 1
             last = np.where(at >= low, at, NO_PARENT)
-            best[mine] = np.where(ended(device, last) > ended(device, best[mine]), last, best[mine])
-    follows = (best >= 0) & (device.start[rows] - ended(device, best) <= FOLLOWS_NS)
-    found[rows[follows]] = best[follows]
+            best[mine] = np.where(ends_of(device, last) > ends_of(device, best[mine]), last, best[mine])
+    follows = (best >= 0) & (device.start[rows] - ends_of(device, best) <= MAX_FOLLOW_NS)
+    waited[rows[follows]] = best[follows]
 
 
-def _within_graphs(device: Device, found: Ints) -> None:
+def _within_graphs(device: Device, waited: Ints) -> None:
     """For intervals launched by one call on several lanes: the last one to end on another lane."""
     lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
     spread = lanes.min() != lanes.max()
     calls = spread.index[spread].to_numpy(np.int64)
-    rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (found < 0))
+    rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (waited < 0))
     best = np.full(len(rows), NO_PARENT)
     for lane in np.unique(device.lane[rows]):
         low, high = device.bounds[lane], device.bounds[lane + 1]
         at = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
         fits = (at >= low) & (device.lane[rows] != lane) & (device.call[at] == device.call[rows])
         one = np.where(fits, at, NO_PARENT)
-        best = np.where(ended(device, one) > ended(device, best), one, best)
-    found[rows] = best
+        best = np.where(ends_of(device, one) > ends_of(device, best), one, best)
+    waited[rows] = best
 
 
 def _with_stream(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
@@ -291,7 +290,7 @@ def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) ->
     for other, (number, _) in enumerate(device.lanes):
         if other != lane and number == device.lanes[lane][0]:
             one = device.last(other, device.start[rows], host.start[wait])
-            best = np.where(ended(device, one) > ended(device, best), one, best)
+            best = np.where(ends_of(device, one) > ends_of(device, best), one, best)
     found[rows] = best
 
 
@@ -333,12 +332,12 @@ class Joins:
         return found
 
 
-def find(host: Host, device: Device) -> Joins:
+def find_joins(host: Host, device: Device) -> Joins:
     """Find all waits of a rank's threads."""
     call, pairs, target = _calls(host, device)
     handovers = _handovers(host)
     called, returned = host.start[call], host.end[call]
-    cost = returned - np.maximum(ended(device, target), called)
+    cost = returned - np.maximum(ends_of(device, target), called)
     zeros = np.zeros(len(handovers[0]), np.int64)
     thread = np.concatenate((host.thread[call], handovers[0]))
     end = np.concatenate((returned, handovers[1]))
@@ -354,7 +353,7 @@ def find(host: Host, device: Device) -> Joins:
         source=np.concatenate((called, handovers[3]))[order],
         target=np.concatenate((target, zeros - 1))[order],
         is_call=(np.arange(len(order)) < len(call))[order],
-        bound=np.concatenate((ended(device, target) > called, zeros == 0))[order],
+        bound=np.concatenate((ends_of(device, target) > called, zeros == 0))[order],
         cost=np.concatenate((cost, handovers[1] - handovers[3]))[order],
         pairs=(number[sorted_pairs], interval[sorted_pairs]),
     )
@@ -363,10 +362,10 @@ def find(host: Host, device: Device) -> Joins:
 def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     """Waiting calls by thread and end, with all intervals they waited for, and the last of these."""
     waits = np.flatnonzero(((host.kind == KINDS.index(SYNC)) | host.frees) & (host.end > host.start))
-    copies = _blocking(host, device)
+    copies = _blocking_copies(host, device)
     call = np.concatenate((waits, device.call[copies]))
     numbers, intervals = [np.arange(len(waits), len(call))], [copies]
-    lanes = _lanes_waited_for(host, device, waits)
+    lanes = _streams_waited_for(host, device, waits)
     for lane in range(len(device.lanes)):
         selected = np.flatnonzero(np.isin(lanes, (-1, lane)))
         found = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
@@ -375,13 +374,13 @@ def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     pairs = np.concatenate(numbers), np.concatenate(intervals)
     target = _latest(len(call), pairs, device)
     keep = _newest(call, pairs, host, target)
-    waited = ~host.frees[call] | (ended(device, target) > host.start[call])
+    waited = ~host.frees[call] | (ends_of(device, target) > host.start[call])
     keep &= waited[pairs[0]]
     number = np.cumsum(waited) - 1
     return call[waited], (number[pairs[0][keep]], pairs[1][keep]), target[waited]
 
 
-def _blocking(host: Host, device: Device) -> Ints:
+def _blocking_copies(host: Host, device: Device) -> Ints:
     """Copies that blocked their call."""
     frame, call = device.frame, device.call
     copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool) & (call >= 0)
@@ -395,14 +394,14 @@ def _blocking(host: Host, device: Device) -> Ints:
     return rows[::-1][last]
 
 
-def _lanes_waited_for(host: Host, device: Device, waits: Ints) -> Ints:
+def _streams_waited_for(host: Host, device: Device, waits: Ints) -> Ints:
     """Lane each sync call waited for if recorded, else -1 for all lanes."""
     lanes = np.full(len(waits), -1)
-    own = device.syncs[matches(device.syncs[C.NAME], r"^Stream Sync")]
-    call = host.position(own[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
-    place, stream = own[C.DEVICE].to_numpy(np.int64), own[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    for lane, (number, one) in enumerate(device.lanes):
-        lanes[np.isin(waits, call[(call >= 0) & (place == number) & (stream == one)])] = lane
+    syncs = device.syncs[matches(device.syncs[C.NAME], r"^Stream Sync")]
+    call = host.position(syncs[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    place, stream = syncs[C.DEVICE].to_numpy(np.int64), syncs[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    for lane, (number, wanted) in enumerate(device.lanes):
+        lanes[np.isin(waits, call[(call >= 0) & (place == number) & (stream == wanted)])] = lane
     return lanes
 
 
@@ -429,7 +428,7 @@ def _newest(call: Ints, pairs: tuple[Ints, Ints], host: Host, target: Ints) -> B
 
 def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
     """Thread, time, source thread and source time of handovers between main and backward threads."""
-    parts = [_between(host, int(lane)) for lane in np.flatnonzero(host.backward)]
+    parts = [_handovers_with(host, int(lane)) for lane in np.flatnonzero(host.backward)]
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, none
@@ -441,7 +440,7 @@ def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
     return thread[selected], time[selected], before[selected], at[selected]
 
 
-def _between(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
+def _handovers_with(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Handovers in both directions between main and a backward thread; equal times are separated by 1 ns."""
     slices, main = host.slices, host.main
     top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))

@@ -2,89 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, Memory
 
-from ..idle_gaps.causes import CLOCKS_NS, due_to_launches
+from ..idle_gaps.causes import due_to_launches
+from ..idle_gaps.context import MAX_CLOCK_SKEW_NS
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.host_rows import (
-    NO_OP,
-    advise_on_wait,
-    blocking_calls,
-)
+from ..shared.host_rows import NO_OP, advise_on_wait, blocking_calls
+from .backtrack import ALL_KINDS, COMMUNICATE, Graph
 from .host import SYNC
-from .walk import ALL_KINDS, COMMUNICATE
-from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS
+from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS, MeasuredSpan
 
-if TYPE_CHECKING:
-    from .walk import Graph
-    from .whatif import Span
-
-BOUNDS_SHARE = 0.10
-OUTSIZED = 0.5
+MIN_OUTSIZED_SHARE = 0.5
 """Share of the time of communication on the path from which a single collective is named."""
 CONFIDENCE = 0.7
 """The path was recorded; that the rest is unchanged when a part is removed is a model."""
-
-_WHY = (
-    f"below {BOUNDS_SHARE:.0%} the model's simplifications (calls keep their length, the profiler's cost is "
-    "included) are not small compared with the result"
-)
-
-
-LEAST = {WAITS: WARN_SHARE, COMMUNICATION: BOUNDS_SHARE}
-"""Minimum share of the steps of a bounded saving."""
 IDLE_AFTER_WAITS = "idle_after_waits_ns"
 """Idle time of a rank's devices directly after its waits, in its steps."""
 UPLOADS, ALL_WAITS = "upload_waits_ns", "all_waits_ns"
 """Time of a rank's waits in its steps: for H2D copies, and for anything."""
 COMPUTATION = "computation_ns"
 """Time of a rank's kernels other than communication."""
-ASYNC_FACTOR = 2
-"""Minimum ratio of the saving without waits to the idle time directly after them."""
 
-
-def _rule(code: str, what: str, bound: Bottleneck, besides: str) -> Rule:
-    return Rule(
-        code,
-        f"the longest path, recomputed without {what}, is shorter by at least {BOUNDS_SHARE:.0%} of the "
-        f"steps' time{besides}",
-        _WHY,
-        bound=bound,
-    )
-
-
-RULES = (
-    _rule(
-        "critical_path_sync_waits",
-        "the host's waits for the device",
-        Bottleneck.SYNC,
-        ", and by more than twice the idle time directly after the waits (else `sync_points` reports them); "
-        "at most half of the waiting is for H2D copies; the saving is at most the idle time due to waits and "
-        f"launches, and at least {LEAST[WAITS]:.0%} of the steps",
-    ),
-    _rule(
-        "critical_path_communication",
-        "communication kernels",
-        Bottleneck.COMMUNICATION,
-        ", without the time in which matched collectives wait for their last rank; there are other kernels",
-    ),
+_STATES = (
+    "the longest path, recomputed without {what}, is shorter by at least {{min_model_share}} of the steps' "
+    "time"
 )
-_CODES = {
-    WAITS: ("critical_path_sync_waits", (SYNC,)),
-    COMMUNICATION: ("critical_path_communication", (COMMUNICATE,)),
-}
+_WHY = (
+    "below {min_model_share} the model's simplifications (calls keep their length, the profiler's cost is "
+    "included) are not small compared with the result"
+)
+SYNC_WAITS = Rule(
+    "critical_path_sync_waits",
+    states=_STATES.format(what="the host's waits for the device")
+    + ", and by more than {min_ratio} times the idle time directly after the waits (else `sync_points` "
+    "reports them); at most {max_upload_share} of the waiting is for host-to-device copies; the saving is "
+    "at most the idle time due to waits and launches, and at least {min_saving_share} of the steps",
+    why=_WHY,
+    bound=Bottleneck.SYNC,
+    thresholds={
+        "min_model_share": 0.10,
+        "min_ratio": 2,
+        "max_upload_share": 0.5,
+        "min_saving_share": WARN_SHARE,
+    },
+)
+EXPOSED = Rule(
+    "critical_path_communication",
+    states=_STATES.format(what="communication kernels")
+    + "; at least {min_saving_share} remain without the time in which matched collectives wait for their "
+    "last rank; there are other kernels",
+    why=_WHY,
+    bound=Bottleneck.COMMUNICATION,
+    thresholds={"min_model_share": 0.10, "min_saving_share": 0.10},
+)
+RULES = (SYNC_WAITS, EXPOSED)
+_RULES = {WAITS: SYNC_WAITS, COMMUNICATION: EXPOSED}
+_KINDS = {WAITS: (SYNC,), COMMUNICATION: (COMMUNICATE,)}
 _TITLES = {
     WAITS: "The host's waits for the device prevent asynchronous launches",
     COMMUNICATION: "Communication is on the critical path",
@@ -96,105 +79,121 @@ _OVERLAP = (
 
 
 def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Finding, ...]:
-    """Findings on what bounds the steps of all ranks, largest saving first."""
-    known = budget(run)
+    """Findings on what bounds the steps of all ranks, largest saving first.
+
+    Args:
+        run: The run.
+        paths: Segments of the paths of all ranks.
+        what_if: What-if tables of all ranks, with the times of `measure_limits`.
+    """
+    budget = savings.budget(run)
     total = what_if.groupby(["where", "removed"], sort=True)[TOTAL].sum()
     ordered = total.reset_index().sort_values([TOTAL, "where", "removed"], ascending=[False, True, True])
-    found = []
+    result = []
     for row in ordered.itertuples(index=False):
         where, what, saving = str(row.where), str(row.removed), int(getattr(row, TOTAL))
-        if where == CLASS and what in _CODES and known.matters(saving, least=BOUNDS_SHARE):
-            saving = min(saving, _bound(run, what, saving, what_if.drop_duplicates(C.RANK)))
-            if known.matters(saving, least=LEAST[what]):
-                found.append(_of_class(run, paths, what, saving, known))
-    return tuple(found)
+        if where == CLASS and what in _RULES:
+            rule = _RULES[what]
+            if not budget.matters(saving, least=rule["min_model_share"]):
+                continue
+            saving = min(saving, _limit(run, what, saving, what_if.drop_duplicates(C.RANK)))
+            if budget.matters(saving, least=rule["min_saving_share"]):
+                result.append(_class_finding(run, paths, what, saving, budget))
+    return tuple(result)
 
 
-def _bound(run: Run, what: str, saving: int, ranks: pd.DataFrame) -> int:
+def _limit(run: Run, what: str, saving: int, ranks: pd.DataFrame) -> int:
     """Upper bound of a saving from what else is known; 0 if the rule does not apply.
 
     Args:
         run: The run.
         what: The class of removed parts.
         saving: The saving of the model.
-        ranks: A row per rank with the times that `_what_if` measures.
+        ranks: A row per rank with the times of `measure_limits`.
     """
     if what == COMMUNICATION:
         transferring = 1 - collectives.wait_share(collectives.read_collectives(run))
         return int(saving * transferring) if ranks[COMPUTATION].any() else 0
-    uploads = 2 * ranks[UPLOADS].sum() > ranks[ALL_WAITS].sum()
-    if uploads or saving <= ASYNC_FACTOR * int(ranks[IDLE_AFTER_WAITS].sum()):
+    uploads = ranks[UPLOADS].sum() > SYNC_WAITS["max_upload_share"] * ranks[ALL_WAITS].sum()
+    if uploads or saving <= SYNC_WAITS["min_ratio"] * int(ranks[IDLE_AFTER_WAITS].sum()):
         return 0
     return due_to_launches(run)
 
 
-def measured(own: Graph, span: Span) -> dict[str, int]:
+def measure_limits(graph: Graph, span: MeasuredSpan) -> dict[str, int]:
     """Times of a rank in its steps that bound the savings."""
-    joins, frame = own.joins, own.device.frame
+    joins, frame = graph.joins, graph.device.frame
     waits = np.flatnonzero(joins.is_call & joins.bound & span.contains(joins.end))
     target = joins.target[waits]
     from_host = frame[C.SRC_MEMORY].isin([str(Memory.PAGEABLE), str(Memory.PINNED)])
     uploads = (from_host & (frame[C.DST_MEMORY] == Memory.DEVICE)).to_numpy(bool)
     lengths = joins.end[waits] - joins.source[waits]
     kernels = (frame[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
-    computing = kernels & (own.kind != ALL_KINDS.index(COMMUNICATE))
+    computing = kernels & (graph.kind != ALL_KINDS.index(COMMUNICATE))
     return {
-        IDLE_AFTER_WAITS: _idle_after_waits(own, span),
+        IDLE_AFTER_WAITS: _idle_after_waits(graph, span),
         UPLOADS: int(lengths[(target >= 0) & uploads[target]].sum()),
         ALL_WAITS: int(lengths.sum()),
-        COMPUTATION: int((own.device.end - own.device.start)[computing].sum()),
+        COMPUTATION: int((graph.device.end - graph.device.start)[computing].sum()),
     }
 
 
-def _idle_after_waits(own: Graph, span: Span) -> int:
+def _idle_after_waits(graph: Graph, span: MeasuredSpan) -> int:
     """Sum over the common idle times of a rank's devices of the minimum of it and the wait before."""
-    joins = own.joins
+    joins = graph.joins
     waits = np.flatnonzero(joins.is_call)
     if not len(waits):
         return 0
-    start, end = intervals.intersect(intervals.gaps(own.device.start, own.device.end), span.steps)
+    start, end = intervals.intersect(intervals.gaps(graph.device.start, graph.device.end), span.steps)
     called, done = joins.source[waits], joins.end[waits]
     order = np.argsort(done, kind="stable")
-    place = np.searchsorted(done[order], start - CLOCKS_NS)
+    place = np.searchsorted(done[order], start - MAX_CLOCK_SKEW_NS)
     wait = order[np.minimum(place, len(order) - 1)]
     fits = (place < len(order)) & (called[wait] < start)
     return int(np.where(fits, np.minimum(end - start, done[wait] - called[wait]), 0).sum())
 
 
-def _of_class(run: Run, paths: pd.DataFrame, what: str, saving: int, known: Budget) -> Finding:
-    code, kinds = _CODES[what]
-    own = paths[paths[C.KIND].isin(kinds)]
+def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget: Budget) -> Finding:
+    path = paths[paths[C.KIND].isin(_KINDS[what])]
+    amount, length = (duration(budget.per_step(total)) for total in (saving, int(path[C.DUR_NS].sum())))
     if what == WAITS:
-        rows, longest = _longest_waits(run, marked=known.marked)
-        title = (
-            f"{_TITLES[what]}: removing them saves at most {duration(known.per_step(saving))} {known.per}, "
-            f"{percent(known.share(saving))} of the time"
-        )
-        return _finding(code, title, longest, saving, known, f"all {what}", rows, own)
-    amount, length = (duration(known.per_step(total)) for total in (saving, int(own[C.DUR_NS].sum())))
-    title = (
-        f"{_TITLES[what]}: removing it saves at most {amount} of "
-        f"{length} {known.per}, {percent(known.share(saving))} of the time"
+        rows, advice = _longest_waits(run, marked=budget.marked)
+        saves = f"removing them saves at most {amount} {budget.per}"
+    else:
+        rows, advice = _longest(path, "host_row"), _advice(run, path)
+        saves = f"removing it saves at most {amount} of {length} {budget.per}"
+    evidence = {"host_intervals": rows, "device_intervals": _longest(path, "device_row")}
+    return Finding(
+        _RULES[what].code,
+        budget.severity(saving),
+        f"{_TITLES[what]}: {saves}, {percent(budget.share(saving))} of the time",
+        advice,
+        saving_ns_per_step=budget.per_step(saving),
+        basis=Basis.ESTIMATED,
+        how=(
+            f"the longest path through the recorded dependencies, recomputed with all {what} taking no time, "
+            "compared with the recorded one: an upper bound; host times include the profiler's cost"
+        ),
+        confidence=CONFIDENCE,
+        evidence={table: ids for table, ids in evidence.items() if ids},
     )
-    rows = _longest(own, "host_row")
-    return _finding(code, title, _advice(run, own), saving, known, f"all {what}", rows, own)
 
 
-def _advice(run: Run, own: pd.DataFrame) -> str:
+def _advice(run: Run, path: pd.DataFrame) -> str:
     """Advice on communication: the op with most of the time on the path, and a collective that dominates."""
-    by_op = own.astype({"op": object}).groupby("op")[C.DUR_NS].sum()
+    by_op = path.astype({"op": object}).groupby("op")[C.DUR_NS].sum()
     named = by_op[by_op.index != NO_OP]
     most = ""
     if not named.empty:
         most = f"; most of the time on the path belongs to {brief(str(named.idxmax()))}"
-    return _OVERLAP + most + _outsized(run, own)
+    return _OVERLAP + most + _outsized(run, path)
 
 
-def _outsized(run: Run, own: pd.DataFrame) -> str:
+def _outsized(run: Run, path: pd.DataFrame) -> str:
     """Sentence on a single collective with most of the time on the path of its rank."""
-    on_device = own[own["device_row"].notna()]
+    on_device = path[path["device_row"].notna()]
     total = on_device.groupby("device_row")[C.DUR_NS].sum()
-    if total.empty or total.max() <= OUTSIZED * on_device.groupby(C.RANK)[C.DUR_NS].sum().max():
+    if total.empty or total.max() <= MIN_OUTSIZED_SHARE * on_device.groupby(C.RANK)[C.DUR_NS].sum().max():
         return ""
     row = pc.field(C.ROW_ID) == int(str(total.idxmax()))
     name = str(run.table("device_intervals", columns=[C.NAME], where=row)[C.NAME].iloc[0])
@@ -219,35 +218,8 @@ def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
     return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
 
 
-def _longest(own: pd.DataFrame, column: str) -> list[int]:
+def _longest(path: pd.DataFrame, column: str) -> list[int]:
     """Ids of the rows with most time on the path."""
-    total = own[own[column].notna()].groupby(column)[C.DUR_NS].sum().reset_index()
+    total = path[path[column].notna()].groupby(column)[C.DUR_NS].sum().reset_index()
     ordered = total.sort_values([C.DUR_NS, column], ascending=[False, True])
     return [int(row) for row in ordered[column].head(EVIDENCE_ROWS)]
-
-
-def _finding(
-    code: str,
-    title: str,
-    advice: str,
-    saving: int,
-    known: Budget,
-    without: str,
-    rows: list[int],
-    own: pd.DataFrame,
-) -> Finding:
-    evidence = {"host_intervals": rows, "device_intervals": _longest(own, "device_row")}
-    return Finding(
-        code,
-        known.severity(saving),
-        title,
-        advice,
-        saving_ns_per_step=known.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            f"the longest path through the recorded dependencies, recomputed with {without} taking no time, "
-            "compared with the recorded one: an upper bound; host times include the profiler's cost"
-        ),
-        confidence=CONFIDENCE,
-        evidence={table: ids for table, ids in evidence.items() if ids},
-    )

@@ -25,14 +25,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase
 
 from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, RowIndex
-from ..shared.host_columns import (
-    Coded,
-    LazyColumns,
-    map_equal_runs,
-    order_by_thread,
-    reorder,
-    take,
-)
+from ..shared.host_columns import Coded, LazyColumns, map_equal_runs, order_by_thread, reorder, take
 from ..shared.host_rows import NO_OP
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -101,7 +94,7 @@ class Host:
     @cached_property
     def slices(self) -> Slices:
         """Slices of all threads."""
-        return _sliced(self)
+        return _slice_threads(self)
 
     @cached_property
     def _places(self) -> RowIndex:
@@ -128,13 +121,13 @@ class Slices:
 
     def at(self, thread: Small, times: Ints) -> Ints:
         """Slice of a thread that covers each instant; ends are exclusive."""
-        found = np.zeros(len(times), np.int64)
-        for lane in present(thread):
-            low, high = self.bounds[lane], self.bounds[lane + 1]
-            on_lane = thread == lane
-            inner = np.searchsorted(self.cuts[low:high], times[on_lane], side="right") - 1
-            found[on_lane] = low + np.maximum(inner, 0)
-        return found
+        slice_at = np.zeros(len(times), np.int64)
+        for number in present(thread):
+            low, high = self.bounds[number], self.bounds[number + 1]
+            on_thread = thread == number
+            inner = np.searchsorted(self.cuts[low:high], times[on_thread], side="right") - 1
+            slice_at[on_thread] = low + np.maximum(inner, 0)
+        return slice_at
 
     def starts(self, number: Small) -> Ints:
         """Starts of slices, unbounded for the first of a thread."""
@@ -160,7 +153,7 @@ FAR = 1 << 61
 """Time beyond all others, for unbounded slices; sums with it do not overflow."""
 
 
-def read(run: Run, rank: int) -> Host:
+def read_host(run: Run, rank: int) -> Host:
     """Read the host rows of one rank."""
     others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
     columns = LazyColumns(run, "host_intervals", _READ, where=others)
@@ -175,8 +168,8 @@ def read(run: Run, rank: int) -> Host:
     backward = columns.coded(C.PHASE).is_any_of(Phase.BACKWARD)[order]
     del order
     parent = nesting.parents(thread, start, end)
-    kind, own, labels = _described(kinds, names)
-    nearest = nesting.nearest(parent, own >= 0)
+    kind, own_label, labels = _kinds_and_labels(kinds, names)
+    nearest = nesting.nearest(parent, own_label >= 0)
     backward |= names.matches(_BACKWARD)
     runs_backward = np.zeros(_count(thread), np.bool_)
     runs_backward[thread[backward]] = True
@@ -189,7 +182,7 @@ def read(run: Run, rank: int) -> Host:
         end=end,
         parent=parent,
         kind=kind,
-        label=take(np.append(own, own.dtype.type(len(labels) - 1)), nearest),
+        label=take(np.append(own_label, own_label.dtype.type(len(labels) - 1)), nearest),
         labels=labels,
         waits=names.matches(_WAIT_EVENT),
         frees=names.matches(_FREE),
@@ -213,7 +206,7 @@ def _threads(pid: Ints, tid: Ints) -> Small:
     return found
 
 
-def _described(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
+def _kinds_and_labels(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
     """Kind and label of each row, -1 for a row without its own label, and the label names."""
     kind = np.full(len(kinds.codes), KINDS.index(OUTSIDE), np.int8)
     for value, code in _KIND_CODES.items():
@@ -238,7 +231,7 @@ def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
     return 0
 
 
-def _sliced(host: Host) -> Slices:
+def _slice_threads(host: Host) -> Slices:
     threads = _count(host.thread)
     bounds = np.searchsorted(host.thread, np.arange(threads + 1, dtype=host.thread.dtype))
     size = 2 * len(host.start) + threads + 1
@@ -286,5 +279,5 @@ def _changes(times: Ints, *, before: bool) -> Bools:
     """Whether each of these sorted times differs from the previous or the next one."""
     differs = times[1:] != times[:-1]
     parts = ([True], differs) if before else (differs, [True])
-    found: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
-    return found
+    changes: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
+    return changes

@@ -1,8 +1,8 @@
-"""Removed host time: its amount before an instant.
+"""What-if: the longest path recomputed with one part taking no time.
 
 The nodes are the device intervals and the waits of host threads; the host time between two of them is an
 edge weight, so ops and calls that do not wait need no node. Times are computed in one pass in recorded order,
-in exact integers (`longest`): the time of a node is the maximum over its dependencies of their time
+in exact integers (`longest_path`): the time of a node is the maximum over its dependencies of their time
 plus the weight. Weights are the recorded ones for binding dependencies, and the minimum for others: zero for
 a stream, the typical latency for a launch. With nothing removed the pass yields the recorded times.
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,21 +24,16 @@ from tracekit.runs.intervals import Ints, Union, covered, covered_before
 
 from ..shared.host_rows import NO_OP
 from . import device as path_device
-from .host import FAR, KINDS, LAUNCH, SYNC
-from .longest import Longest
-from .walk import ALL_KINDS, COMMUNICATE, MEMCPY
+from .backtrack import ALL_KINDS, COMMUNICATE, MEMCPY, Graph, Window
+from .host import FAR, KINDS, LAUNCH, SYNC, Bools, Slices, Small
+from .longest_path import LongestPath
 
-if TYPE_CHECKING:
-    from .host import Bools, Slices, Small
-    from .walk import Graph, Window
-
-
-BLOCK = 1 << 17
+SLICES_PER_BLOCK = 1 << 17
 """Slices per block, so that intermediate arrays fit the CPU cache."""
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedTime:
     """Removed host time of one candidate, at the queried slices.
 
     Attributes:
@@ -55,7 +49,9 @@ class Removed:
         return self.before[place] + np.where(self.inside[place], part, 0)
 
 
-def removed(slices: Slices, codes: Small, count: int, *, queried: Ints, steps: Union) -> list[Removed]:
+def removed_times(
+    slices: Slices, codes: Small, count: int, *, queried: Ints, steps: Union
+) -> list[RemovedTime]:
     """Removed time of several candidates in steps, in one pass over the slices.
 
     Unbounded time of a thread before its first row and after its last is excluded.
@@ -70,24 +66,23 @@ def removed(slices: Slices, codes: Small, count: int, *, queried: Ints, steps: U
     """
     before, inside = np.zeros((count, len(queried)), np.int64), np.zeros(len(queried), codes.dtype)
     totals = [0] * count
-    for first in range(0, len(slices.row) if count else 0, BLOCK):
-        cuts = slices.cuts[first : first + BLOCK + 1]
-        own = codes[slices.row[first : first + BLOCK]]
-        own[(cuts[:-1] == -FAR) | (cuts[1:] == -FAR)] = 0
+    for first in range(0, len(slices.row) if count else 0, SLICES_PER_BLOCK):
+        cuts = slices.cuts[first : first + SLICES_PER_BLOCK + 1]
+        candidate = codes[slices.row[first : first + SLICES_PER_BLOCK]]
+        candidate[(cuts[:-1] == -FAR) | (cuts[1:] == -FAR)] = 0
         length = np.diff(covered_before(steps, cuts))
-        here = slice(*np.searchsorted(queried, [first, first + BLOCK]))
-        at = queried[here] - first
-        inside[here] = own[at]
+        here = slice(*np.searchsorted(queried, [first, first + SLICES_PER_BLOCK]))
+        position = queried[here] - first
+        inside[here] = candidate[position]
         for number in range(count):
-            removed_ns = np.where(own == number + 1, length, 0)
+            removed_ns = np.where(candidate == number + 1, length, 0)
             total = np.cumsum(removed_ns)
-            before[number, here] = totals[number] + total[at] - removed_ns[at]
+            before[number, here] = totals[number] + total[position] - removed_ns[position]
             totals[number] += int(total[-1])
-    return [Removed(before[number], inside == number + 1) for number in range(count)]
+    return [RemovedTime(before[number], inside == number + 1) for number in range(count)]
 
 
-if TYPE_CHECKING:
-    Cut = Callable[["_Range"], Ints]
+Cut = Callable[["_Range"], Ints]
 
 DEVICE_OP, HOST_OP, CLASS = "device", "host", "all"
 NOTHING = "nothing"
@@ -95,12 +90,12 @@ LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync wait
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
 TOTAL = "total_ns"
 """Saving over all steps of a rank, for findings; not a column of the result."""
-_NOT_OWN = (LAUNCH, SYNC)
+_NOT_OF_OP = (LAUNCH, SYNC)
 """Kinds of host time that are not an op's own."""
 
 
 @dataclass(frozen=True)
-class Span:
+class MeasuredSpan:
     """Measured time span, its end conditions, and the steps in which parts are removed.
 
     Attributes:
@@ -129,8 +124,8 @@ class Span:
         """Whether each instant is in a step."""
         starts, ends = self.steps
         place = np.searchsorted(starts, times, side="right") - 1
-        found: Bools = (place >= 0) & (times <= ends[np.maximum(place, 0)])
-        return found
+        inside: Bools = (place >= 0) & (times <= ends[np.maximum(place, 0)])
+        return inside
 
 
 @dataclass(frozen=True)
@@ -160,7 +155,7 @@ class _Ranges:
 class WhatIf:
     """Dependencies of one rank as arrays, and the pass over them."""
 
-    def __init__(self, graph: Graph, span: Span) -> None:
+    def __init__(self, graph: Graph, span: MeasuredSpan) -> None:
         self._graph, self._span = graph, span
         self._intervals, self._waits = len(graph.device.start), len(graph.joins.end)
         self._pairs = len(graph.joins.pairs[0])
@@ -192,14 +187,16 @@ class WhatIf:
 
     def savings(self, candidates: Sequence[tuple[str, str]]) -> list[int]:
         """Reduction of the span without each of these, ns."""
-        of_host = [one for one in candidates if one[0] == HOST_OP or one == (CLASS, LAUNCHES)]
-        removed_parts = self._removed_host_time(of_host)
+        on_host = [
+            candidate for candidate in candidates if candidate[0] == HOST_OP or candidate == (CLASS, LAUNCHES)
+        ]
+        removed_parts = self._removed_host_time(on_host)
         ends = [self.end(where, what, removed_parts.get((where, what))) for where, what in candidates]
         return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
 
-    def end(self, where: str, what: str, gone: Removed | None = None) -> int:
+    def end(self, where: str, what: str, removed: RemovedTime | None = None) -> int:
         """End of the span without this part, which removes the given host time."""
-        cut = _cut(gone)
+        cut = _removed_between(removed)
         on_device, others = self._longest.times(
             *self._weights(where, what, cut), self._third_source(where, what)
         )
@@ -216,12 +213,12 @@ class WhatIf:
         return np.where(join >= 0, self._intervals + self._pairs + join, self._root)
 
     @cached_property
-    def _longest(self) -> Longest:
+    def _longest(self) -> LongestPath:
         device, joins = self._graph.device, self._graph.joins
         place = np.empty(self._total, np.int64)
         place[self._order] = np.arange(self._total)
         ends = (device.end, device.end[joins.pairs[1]], joins.end, [self._span.start, -FAR])
-        return Longest(
+        return LongestPath(
             intervals=self._intervals,
             lane=device.lane,
             place=place,
@@ -262,9 +259,9 @@ class WhatIf:
         if (where, what) != (CLASS, WAITS):
             return third
         joins = self._graph.joins
-        gone = np.zeros(self._total, np.bool_)
-        gone[self._total - self._waits :] = joins.is_call & self._span.contains(joins.end)
-        return np.where(gone, self._never, third)
+        removed = np.zeros(self._total, np.bool_)
+        removed[self._total - self._waits :] = joins.is_call & self._span.contains(joins.end)
+        return np.where(removed, self._never, third)
 
     @cached_property
     def _chained(self) -> Ints:
@@ -283,18 +280,22 @@ class WhatIf:
         launched = device.called - origin - cut(self._ranges.launches) + latency
         unlinked = (device.call < 0) & (device.previous < 0)
         launched = np.where(unlinked, device.start - start, launched)
-        gone = self._removed(where, what)
-        gap = device.start - path_device.ended(device, device.previous)
-        gap = np.where(gone[device.previous], np.maximum(gap, 0), gap)  # a removed interval does not overlap
+        removed = self._removed(where, what)
+        gap = device.start - path_device.ends_of(device, device.previous)
+        gap = np.where(
+            removed[device.previous], np.maximum(gap, 0), gap
+        )  # a removed interval does not overlap
         queued = np.where(device.binding == path_device.QUEUE, gap, 0)
-        gap = device.start - path_device.ended(device, device.waited)
+        gap = device.start - path_device.ends_of(device, device.waited)
         waited = np.where(device.binding == path_device.WAIT, gap, 0)
         origin = self._origin(self._arrived_after)
         arrived = joins.source - origin - cut(self._ranges.arrivals)
-        spent = np.where(joins.is_call, cut(self._ranges.waits), 0)
-        cost = np.where(joins.is_call & self._span.contains(joins.end) & waiting, 0, joins.cost - spent)
+        removed_wait = np.where(joins.is_call, cut(self._ranges.waits), 0)
+        cost = np.where(
+            joins.is_call & self._span.contains(joins.end) & waiting, 0, joins.cost - removed_wait
+        )
         no_pair, no_wait = np.zeros(self._pairs, np.int64), np.zeros(self._waits, np.int64)
-        lasted = np.where(gone, 0, device.end - device.start)
+        lasted = np.where(removed, 0, device.end - device.start)
         return (
             np.concatenate((launched, no_pair, arrived)),
             np.concatenate((queued, no_pair, no_wait)),
@@ -315,7 +316,7 @@ class WhatIf:
             chosen = graph.kind == ALL_KINDS.index(MEMCPY if what == COPIES else COMMUNICATE)
         return chosen & self._span.contains(graph.device.start)
 
-    def _removed_host_time(self, candidates: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Removed]:
+    def _removed_host_time(self, candidates: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RemovedTime]:
         """Host time removed by each of these."""
         host, codes = self._graph.host, np.zeros(len(self._graph.host.kind) + 1, np.int8)
         rows = codes[:-1]
@@ -323,15 +324,15 @@ class WhatIf:
             if where == CLASS:
                 rows[host.kind == KINDS.index(LAUNCH)] = number
                 continue
-            own = host.label == self._graph.labels.index(what)
-            for kind in _NOT_OWN:
-                own &= host.kind != KINDS.index(kind)
-            rows[own] = number
+            of_op = host.label == self._graph.labels.index(what)
+            for kind in _NOT_OF_OP:
+                of_op &= host.kind != KINDS.index(kind)
+            rows[of_op] = number
             if what == NO_OP:
                 codes[-1] = number
         queried, steps = self._ranges.queried, self._span.steps
-        found = removed(host.slices, codes, len(candidates), queried=queried, steps=steps)
-        return dict(zip(candidates, found, strict=True))
+        times = removed_times(host.slices, codes, len(candidates), queried=queried, steps=steps)
+        return dict(zip(candidates, times, strict=True))
 
     @cached_property
     def _ranges(self) -> _Ranges:
@@ -344,18 +345,18 @@ class WhatIf:
             (main, self._origin(self._main_after), host_end),
         )
         ends = [(slices.at(thread, by), by) for thread, *both in parts for by in both]
-        queried, place = np.unique(np.concatenate([at for at, _ in ends]), return_inverse=True)
-        places = np.split(place.astype(np.int32), np.cumsum([len(at) for at, _ in ends])[:-1])
-        before = [covered(self._span.steps, slices.starts(at), by) for at, by in ends]
+        queried, place = np.unique(np.concatenate([position for position, _ in ends]), return_inverse=True)
+        places = np.split(place.astype(np.int32), np.cumsum([len(position) for position, _ in ends])[:-1])
+        before = [covered(self._span.steps, slices.starts(position), by) for position, by in ends]
         ranges = [
-            _Range(places[one], places[one + 1], before[one], before[one + 1])
-            for one in range(0, len(ends), 2)
+            _Range(places[end], places[end + 1], before[end], before[end + 1])
+            for end in range(0, len(ends), 2)
         ]
         return _Ranges(queried, *ranges)
 
 
-def _cut(gone: Removed | None) -> Cut:
+def _removed_between(removed: RemovedTime | None) -> Cut:
     """Function that returns the removed time in ranges of threads."""
-    if gone is None:
+    if removed is None:
         return lambda one: np.zeros(len(one.first), np.int64)
-    return lambda one: gone.until(one.last, one.last_part) - gone.until(one.first, one.first_part)
+    return lambda one: removed.until(one.last, one.last_part) - removed.until(one.first, one.first_part)

@@ -24,21 +24,12 @@ from tracekit.schema import C, CopyKind
 
 from ..copies import tables as copy_tables
 from ..copies.kernel_unions import KernelUnions
-from ..copies.read_copies import (
-    BLOCKED_NS,
-    describe_copies,
-    read_copies,
-)
+from ..copies.read_copies import BLOCKED_NS, describe_copies, read_copies
 from ..copies.tables import NEEDED
 from ..shared.common import Floats, absent_device_note, share
 from ..shared.host_rows import NO_SHAPES
 from . import compare, findings
-from .tensors import (
-    ELEMENTS,
-    NEEDED_ITEM,
-    with_conversions,
-    with_tensors,
-)
+from .tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
 
 NO_COPIES = Remark("no host-to-device copies were recorded; see `gpu_breakdown` for the devices' activity")
 SHAPES_MISSING = (
@@ -51,15 +42,16 @@ def compute(run: Run) -> Result:
     copies = read_copies(run, CopyKind.H2D)
     if copies.empty:
         return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
-    copies = with_conversions(run, with_tensors(describe_copies(run, copies)))
+    copies = with_tensors(describe_copies(run, copies))
+    copies = with_conversions(run, copies, min_bytes=findings.WIDER["min_bytes"])
     copies[NEEDED] = copies[ELEMENTS] * copies[NEEDED_ITEM]
     kernels, steps = KernelUnions(run), run.rows("steps")
-    per_step = copy_tables.per_step(copies, kernels, [NEEDED, BLOCKED_NS])
+    per_step = copy_tables.per_step_table(copies, kernels, [NEEDED, BLOCKED_NS])
     per_step["excess"] = _excess(per_step)
     tables = {
         "per_step": per_step[[column.name for column in _PER_STEP]],
         "groups": copy_tables.group_table(copies, kernels, steps),
-        "sizes": copy_tables.sizes(copies),
+        "sizes": copy_tables.size_table(copies),
     }
     down = read_copies(run, CopyKind.D2H)
     return Result(tables, findings.findings(run, copies, down, kernels), _notes(copies, steps))
@@ -73,7 +65,7 @@ def _excess(table: pd.DataFrame) -> Floats:
 
 def _notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
-    return (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.notes(copies, steps))
+    return (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(copies, steps))
 
 
 _PER_STEP = (

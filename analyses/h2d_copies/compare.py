@@ -199,8 +199,6 @@ TABLES = (
         ),
     ),
 )
-
-
 _KEYS: tuple[Key, ...] = (
     lambda group: (group.op, group.shape, group.dtype, group.size, group.memory, group.function),
     lambda group: (group.op, group.shape, group.dtype, group.size, group.memory),
@@ -320,19 +318,13 @@ _COMPARED = (
     "gpu",
     "torch",
 )
-
-
 _BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
-
-
 _TORCH_NAMES = {
     "float64": "double",
     "float32": "float",
     "float16": "c10::Half",
     "bfloat16": "c10::BFloat16",
 }
-
-
 _EXPLAINED = "no shapes recorded; the runs' settings explain the ratio exactly"
 
 

@@ -15,26 +15,10 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind
 
 from ..copies.kernel_unions import KernelUnions
-from ..copies.read_copies import (
-    MEMORY,
-    OP,
-    SOURCE,
-    describe_copies,
-    in_steps,
-    number_by,
-    read_copies,
-)
-from ..copies.tables import sums
-from ..shared.common import (
-    ints,
-)
-from .tensors import (
-    DTYPE,
-    ELEMENTS,
-    ITEM,
-    SHAPE,
-    with_tensors,
-)
+from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, number_by, read_copies
+from ..copies.tables import sums_if_known
+from ..shared.common import ints
+from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 
 _UNKNOWN = -1
 
@@ -86,7 +70,7 @@ def read_groups(run: Run) -> list[CopyGroup]:
     copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
     codes, count = number_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
     exposed = KernelUnions(run).exposed_by(copies, codes, count)
-    took = sums(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
+    took = sums_if_known(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
     places = copies.groupby(codes, sort=True)["place"].min().to_numpy()
     longest = _longest(copies, codes)
     first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")

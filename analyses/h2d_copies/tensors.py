@@ -23,11 +23,7 @@ from tracekit.schema import C, DeviceKind
 from ..copies.read_copies import OP, PLACE
 from ..shared.common import ints
 from ..shared.host_rows import host_rows
-from ..shared.tensor_shapes import (
-    Tensor,
-    item_bytes,
-    tensors,
-)
+from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
 ELEMENTS, ITEM, DTYPE, SHAPE = "elements", "item_bytes", "copied_dtype", "copied_shape"
 NEEDED_ITEM, NARROW, WHERE = "needed_item_bytes", "narrower_dtype", "converted"
@@ -35,8 +31,7 @@ ON_HOST, ON_DEVICE = "host", "device"
 COPY_OPS = ("aten::copy_", "aten::_to_copy", "aten::to")
 WIDE = ("double", "long int", "long", "long long", "__int64")
 FACTORS = (2, 4, 8)
-LEAST_BYTES = 4096
-"""Below this size a copy takes its fixed cost, so fewer bytes save nothing."""
+"""Ratios of item sizes that a conversion of dtypes can have."""
 
 
 class _Copied(NamedTuple):
@@ -59,13 +54,13 @@ def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
     keys = [OP, C.INPUT_SHAPES, C.INPUT_DTYPES, C.BYTES]
     distinct = copies[keys].drop_duplicates()
     copied = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
-    known = pd.DataFrame(copied, columns=list(_COLUMNS), index=distinct.index)
+    properties = pd.DataFrame(copied, columns=list(_COLUMNS), index=distinct.index)
     types: dict[str, Any] = {
         name: "object" if name in (DTYPE, SHAPE, NARROW, WHERE) else "Int64" for name in _COLUMNS
     }
-    known = pd.DataFrame({name: known[name].astype(kind) for name, kind in types.items()})
+    properties = pd.DataFrame({name: properties[name].astype(kind) for name, kind in types.items()})
     codes = copies.groupby(keys, sort=False, dropna=False).ngroup()
-    table = known.set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
+    table = properties.set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
     return copies.join(table)
 
 
@@ -89,12 +84,16 @@ def _matching(target: Tensor, source: Tensor, size: int) -> _Copied:
     return _Copied()
 
 
-def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """Add the narrower dtype to which kernels convert the copies, if nothing else reads them as copied."""
+def with_conversions(run: Run, copies: pd.DataFrame, *, min_bytes: float) -> pd.DataFrame:
+    """Add the narrower dtype to which kernels convert the copies, if nothing else reads them as copied.
+
+    Args:
+        run: The run.
+        copies: Result of `with_tensors`.
+        min_bytes: Below this size a copy takes its fixed cost, so fewer bytes save nothing.
+    """
     wide = (
-        copies[DTYPE].isin(WIDE)
-        & copies[NARROW].isna()
-        & (copies[C.BYTES] >= LEAST_BYTES).fillna(value=False)
+        copies[DTYPE].isin(WIDE) & copies[NARROW].isna() & (copies[C.BYTES] >= min_bytes).fillna(value=False)
     )
     if not wide.any():
         return copies
@@ -102,17 +101,21 @@ def with_conversions(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     keyed = copies.assign(order=np.arange(len(copies)), step_key=copies[C.STEP].fillna(-1).astype(np.int64))
     keys = [*PLACE, "step_key", DTYPE, ELEMENTS]
     counts = keyed[wide].groupby(keys, as_index=False).agg(copies=(ITEM, "size"), start=(C.START_NS, "min"))
-    found = counts.merge(uses, on=keys, how="left")
+    conversions = counts.merge(uses, on=keys, how="left")
     enough = (
-        (found["converted"] >= found["copies"]) & (found["others"] == 0) & (found["first"] >= found["start"])
+        (conversions["converted"] >= conversions["copies"])
+        & (conversions["others"] == 0)
+        & (conversions["first"] >= conversions["start"])
     )
-    found = found[enough.fillna(value=False)]
-    joined = keyed[wide].merge(found[[*keys, "to", "to_bytes"]], on=keys, how="inner").set_index("order")
+    conversions = conversions[enough.fillna(value=False)]
+    joined = (
+        keyed[wide].merge(conversions[[*keys, "to", "to_bytes"]], on=keys, how="inner").set_index("order")
+    )
     result = copies.copy()
-    at = copies.index[joined.index.to_numpy(dtype=np.int64)]
-    result.loc[at, NARROW] = joined["to"].to_numpy(object)
-    result.loc[at, NEEDED_ITEM] = ints(joined, "to_bytes")
-    result.loc[at, WHERE] = ON_DEVICE
+    index = copies.index[joined.index.to_numpy(dtype=np.int64)]
+    result.loc[index, NARROW] = joined["to"].to_numpy(object)
+    result.loc[index, NEEDED_ITEM] = ints(joined, "to_bytes")
+    result.loc[index, WHERE] = ON_DEVICE
     return result
 
 
@@ -157,5 +160,5 @@ def _reads(
         item, less = item_bytes(source.dtype) or 0, item_bytes(target.dtype) or 0
         narrows = less and item // less in FACTORS and target.elements == source.elements
         return [(source.dtype, source.elements, target.dtype if narrows else "", less if narrows else 0)]
-    hits = {(one.dtype, one.elements) for one in inputs if one is not None}
+    hits = {(tensor.dtype, tensor.elements) for tensor in inputs if tensor is not None}
     return [(dtype, elements, "", 0) for dtype, elements in sorted(hits & wanted)]

@@ -10,8 +10,8 @@ kernel_to_kernel, stream_dependency (work was queued and did not start), unknown
 * `by_op`: by the responsible op: the innermost op, annotation or Python frame that covers more than half of
   the host's part of the gap; for a wait the op around the wait; for queued work the op that launched it. If
   nothing covers half, the next op is named.
-* `gaps`: gaps of 1 µs and more, longest first. Shorter ones are below the clock resolution of many traces;
-  they count in all other tables.
+* `gaps`: gaps of `MIN_LISTED_NS` and more, longest first. Shorter ones are below the clock resolution of many
+  traces; they count in all other tables.
 * `summary`: per device; `edges_ns` is the time of the profiled steps before its first and after its last
   interval, which is not part of the idle time.
 
@@ -30,67 +30,41 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
-from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
+from tracekit.analysis import Analysis, Remark, Result, TableSpec
+from tracekit.analysis.idle_causes import QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
 
-from ..shared.common import DEVICE, NO_STEPS, RANK, absent_device_note, ints, share, spans
-from ..shared.idle_neighbors import (
-    AFTER,
-    BEFORE,
-    inside_steps,
-)
+from ..shared.common import NO_STEPS, absent_device_note, duration, ints, share, spans
+from ..shared.idle_neighbors import inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
-from .causes import (
-    ANCHOR_ROW,
-    ASIDE,
-    CALL,
-    CAUSE,
-    COMMON_OP,
-    HOST_NS,
-    NEXT_OP,
-    OP,
-    QUEUED_NS,
-    SOURCE,
-    WAIT_NS,
-    WAIT_ROW,
-    Idle,
-)
+from .causes import ASIDE, CAUSE, MIN_DEPENDENCY_NS, OP, SOURCE, Idle
+from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS
+from .tables import BY_CAUSE, BY_OP, GAPS, HOST_LATE, IDLE_NS, MIN_LISTED_NS, SUMMARY
 
-if TYPE_CHECKING:
-    from pandas.api.extensions import ExtensionArray
+MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
+"""Shares of idle time of an unknown cause, and of the profiler, from which a note is given."""
 
-
-LISTED_NS = 1_000
-"""Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
-UNKNOWN_NOTED = 0.15
-"""Share of idle time with unknown cause from which a note is given."""
-PROFILER_NOTED = 0.01
-
-IDLE_NS = "idle_ns"
 _PLACE = [C.RANK, C.DEVICE]
-_HOST_LATE = (*HOST_LAUNCHES, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 
 NEVER_IDLE = Remark("no device was idle between its first start and its last end")
 
 
 def compute(run: Run) -> Result:
     """Explain the idle time of each device."""
-    idle = idle_rows.read(run)
+    idle = idle_rows.read_idle(run)
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     windows = step_windows(run)
-    gaps = idle_rows.described(run, idle)
+    gaps = idle_rows.describe_gaps(run, idle)
     tables = {"summary": _summary(idle, gaps, windows)}
     notes: list[str] = [] if len(windows) else [NO_STEPS]
     if gaps.empty:
@@ -110,7 +84,7 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     table["share"] = share(table[IDLE_NS], idle.to_numpy(np.int64))
     table = table.assign(**_in_steps(table, gaps, windows))
     table = table.sort_values([*_PLACE, IDLE_NS, CAUSE], ascending=[True, True, False, True])
-    return table[[column.name for column in _BY_CAUSE]].reset_index(drop=True)
+    return table[[column.name for column in BY_CAUSE]].reset_index(drop=True)
 
 
 def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.Series]:
@@ -142,14 +116,14 @@ def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
     idle = gaps.groupby(_PLACE)[C.DUR_NS].sum().rename("whole")
     table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=_PLACE), "whole"))
     table = table.sort_values([IDLE_NS, *keys], ascending=[False, *(True for _ in keys)])
-    return table[[column.name for column in _BY_OP]].reset_index(drop=True)
+    return table[[column.name for column in BY_OP]].reset_index(drop=True)
 
 
 def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
     length = ints(gaps, C.DUR_NS)
     order = np.lexsort((ints(gaps, C.ROW_ID), ints(gaps, C.RANK), -length))
-    order = order[: int((length >= LISTED_NS).sum())]
-    shown = {column.name: _plain(gaps[column.name].array[order]) for column in _GAPS}
+    order = order[: int((length >= MIN_LISTED_NS).sum())]
+    shown = {column.name: _plain(gaps[column.name].array[order]) for column in GAPS}
     return pd.DataFrame(shown, copy=False)
 
 
@@ -167,8 +141,8 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
         mine = gaps.loc[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device), [C.DUR_NS, CAUSE]]
         lengths = np.sort(ints(mine, C.DUR_NS))
         row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
-        row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= LISTED_NS).sum())}
-        row |= {"host_late_ns": _sum_of(mine, _HOST_LATE), "had_work_ns": _sum_of(mine, QUEUED)}
+        row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= MIN_LISTED_NS).sum())}
+        row |= {"host_late_ns": _sum_of(mine, HOST_LATE), "had_work_ns": _sum_of(mine, QUEUED)}
         row["unknown_ns"] = _sum_of(mine, (Cause.UNKNOWN,))
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
@@ -177,7 +151,7 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
     nullable = ["median_ns", "longest_ns", "edges_ns"]
-    return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in _SUMMARY]]
+    return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
 
 
 def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
@@ -194,8 +168,8 @@ def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, idle_rows.total(gaps))
-    if unknown < UNKNOWN_NOTED:
+    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, idle_rows.total_ns(gaps))
+    if unknown < MIN_UNKNOWN_SHARE:
         return []
     if not len(idle.host.start):
         return ["no host activity was recorded, so causes are unknown: record CPU activity too"]
@@ -210,78 +184,11 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
     notes = []
     if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
         notes.append("no ops were recorded, so no op is named: record CPU activity too")
-    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, idle_rows.total(gaps))
-    if profiler >= PROFILER_NOTED:
+    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, idle_rows.total_ns(gaps))
+    if profiler >= MIN_PROFILER_SHARE:
         notes.append(f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler")
     return notes
 
-
-_CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
-_OP = Column(OP, "", "op, annotation or frame that delayed the device; for queued work the launching op")
-_SOURCE = Column(SOURCE, "", "user's source line of that op; empty if no stack was recorded")
-_COUNT = Column("gaps", "count", "number of gaps")
-_SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
-_LONGEST = Column("longest_ns", "ns", "longest gap")
-_SHARE = Column("share", "share", "share of the device's idle time")
-
-_BY_CAUSE = (
-    RANK,
-    DEVICE,
-    _CAUSE,
-    _SUM,
-    _SHARE,
-    _COUNT,
-    Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank"),
-    _LONGEST,
-    Column("steps_ns", "ns", "idle time inside the profiled steps; missing if none are marked"),
-    Column(
-        "aside_ns",
-        "ns",
-        "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
-    ),
-)
-_BY_OP = (
-    *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
-    Column("longest_row", "", "row of the longest gap in device_intervals"),
-)
-_GAPS = (
-    *(RANK, DEVICE),
-    Column(C.START_NS, "ns", "start of the gap"),
-    Column(C.DUR_NS, "ns", "length of the gap"),
-    *(_CAUSE, _OP),
-    Column(
-        CALL, "", "runtime call that covers most of the host's part, that waited, or that queued the work"
-    ),
-    _SOURCE,
-    Column(NEXT_OP, "", "innermost op that launched the interval after the gap"),
-    Column(COMMON_OP, "", "innermost op around the ops that launched before and after; empty without one"),
-    Column(BEFORE, "", "interval that ends at the start of the gap"),
-    Column(AFTER, "", "interval that starts at the end of the gap"),
-    Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
-    Column(QUEUED_NS, "ns", "the part of the gap during which the next work was queued"),
-    Column(
-        WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
-    ),
-    Column(C.STEP, "", "profiled step of the work after the gap, else that in which the gap begins"),
-    Column(C.ROW_ID, "", "row of the gap in device_intervals"),
-    Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
-    Column(C.LAUNCH_ROW, "", "row of the next launch in host_intervals"),
-    Column(WAIT_ROW, "", "row of the wait in host_intervals"),
-)
-_SUMMARY = (
-    *(RANK, DEVICE),
-    Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
-    Column("idle_share", "share", "idle time over the window"),
-    Column("host_late_ns", "ns", f"gaps with a late host: {', '.join(map(str, _HOST_LATE))}"),
-    Column("had_work_ns", "ns", f"gaps with queued work: {', '.join(map(str, QUEUED))}"),
-    Column("unknown_ns", "ns", "gaps without a known cause"),
-    _COUNT,
-    Column("listed", "count", "gaps of 1 µs and more, shown in the table gaps"),
-    Column("median_ns", "ns", "lower median of the gap lengths"),
-    _LONGEST,
-    Column("window_ns", "ns", "first start to last end on the device"),
-    Column("edges_ns", "ns", "time of the profiled steps outside that window, not counted as idle"),
-)
 
 ANALYSIS = Analysis(
     name="idle_gaps",
@@ -290,18 +197,20 @@ ANALYSIS = Analysis(
     definition=(
         "gap = idle interval of a device; each has one cause. unknown: the launch of the next interval is "
         "not recorded. Work queued (its launch had ended before the gap, or was part of the same CUDA graph, "
-        "or it was queued for most of the gap): stream_dependency from 30 µs or if a stream waited for an "
-        "event of another, else kernel_to_kernel. Otherwise the host was late; the cause covers more than "
-        "half of the gap before the launch: profiler overhead, dataload, sync (also a wait that ended in the "
-        "gap and was at least half as long as the gap before the launch); else, where that part is 200 µs or "
-        "more: slow_call (mostly runtime calls), first_call (an op's call that took 10 times its median, at "
-        "most 3 times), host_work (1 ms or more, or outside ops, modules and ranges); else launch_bound."
+        "or it was queued for most of the gap): stream_dependency from "
+        f"{duration(MIN_DEPENDENCY_NS)} or if a stream waited for an event of another, else "
+        "kernel_to_kernel. Otherwise the host was late; the cause covers more than half of the gap before "
+        "the launch: profiler overhead, dataload, sync (also a wait that ended in the gap and was at least "
+        "half as long as the gap before the launch); else, where that part is "
+        f"{duration(MIN_LONG_NS)} or more: slow_call (mostly runtime calls), first_call (an op's call that "
+        f"took {MIN_FIRST_RATIO} times its median, at most {MAX_FIRST_CALLS} times), host_work "
+        f"({duration(MAX_DISPATCH_NS)} or more, or outside ops, modules and ranges); else launch_bound."
     ),
     tables=(
-        TableSpec("by_cause", "Idle time by cause, per device", _BY_CAUSE),
-        TableSpec("by_op", "Idle time by cause and op", _BY_OP),
-        TableSpec("summary", "Idle time per device", _SUMMARY),
-        TableSpec("gaps", "Gaps of 1 µs and more, longest first", _GAPS),
+        TableSpec("by_cause", "Idle time by cause, per device", BY_CAUSE),
+        TableSpec("by_op", "Idle time by cause and op", BY_OP),
+        TableSpec("summary", "Idle time per device", SUMMARY),
+        TableSpec("gaps", f"Gaps of {duration(MIN_LISTED_NS)} and more, longest first", GAPS),
     ),
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,

@@ -1,23 +1,24 @@
 """Cause of each idle interval of a device, decided in a fixed order on recorded evidence.
 
 Let a gap be [g, e), and let [s, t) be the call that launched the interval which starts at e. Where that
-interval has no recorded launch, the next one of its stream is used if it starts within 30 µs.
+interval has no recorded launch, the next one of its stream is used if it starts within `MAX_NEAR_NS`.
 
-1. unknown: no launch is known. 2. queued: the work was queued on the device and did not start. That is so if
-the launch had ended by g; if the
-   launch also caused an earlier interval (a CUDA graph replay); if the call began before g and had ended for
-   half of the gap or more; if the work was queued for at least 30 µs and more than half of the gap.
-   * stream_dependency: it was queued for 30 µs or more, or a stream-wait-event call is between the launches
-     of the intervals before and after, and these are on different streams;
+1. unknown: no launch is known.
+2. queued: the work was queued on the device and did not start. That is so if the launch had ended by g; if
+   the launch also caused an earlier interval (a CUDA graph replay); if the call began before g and had ended
+   for half of the gap or more; if the work was queued for at least `MIN_DEPENDENCY_NS` and more than half of
+   the gap.
+   * stream_dependency: it was queued for `MIN_DEPENDENCY_NS` or more, or a stream-wait-event call is between
+     the launches of the intervals before and after, and these are on different streams;
    * kernel_to_kernel: the rest.
 3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or
    takes more than half of the gap.
    * profiler: the profiler's own overhead covers more than half of that part;
    * dataload: data loading on the responsible thread does;
-   * sync: waits for the device do; or a wait had begun before g, ended in the gap (or up to 5 µs before it:
-     the clocks of host and device differ by that much), and was at least half as long as that part. Without a
-     wait the launch could have been earlier by at most the wait's length;
-   * slow_call, first_call, host_work, launch_bound: the rest, by what the host did (`context.reasons`).
+   * sync: waits for the device do; or a wait had begun before g, ended in the gap (or up to
+     `MAX_CLOCK_SKEW_NS` before it: the clocks of host and device differ by that much), and was at least half
+     as long as that part. Without a wait the launch could have been earlier by at most the wait's length;
+   * slow_call, first_call, host_work, launch_bound: the rest, by what the host did (`context.refine_causes`).
 
 The responsible thread is the launching one, unless it records nothing in the middle of the host's part while
 another thread that launches work of the rank does (autograd's thread during a backward pass).
@@ -26,10 +27,8 @@ another thread that launches work of the rank does (autograd's thread during a b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis.idle_causes import CAUSES
@@ -41,33 +40,14 @@ from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
 from ..shared.common import NO_PARENT, ints, spans, to_categorical, values_at
-from ..shared.host_columns import read_host_columns
+from ..shared.host_columns import Bools, HostColumns, Small, read_host_columns
 from ..shared.host_rows import NO_OP, source_lines
-from ..shared.idle_neighbors import (
-    AFTER,
-    BEFORE,
-    EARLIER,
-    LAUNCH,
-    NEAR_NS,
-    inside_steps,
-    read_gaps,
-    read_occupying,
-)
+from ..shared.idle_neighbors import AFTER, BEFORE, EARLIER, LAUNCH, inside_steps, read_gaps, read_occupying
 from ..shared.waits import find_waits, first_ending_after
 from . import context
-from .context import CLOCKS_NS, DISPATCH_NS, LONG_NS
+from .context import MAX_CLOCK_SKEW_NS, MAX_DISPATCH_NS, MIN_LONG_NS
 
-if TYPE_CHECKING:
-    from ..shared.host_columns import HostColumns, Small
-
-__all__ = ["CAUSES", "CLOCKS_NS", "NEAR_NS", "Cause", "Explained", "explain"]
-
-
-if TYPE_CHECKING:
-    Bools = npt.NDArray[np.bool_]
-
-
-DEPENDENCY_NS = 30_000
+MIN_DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
 WAIT_EVENT = r"(?i)streamwaitevent"
 LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
@@ -130,18 +110,18 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
     """Decide the cause of each gap.
 
     Args:
-        gaps: Result of `_shared.gaps.read`.
+        gaps: Result of `read_gaps`.
         device: The intervals that occupy a device.
         host: Host rows.
         waits: Positions of the waits.
     """
     start, end = spans(gaps)
-    launch, known = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
-    called = np.where(known, values_at(host.start, launch, 0), end)
-    returned = np.where(known, values_at(host.end, launch, 0), end)
-    queued_ns = np.where(known, end - np.clip(returned, start, end), 0)
-    queued = known & _queued(gaps, called, returned, queued_ns)
-    late = known & ~queued
+    launch, has_launch = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
+    called = np.where(has_launch, values_at(host.start, launch, 0), end)
+    returned = np.where(has_launch, values_at(host.end, launch, 0), end)
+    queued_ns = np.where(has_launch, end - np.clip(returned, start, end), 0)
+    queued = has_launch & _is_queued(gaps, called, returned, queued_ns)
+    late = has_launch & ~queued
     in_call = (called < start) | (2 * (np.minimum(returned, end) - called) > end - start)
     high = np.where(late, np.clip(np.where(in_call, returned, called), start, end), start)
     thread = _responsible_thread(host, gaps, start, high, late)
@@ -149,19 +129,19 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
     wait_rows = _waits_before(host, waits, part)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
-    depends = queued & ((queued_ns >= DEPENDENCY_NS) | _waited_for_event(gaps, device, host))
+    depends = queued & ((queued_ns >= MIN_DEPENDENCY_NS) | _has_waited_for_event(gaps, device, host))
     for cause, holds in (
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, part.mostly(waits) | _long_enough(host, wait_rows, part)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
-        (Cause.PROFILER, _profiled(host, gaps, part)),
+        (Cause.PROFILER, _is_profiler_overhead(host, gaps, part)),
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
     ):
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS)))
-    aside = context.set_aside(gaps, device, host, waits, queued)
+    aside = context.is_set_aside(gaps, device, host, waits, queued)
     return Explained(
         causes,
         high - start,
@@ -174,18 +154,18 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         waiting_elsewhere,
         _longest_call(host, part),
         aside,
-        context.starting_up(gaps, device, host, waits, late & ~aside),
+        context.is_start_up(gaps, device, host, waits, late & ~aside),
     )
 
 
-def _queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -> Bools:
+def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -> Bools:
     """Whether the next work was queued on the device and did not start."""
     start, end = spans(gaps)
     before = returned <= start
     soon = (called < start) & (2 * queued_ns >= end - start)
-    long = (queued_ns >= DEPENDENCY_NS) & (2 * queued_ns > end - start)
-    found: Bools = gaps["replayed"].to_numpy() | before | soon | long
-    return found
+    long = (queued_ns >= MIN_DEPENDENCY_NS) & (2 * queued_ns > end - start)
+    queued: Bools = gaps["replayed"].to_numpy() | before | soon | long
+    return queued
 
 
 @dataclass(frozen=True)
@@ -203,9 +183,9 @@ class _Part:
         marked = np.zeros(len(self.host.start), np.bool_)
         marked[rows] = True
         inside = np.zeros(len(self.start), np.int64)
-        for lane, union in self.host.unions(marked).items():
-            own = self.thread == lane
-            inside[own] = covered(union, self.start[own], self.end[own])
+        for thread, union in self.host.unions(marked).items():
+            on_thread = self.thread == thread
+            inside[on_thread] = covered(union, self.start[on_thread], self.end[on_thread])
         return self.more_than_half(inside)
 
     def more_than_half(self, inside: Ints) -> Bools:
@@ -215,22 +195,22 @@ class _Part:
 
 def _longest_call(host: HostColumns, part: _Part) -> Ints:
     """The longest runtime call of each long host part that calls mostly cover, -1 for the others."""
-    found = np.full(len(part.start), NO_PARENT, np.int64)
+    longest = np.full(len(part.start), NO_PARENT, np.int64)
     calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.name_matches(_HOST_MEMORY))
-    chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= LONG_NS))
-    for lane in np.unique(part.thread[chosen]):
-        own = calls[host.thread[calls] == lane]  # by start
-        ends = np.maximum.accumulate(host.end[own]) if len(own) else own
-        for at in chosen[part.thread[chosen] == lane]:
-            low = np.searchsorted(ends, part.start[at], side="right")
-            inside = own[low : np.searchsorted(host.start[own], part.end[at])]
-            length = np.minimum(host.end[inside], part.end[at])
-            length -= np.maximum(host.start[inside], part.start[at])
-            found[at] = inside[np.argmax(length)]
-    return found
+    chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= MIN_LONG_NS))
+    for thread in np.unique(part.thread[chosen]):
+        on_thread = calls[host.thread[calls] == thread]  # by start
+        ends = np.maximum.accumulate(host.end[on_thread]) if len(on_thread) else on_thread
+        for gap in chosen[part.thread[chosen] == thread]:
+            low = np.searchsorted(ends, part.start[gap], side="right")
+            inside = on_thread[low : np.searchsorted(host.start[on_thread], part.end[gap])]
+            length = np.minimum(host.end[inside], part.end[gap])
+            length -= np.maximum(host.start[inside], part.start[gap])
+            longest[gap] = inside[np.argmax(length)]
+    return longest
 
 
-def _profiled(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
+def _is_profiler_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
     """Whether the profiler's overhead, on any thread, covers most of the host's part."""
     marked = host.of_kind(HostKind.OVERHEAD) & ~host.name_matches(NOT_PROFILER)
     inside = np.zeros(len(gaps), np.int64)
@@ -245,18 +225,18 @@ def _profiled(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
 def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
     """The wait in progress at the start of each gap, else one that ended shortly before."""
     chosen = np.full(len(part.start), NO_PARENT, np.int64)
-    for early in (CLOCKS_NS, 0):
-        found = first_ending_after(host, waits, part.thread, part.start - early - 1)
-        fits = part.late & (found >= 0) & (values_at(host.start, found, 0) < part.start)
-        fits &= values_at(host.end, found, 0) <= part.end
-        chosen = np.where(fits, found, chosen)
+    for early in (MAX_CLOCK_SKEW_NS, 0):
+        wait = first_ending_after(host, waits, part.thread, part.start - early - 1)
+        fits = part.late & (wait >= 0) & (values_at(host.start, wait, 0) < part.start)
+        fits &= values_at(host.end, wait, 0) <= part.end
+        chosen = np.where(fits, wait, chosen)
     return chosen
 
 
 def _long_enough(host: HostColumns, wait_rows: Ints, part: _Part) -> Bools:
     length = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
-    found: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
-    return found
+    enough: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
+    return enough
 
 
 def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
@@ -267,12 +247,12 @@ def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end:
     best = values_at(activity, host.innermost(thread, middle), _NOTHING)
     uncertain = np.flatnonzero(late & (best < _FRAME))
     calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
-    for lane in np.unique(host.thread[calls[calls >= 0]]):
-        lane_rows = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(lane)].start]]
-        inner = host.innermost(np.full(len(lane_rows), lane, np.int64), middle[lane_rows])
-        lane_activity = values_at(activity, inner, _NOTHING)
-        better = lane_activity > best[lane_rows]
-        thread[lane_rows[better]], best[lane_rows[better]] = lane, lane_activity[better]
+    for number in np.unique(host.thread[calls[calls >= 0]]):
+        in_question = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(number)].start]]
+        inner = host.innermost(np.full(len(in_question), number, np.int64), middle[in_question])
+        activity_there = values_at(activity, inner, _NOTHING)
+        better = activity_there > best[in_question]
+        thread[in_question[better]], best[in_question[better]] = number, activity_there[better]
     return thread
 
 
@@ -280,27 +260,27 @@ def _activity(host: HostColumns) -> Small:
     """Activity level of each row: waiting, Python frame, or working."""
     works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
     waits = host.name_matches(MARKER) | host.name_matches(_BACKWARD)
-    found = np.full(len(works), _FRAME, np.int8)
-    found[works], found[waits] = _WORKING, _WAITING
-    return found
+    level = np.full(len(works), _FRAME, np.int8)
+    level[works], level[waits] = _WORKING, _WAITING
+    return level
 
 
-def _waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:
+def _has_waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether a thread called stream-wait-event between launches on two different streams."""
     events = np.flatnonzero(host.name_matches(WAIT_EVENT))
     before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
-    known = (before >= 0) & (after >= 0)
-    known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
+    both_known = (before >= 0) & (after >= 0)
+    both_known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
     waited_event = np.searchsorted(events, after) > np.searchsorted(events, before)
     stream = device[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
     changed = stream[gaps[BEFORE].to_numpy()] != stream[gaps[AFTER].to_numpy()]
-    found: Bools = known & waited_event & changed
-    return found
+    waited: Bools = both_known & waited_event & changed
+    return waited
 
 
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
-WAIT_ROW, ANCHOR_ROW, RESTING, ALLOCATING = "wait_row", "host_row", "resting", "allocating"
+WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "resting", "allocating"
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
@@ -329,7 +309,7 @@ class Idle:
     explained: Explained
 
 
-def read(run: Run) -> Idle:
+def read_idle(run: Run) -> Idle:
     """Read and explain the idle intervals of a run."""
     device = read_occupying(run)
     host = read_host_columns(run)
@@ -345,73 +325,73 @@ def due_to_launches(run: Run) -> int:
     Returns:
         Sum over the ranks of that of the device with most of it, inside the profiled steps if marked.
     """
-    idle = read(run)
+    idle = read_idle(run)
     why = idle.explained
     waited = why.cause == CAUSES.index(Cause.SYNC)
-    launched = (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (why.host_ns < DISPATCH_NS)
+    launched = (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (why.host_ns < MAX_DISPATCH_NS)
     gaps, windows = idle.gaps[(waited | launched) & ~why.aside], step_windows(run)
     if len(windows):
         gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})
-    return total(worst_devices(gaps)) if len(gaps) else 0
+    return total_ns(idlest_devices(gaps)) if len(gaps) else 0
 
 
-def described(run: Run, idle: Idle) -> pd.DataFrame:
+def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
     gaps, host, why = idle.gaps, idle.host, idle.explained
     subject = _subjects(idle)
     anchor = host.nearest_ancestor(subject, _names_activity(host))
-    next_op = host.positions(_picked(idle.device[C.OP_ROW], gaps[AFTER]))
+    next_op = host.positions(_at_positions(idle.device[C.OP_ROW], gaps[AFTER]))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
-    shown[COMMON_OP] = host.categories(_common(idle, next_op), NO_COMMON)
+    shown[COMMON_OP] = host.categories(_common_op(idle, next_op), NO_COMMON)
     for name in (BEFORE, AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
     launch = gaps[LAUNCH].to_numpy()
-    shown[HOST_NS] = _known(why.host_ns, launch >= 0)
-    shown[QUEUED_NS] = _known(why.queued_ns, launch >= 0)
+    shown[HOST_NS] = _nullable(why.host_ns, launch >= 0)
+    shown[QUEUED_NS] = _nullable(why.queued_ns, launch >= 0)
     length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
-    shown[WAIT_NS] = _known(length, why.wait >= 0)
+    shown[WAIT_NS] = _nullable(length, why.wait >= 0)
     shown[WAIT_ROW] = host.ids(why.wait)
     shown[C.LAUNCH_ROW] = host.ids(launch)
     source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
     shown[ANCHOR_ROW] = host.ids(source)
     shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
-    shown[RESTING], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
+    shown[WAITS_ELSEWHERE], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
     shown[ASIDE], shown[STARTING] = why.aside, why.starting
     shown[FIRST], rare = context.first_calls(host, anchor)
-    shown[NAMED] = (anchor >= 0) & ~rare & ~_at(host.name_matches(_BACKWARD_NODE), anchor)
+    shown[NAMED] = (anchor >= 0) & ~rare & ~_is_marked(host.name_matches(_BACKWARD_NODE), anchor)
     dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)
-    shown[DISPATCH] = _at(dispatching, anchor) | (
+    shown[DISPATCH] = _is_marked(dispatching, anchor) | (
         host.nearest_ancestor(anchor, host.name_matches(_MODULE)) >= 0
     )
     calling = (shown[CALL] != "").to_numpy(bool)
-    codes = context.reasons(
-        why.cause, why.host_ns, calling, *(shown[one].to_numpy() for one in (FIRST, DISPATCH))
+    codes = context.refine_causes(
+        why.cause, why.host_ns, calling, *(shown[column].to_numpy() for column in (FIRST, DISPATCH))
     )
     shown[CAUSE] = pd.Categorical.from_codes(codes, categories=pd.Index(CAUSES))
     return shown
 
 
-def _at(marked: Bools, rows: Ints) -> Bools:
+def _is_marked(marked: Bools, rows: Ints) -> Bools:
     """Whether each of these rows is marked; no row is not."""
     return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
-def _common(idle: Idle, next_op: Ints) -> Ints:
+def _common_op(idle: Idle, next_op: Ints) -> Ints:
     """The innermost op around the ops that launched before and after each gap."""
-    earlier_op = idle.host.positions(_picked(idle.device[C.OP_ROW], idle.gaps[BEFORE]))
+    earlier_op = idle.host.positions(_at_positions(idle.device[C.OP_ROW], idle.gaps[BEFORE]))
     return idle.host.nearest_ancestor(
         idle.host.common_ancestor(earlier_op, next_op), idle.host.of_kind(HostKind.OP)
     )
 
 
-def _known(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
+def _nullable(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~known)
 
 
-def _picked(values: pd.Series, places: pd.Series) -> pd.Series:
+def _at_positions(values: pd.Series, places: pd.Series) -> pd.Series:
     """Values at positions, with the index of the positions."""
     return values.iloc[places.to_numpy()].set_axis(places.index)
 
@@ -421,8 +401,8 @@ def _subjects(idle: Idle) -> Ints:
     why = idle.explained
     waited = (why.cause == CAUSES.index(Cause.SYNC)) & (why.wait >= 0)
     launch = np.where(why.queued, idle.gaps[LAUNCH].to_numpy(), NO_PARENT)
-    found: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
-    return found
+    subject: Ints = np.where(waited, why.wait, np.where(why.covering_row >= 0, why.covering_row, launch))
+    return subject
 
 
 def _names_activity(host: HostColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -433,8 +413,8 @@ def _names_activity(host: HostColumns) -> np.ndarray[tuple[int], np.dtype[np.boo
 
 def _is_call(host: HostColumns, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
-    return found
+    is_call: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
+    return is_call
 
 
 def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
@@ -451,29 +431,29 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     return to_categorical([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
 
 
-def worst_devices(gaps: pd.DataFrame) -> pd.DataFrame:
+def idlest_devices(gaps: pd.DataFrame) -> pd.DataFrame:
     """Gaps of the device with most idle time of each rank: devices of a rank run concurrently."""
     totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
     worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
-    selected = gaps[of_places(gaps, worst)]
+    selected = gaps[on_devices(gaps, worst)]
     order = np.lexsort((ints(selected, C.ROW_ID), ints(selected, C.RANK), -ints(selected, C.DUR_NS)))
     return selected.iloc[order].reset_index(drop=True)
 
 
-def of_places(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def on_devices(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether each gap belongs to one of these devices.
 
     Args:
         gaps: Rows with rank and device.
         places: Rows with rank and device.
     """
-    found = np.zeros(len(gaps), np.bool_)
+    chosen = np.zeros(len(gaps), np.bool_)
     rank, device = ints(gaps, C.RANK), ints(gaps, C.DEVICE)
-    for own_rank, own_device in zip(ints(places, C.RANK), ints(places, C.DEVICE), strict=True):
-        found |= (rank == own_rank) & (device == own_device)
-    return found
+    for wanted_rank, wanted_device in zip(ints(places, C.RANK), ints(places, C.DEVICE), strict=True):
+        chosen |= (rank == wanted_rank) & (device == wanted_device)
+    return chosen
 
 
-def total(gaps: pd.DataFrame) -> int:
+def total_ns(gaps: pd.DataFrame) -> int:
     """Sum of the lengths of gaps."""
     return int(ints(gaps, C.DUR_NS).sum())

@@ -8,9 +8,10 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
   work queued for longer than the host was late in all, and no wait had drained the queue. A loop without
   waits keeps that lead, so the gaps do not recur; where the program waits after each round, they do.
-* First call: the op that covers the host's part took 10 times the median of its other calls, and only few of
-  them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python function only the very
-  first call counts: what an op does depends on shapes, what a function does on anything.
+* First call: the op that covers the host's part took `MIN_FIRST_RATIO` times the median of its other calls,
+  and only few of them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python
+  function only the very first call counts: what an op does depends on shapes, what a function does on
+  anything.
 """
 
 from __future__ import annotations
@@ -33,56 +34,56 @@ if TYPE_CHECKING:
     from ..shared.host_columns import Bools, HostColumns
 
 WARM_UP = r"(?i)warm[-_ ]?up"
-CLOCKS_NS = 5_000
+MAX_CLOCK_SKEW_NS = 5_000
 """Tolerance for a wait that seems to end before the work that it waited for."""
-FIRST_FACTOR = 10
+MIN_FIRST_RATIO = 10
 """Minimum ratio of a first call's time to the median of the op's calls."""
-MOST_FIRST = 3
+MAX_FIRST_CALLS = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
-FEWEST_CALLS = 4
-DISPATCH_NS = 1_000_000
+MIN_CALLS = 4
+MAX_DISPATCH_NS = 1_000_000
 """Maximum host part that the dispatch of an op or module explains: eager ops with autograd, hooks and a
 profiler take up to some hundreds of µs."""
-LONG_NS = 200_000
+MIN_LONG_NS = 200_000
 """Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
 
 
-def set_aside(
+def is_set_aside(
     gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools
 ) -> Bools:
     """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up."""
-    return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _warming_up(gaps, host)
+    return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _in_warm_up(gaps, host)
 
 
 def _after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     """Whether all work of the rank that ended by the start of the gap was launched before the capture."""
     unlinked = device[C.LAUNCH_ROW].isna().to_numpy()
     _, end = spans(device)
-    found = np.zeros(len(gaps), np.bool_)
+    precedes = np.zeros(len(gaps), np.bool_)
     place = gaps[BEFORE].to_numpy()
     for rank in np.unique(gaps[C.RANK]):
-        own = (device[C.RANK] == rank).to_numpy(bool)
-        linked = end[own & ~unlinked]
+        of_rank = (device[C.RANK] == rank).to_numpy(bool)
+        linked = end[of_rank & ~unlinked]
         if len(linked):  # else launches were not recorded at all
             mine = (gaps[C.RANK] == rank).to_numpy(bool)
-            found[mine] = end[place[mine]] < linked.min()
-    return found
+            precedes[mine] = end[place[mine]] < linked.min()
+    return precedes
 
 
 def _in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:
     """Whether work was queued and most of the gap lies in the first wait of its rank."""
-    found = np.zeros(len(gaps), np.bool_)
+    in_wait = np.zeros(len(gaps), np.bool_)
     start, end = spans(gaps)
     ranks = gaps[C.RANK].to_numpy()
     for rank in np.unique(host.rank[waits]):
-        own = waits[host.rank[waits] == rank]
-        first = own[np.argmin(host.start[own])]
+        of_rank = waits[host.rank[waits] == rank]
+        first = of_rank[np.argmin(host.start[of_rank])]
         inside = np.minimum(end, host.end[first]) - np.maximum(start, host.start[first])
-        found |= queued & (ranks == rank) & (2 * inside > end - start)
-    return found
+        in_wait |= queued & (ranks == rank) & (2 * inside > end - start)
+    return in_wait
 
 
-def starting_up(
+def is_start_up(
     gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, late: Bools
 ) -> Bools:
     """Whether each gap is one of a device on which the host was late only before it got ahead.
@@ -94,15 +95,15 @@ def starting_up(
         waits: Host positions of the waits for a device.
         late: Whether the host was late, for each gap.
     """
-    found = np.zeros(len(gaps), np.bool_)
+    starting = np.zeros(len(gaps), np.bool_)
     call, (start, end) = host.positions(device[C.LAUNCH_ROW]), spans(device)
     lengths = gaps[C.DUR_NS].to_numpy()
     rows_of = device.groupby([C.RANK, C.DEVICE], sort=True).indices
-    for place, own in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
+    for place, of_device in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
         rows = np.asarray(rows_of[place])
         rank = device[C.RANK].to_numpy()[rows[0]]
         launched = call[rows][call[rows] >= 0]
-        if not len(launched) or not late[own].any():
+        if not len(launched) or not late[of_device].any():
             continue
         last = int(host.end[launched].max())
         occupied = intervals.union(start[rows], end[rows])
@@ -110,23 +111,25 @@ def starting_up(
         done = host.end[waits[host.rank[waits] == rank]]
         done = done[(done > start[rows].min()) & (done <= last)]
         drained = (covered(occupied, done, done + 1) == 0) | (
-            covered(occupied, done + CLOCKS_NS, done + CLOCKS_NS + 1) == 0
+            covered(occupied, done + MAX_CLOCK_SKEW_NS, done + MAX_CLOCK_SKEW_NS + 1) == 0
         )
-        found[own] = late[own] & (lead >= lengths[own][late[own]].sum()) & ~drained.any()
-    return found
+        starting[of_device] = (
+            late[of_device] & (lead >= lengths[of_device][late[of_device]].sum()) & ~drained.any()
+        )
+    return starting
 
 
-def _warming_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
+def _in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
     rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)
-    found = np.zeros(len(gaps), np.bool_)
+    in_warm_up = np.zeros(len(gaps), np.bool_)
     for rank in np.unique(host.rank[rows]):
-        own = rows[host.rank[rows] == rank]
-        marked = intervals.union(host.start[own], host.end[own])
+        of_rank = rows[host.rank[rows] == rank]
+        marked = intervals.union(host.start[of_rank], host.end[of_rank])
         inside = (covered(marked, start, start + 1) > 0) | (2 * covered(marked, start, end) > end - start)
-        found |= (gaps[C.RANK] == rank).to_numpy(bool) & inside
-    return found
+        in_warm_up |= (gaps[C.RANK] == rank).to_numpy(bool) & inside
+    return in_warm_up
 
 
 def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:
@@ -140,26 +143,26 @@ def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:
     if not len(ops):
         return np.zeros(len(anchor), np.bool_), np.zeros(len(anchor), np.bool_)
     names, group = np.unique(host.name_codes(ops), return_inverse=True)
-    taken = (host.end - host.start)[ops]
-    typical = medians(group.astype(np.int64), len(names), taken)
-    slow = taken >= FIRST_FACTOR * np.maximum(typical[group], 1)
-    few = np.bincount(group[slow], minlength=len(names)) <= MOST_FIRST
-    enough = np.bincount(group, minlength=len(names)) >= FEWEST_CALLS
+    duration = (host.end - host.start)[ops]
+    typical = medians(group.astype(np.int64), len(names), duration)
+    slow = duration >= MIN_FIRST_RATIO * np.maximum(typical[group], 1)
+    few_slow = np.bincount(group[slow], minlength=len(names)) <= MAX_FIRST_CALLS
+    enough = np.bincount(group, minlength=len(names)) >= MIN_CALLS
     order = np.argsort(host.start[ops], kind="stable")
     earliest = np.zeros(len(ops), np.bool_)
     earliest[order[np.unique(group[order], return_index=True)[1]]] = True
     first, rare = np.zeros(len(is_op), np.int64), np.zeros(len(is_op), np.int64)
-    first[ops] = slow & (few & enough)[group] & (is_op[ops] | earliest)
+    first[ops] = slow & (few_slow & enough)[group] & (is_op[ops] | earliest)
     rare[ops] = (np.bincount(group, minlength=len(names)) == 1)[group] & is_op[ops]
     return values_at(first, anchor, 0) > 0, values_at(rare, anchor, 0) > 0
 
 
-def reasons(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: Bools) -> Ints:
-    """Tell what the host did while the device was launch-bound, as indices into `CAUSES`.
+def refine_causes(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: Bools) -> Ints:
+    """Replace launch_bound by what the host did in its part of a gap, as indices into `CAUSES`.
 
-    slow_call: a host part of 200 µs or more, mostly in runtime calls. first_call: of 200 µs or more, in a
-    first call. host_work: of 1 ms or more, or of 200 µs or more outside ops, modules and ranges. The other
-    causes are unchanged.
+    slow_call: a long host part, mostly in runtime calls. first_call: a long one, in a first call. host_work:
+    one of `MAX_DISPATCH_NS` or more, or a long one outside ops, modules and ranges. Long is `MIN_LONG_NS` or
+    more. The other causes are unchanged.
 
     Args:
         cause: Cause of each gap.
@@ -168,8 +171,10 @@ def reasons(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: 
         first: Whether a first call of an op does.
         dispatch: Whether an op, a module or a range does.
     """
-    late = (cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (host_ns >= LONG_NS)
-    found = np.where(late & (~dispatch | (host_ns >= DISPATCH_NS)), CAUSES.index(Cause.HOST_WORK), cause)
-    found = np.where(late & first, CAUSES.index(Cause.FIRST_CALL), found)
-    chosen: Ints = np.where(late & calling, CAUSES.index(Cause.SLOW_CALL), found)
+    late = (cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (host_ns >= MIN_LONG_NS)
+    refined = np.where(
+        late & (~dispatch | (host_ns >= MAX_DISPATCH_NS)), CAUSES.index(Cause.HOST_WORK), cause
+    )
+    refined = np.where(late & first, CAUSES.index(Cause.FIRST_CALL), refined)
+    chosen: Ints = np.where(late & calling, CAUSES.index(Cause.SLOW_CALL), refined)
     return chosen

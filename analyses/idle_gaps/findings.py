@@ -1,4 +1,4 @@
-"""Rules of `idle_gaps` and their thresholds."""
+"""Rules of `idle_gaps`, and the findings on gaps of each cause."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled
@@ -35,103 +35,108 @@ from .causes import (
     HOST_NS,
     NAMED,
     OP,
-    RESTING,
     SOURCE,
     STARTING,
     WAIT_ROW,
-    Cause,
-    of_places,
-    total,
-    worst_devices,
+    WAITS_ELSEWHERE,
+    idlest_devices,
+    total_ns,
 )
+from .context import MIN_FIRST_RATIO, MIN_LONG_NS
 
-LEAST_IDLE = 0.05
-"""Minimum idle share of the steps (of the capture without any) for findings on a device."""
-LEAST_SMALL = 0.05
-"""Minimum share of the steps of the gaps between kernels."""
-_ON_IDLE = f"on a device that is idle for at least {LEAST_IDLE:.0%} of the steps"
+_ON_IDLE = "on a device that is idle for at least {min_idle_share} of the steps"
+_SHARES = {"min_saving_share": LEAST_SHARE, "min_idle_share": 0.05}
+"""Minimum share of the steps of the gaps of a rule, and of all gaps of their device."""
 
 LAUNCHES = Rule(
     "idle_launch_bound",
-    states=f"launch_bound gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; without a "
+    states=f"launch_bound gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a "
     "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
     bound=Bottleneck.LAUNCH,
+    thresholds=_SHARES,
 )
 COMPUTES = Rule(
     "idle_host_work",
-    states=f"host_work gaps sum to at least {WARN_SHARE:.0%} of the steps, {_ON_IDLE}; "
-    "without a saving where it was not recorded what the host did, or, with at most "
-    "one step marked, was late only before it got ahead",
+    states=f"host_work gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a saving "
+    "where it was not recorded what the host did, or, with at most one step marked, was late only before "
+    "it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
     bound=Bottleneck.LAUNCH,
+    thresholds={**_SHARES, "min_saving_share": WARN_SHARE},
 )
 CALLS = Rule(
     "idle_slow_call",
-    states=f"slow_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}; launches of "
-    "graphs are not counted, and memory calls that occur less than 3 times have no saving",
-    why="a launch call takes some µs: one of 200 µs loads code, allocates memory or waits for a lock; a "
-    "graph's launch takes longer while each of its kernels is recorded",
+    states=f"slow_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; launches of "
+    "graphs are not counted, and memory calls that occur less than {min_recurring_calls} times have no "
+    "saving",
+    why=f"a launch call takes some µs: one of {duration(MIN_LONG_NS)} loads code, allocates memory or waits "
+    "for a lock; a graph's launch takes longer while each of its kernels is recorded",
     bound=Bottleneck.LAUNCH,
+    thresholds={**_SHARES, "min_recurring_calls": 3},
 )
 FIRST_CALLS = Rule(
     "idle_first_calls",
-    states=f"first_call gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
+    states=f"first_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
     bound=Bottleneck.LAUNCH,
+    thresholds=_SHARES,
 )
 LOADING = Rule(
     "idle_dataload",
-    states=f"dataload gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
+    states=f"dataload gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="the device waits for a batch; workers can prepare the next one concurrently",
     bound=Bottleneck.INPUT,
+    thresholds=_SHARES,
 )
 DEPENDS = Rule(
     "idle_stream_dependency",
-    states=f"stream_dependency gaps sum to at least {LEAST_SHARE:.0%} of the steps, {_ON_IDLE}",
+    states=f"stream_dependency gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="a device starts queued work within a few µs, so it waited for something else",
     bound=Bottleneck.QUEUED,
+    thresholds=_SHARES,
 )
 SMALL = Rule(
     "idle_between_kernels",
-    states=f"kernel_to_kernel gaps sum to at least {LEAST_SMALL:.0%} of the steps",
+    states=f"kernel_to_kernel gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="below that fewer or fused kernels make no visible difference; savings are not estimated",
     bound=Bottleneck.QUEUED,
+    thresholds={**_SHARES, "min_saving_share": 0.05},
 )
 RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SMALL)
 
 
-MOST_NAMED = 3
-LEAST_NAMED = 0.01
-ONE_OFF = 0.5
+MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
+"""Maximum number of ops named in an advice, and minimum share of the gaps of each."""
+MIN_ONE_OFF_SHARE = 0.5
 """Share of a single gap from which the advice warns that it may be a one-time event."""
 
 
 def one_off(rows: pd.DataFrame) -> str:
     """Warn if one gap makes up most of the idle time."""
-    longest = int(rows[C.DUR_NS].max()) / total(rows)
-    if longest < ONE_OFF:
+    longest = int(rows[C.DUR_NS].max()) / total_ns(rows)
+    if longest < MIN_ONE_OFF_SHARE:
         return ""
     amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
     return f". {amount}: if it happens only once, exclude it with warm-up steps"
 
 
-def amount(rows: pd.DataFrame, allowed: Budget) -> str:
+def amount(rows: pd.DataFrame, budget: Budget) -> str:
     """Text: share of the time, amount per step and number of gaps."""
-    idle = total(rows)
-    size = f"{percent(allowed.share(idle))} of the time: {duration(allowed.per_step(idle))} {allowed.per}"
+    idle = total_ns(rows)
+    size = f"{percent(budget.share(idle))} of the time: {duration(budget.per_step(idle))} {budget.per}"
     return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
 
 
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     """Text: the ops with most idle time and their source lines."""
     sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
-    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:MOST_NAMED]
-    shares = first[C.DUR_NS] / total(rows)
+    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:MAX_NAMED]
+    shares = first[C.DUR_NS] / total_ns(rows)
     parts = [
         f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f}%)"
         for (_, row), part in zip(first.iterrows(), shares, strict=True)
-        if part >= LEAST_NAMED
+        if part >= MIN_NAMED_SHARE
     ]
     if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
         return "No op or source line was recorded for these gaps"
@@ -151,18 +156,15 @@ def _place(names: list[str]) -> str:
 def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
     """Row ids of the longest gaps, and of the host rows responsible."""
     host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
-    found = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
+    result = {"device_intervals": [int(row) for row in rows[C.ROW_ID][:EVIDENCE_ROWS]]}
     if len(host):
-        found["host_intervals"] = [int(row) for row in host[:EVIDENCE_ROWS]]
-    return found
+        result["host_intervals"] = [int(row) for row in host[:EVIDENCE_ROWS]]
+    return result
 
-
-if TYPE_CHECKING:
-    Flags = npt.NDArray[np.bool_]
 
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
-    *(CAUSE, OP, CALL, SOURCE, HOST_NS, RESTING, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
+    *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, STARTING, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
@@ -170,8 +172,8 @@ _BETWEEN = BETWEEN[:-1]
 _MEMORY = r"(?i)malloc|free|hostalloc"
 _GRAPH_LAUNCH = r"(?i)graphlaunch"
 _COMPILED = "CompiledFxGraph"
-RECURS = 3
-"""Minimum number of gaps from which calls that allocate or free memory recur."""
+_IDLE_SHARE = "idle_share"
+"""Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
@@ -188,67 +190,72 @@ _NEVER = "saving not estimated: un-profiled steps take {step}, and the device is
 
 
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
-    """Findings on the gaps of idle devices, inside the profiled steps if there are any."""
-    allowed = budget(run)
-    own = _of_idle_devices(run, gaps[_NEEDED], summary)
-    own = own[~own[ASIDE]]
-    known = own[NAMED].to_numpy(bool)
-    replays = own[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
-    caused = {cause: (own[CAUSE] == cause).to_numpy(bool) for cause in Cause}
-    rules: tuple[tuple[Flags, Callable[[pd.DataFrame, Budget], Finding], float], ...] = (
-        (
-            caused[Cause.LAUNCH_BOUND],
-            partial(_launches, waits=blocking_calls(run, marked=allowed.marked)),
-            LEAST_SHARE,
-        ),
-        (caused[Cause.HOST_WORK] & known, _computes, WARN_SHARE),
-        (caused[Cause.HOST_WORK] & ~known, _unexplained, WARN_SHARE),
-        (caused[Cause.SLOW_CALL] & ~replays, _calls, LEAST_SHARE),
-        (caused[Cause.FIRST_CALL], _first_calls, LEAST_SHARE),
-        (caused[Cause.DATALOAD], _loading, LEAST_SHARE),
-        (caused[Cause.STREAM_DEPENDENCY], _depends, LEAST_SHARE),
-        (caused[Cause.KERNEL_TO_KERNEL], _small, LEAST_SMALL),
+    """Findings on the gaps of idle devices, inside the profiled steps if there are any.
+
+    Args:
+        run: The run.
+        gaps: Result of `describe_gaps`.
+        summary: Table `summary`.
+    """
+    budget = savings.budget(run)
+    gaps = _with_idle_share(run, gaps[_NEEDED], summary)
+    gaps = gaps[~gaps[ASIDE]]
+    is_named = gaps[NAMED].to_numpy(bool)
+    replays = gaps[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
+    caused = {cause: (gaps[CAUSE] == cause).to_numpy(bool) for cause in Cause}
+    launches = partial(_launches, waits=blocking_calls(run, marked=budget.marked))
+    cases: tuple[tuple[Rule, npt.NDArray[np.bool_], Callable[[pd.DataFrame, Budget], Finding]], ...] = (
+        (LAUNCHES, caused[Cause.LAUNCH_BOUND], launches),
+        (COMPUTES, caused[Cause.HOST_WORK] & is_named, _computes),
+        (COMPUTES, caused[Cause.HOST_WORK] & ~is_named, _unexplained),
+        (CALLS, caused[Cause.SLOW_CALL] & ~replays, _calls),
+        (FIRST_CALLS, caused[Cause.FIRST_CALL], _first_calls),
+        (LOADING, caused[Cause.DATALOAD], _loading),
+        (DEPENDS, caused[Cause.STREAM_DEPENDENCY], _depends),
+        (SMALL, caused[Cause.KERNEL_TO_KERNEL], _small),
     )
-    found = []
-    for chosen, rule, least in rules:
-        worst = worst_devices(own[chosen])
-        if allowed.matters(total(worst), least=least):
-            recurs = rule not in _AT_FIRST
-            starting = recurs and allowed.steps <= len(run.ranks) and _mostly(worst, worst[STARTING])
-            one = rule(worst, allowed)
-            found.append(_without_saving(one, _START) if starting else one)
-    return _bounded(run, found, allowed)
+    result = []
+    for rule, chosen, describe in cases:
+        is_idle = gaps[_IDLE_SHARE].to_numpy() >= rule["min_idle_share"]
+        rows = idlest_devices(gaps[chosen & is_idle])
+        if budget.matters(total_ns(rows), least=rule["min_saving_share"]):
+            # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
+            recurs = rule not in (CALLS, FIRST_CALLS)
+            starting = recurs and budget.steps <= len(run.ranks) and _mostly(rows, rows[STARTING])
+            finding = describe(rows, budget)
+            result.append(_without_saving(finding, _START) if starting else finding)
+    return _limit_savings(run, result, budget)
 
 
-def _bounded(run: Run, found: list[Finding], allowed: Budget) -> tuple[Finding, ...]:
+def _limit_savings(run: Run, findings: list[Finding], budget: Budget) -> tuple[Finding, ...]:
     """Lower savings to the idle time of a step without the profiler, which lengthens gaps, if it is known."""
     timed = unprofiled(run.meta.timings)
-    if timed is None or not allowed.marked or not found:
-        return tuple(found)
+    if timed is None or not budget.marked or not findings:
+        return tuple(findings)
     on_device = profiled_steps(run)["device_busy_ns"]
     busy_ns = int(on_device.sum()) // len(on_device)
-    most = timed.median_ns - busy_ns
+    limit = timed.median_ns - busy_ns
     text = {"step": duration(timed.median_ns), "busy": duration(busy_ns)}
-    return tuple(_at_most(one, most, allowed, text) for one in found)
+    return tuple(_limit_saving(finding, limit, budget, text) for finding in findings)
 
 
-def _at_most(found: Finding, most: int, allowed: Budget, text: dict[str, str]) -> Finding:
-    saving = found.saving_ns_per_step
-    if saving is None or saving <= most:
-        return found
-    if not allowed.matters(most * allowed.steps):
-        return _without_saving(found, _NEVER.format(**text))
+def _limit_saving(finding: Finding, limit: int, budget: Budget, text: dict[str, str]) -> Finding:
+    saving = finding.saving_ns_per_step
+    if saving is None or saving <= limit:
+        return finding
+    if not budget.matters(limit * budget.steps):
+        return _without_saving(finding, _NEVER.format(**text))
     return replace(
-        found,
-        severity=allowed.severity(most * allowed.steps),
-        saving_ns_per_step=most,
+        finding,
+        severity=budget.severity(limit * budget.steps),
+        saving_ns_per_step=limit,
         basis=Basis.ESTIMATED,
-        how=found.how.removesuffix(_PROFILED) + _UNPROFILED.format(gaps=duration(saving), **text),
+        how=finding.how.removesuffix(_PROFILED) + _UNPROFILED.format(gaps=duration(saving), **text),
     )
 
 
-def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
-    """Gaps of devices with idle time above `LEAST_IDLE`, with their lengths inside the steps if any."""
+def _with_idle_share(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Add the idle share of their device to gaps, with their lengths inside the steps if there are any."""
     windows = step_windows(run)
     places = summary[[C.RANK, C.DEVICE, "window_ns"]]
     if len(windows):
@@ -260,78 +267,80 @@ def _of_idle_devices(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
         gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})
         gaps = gaps[gaps[C.DUR_NS] > 0]
     idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
-    idle = idle[share(idle[C.DUR_NS], ints(idle, "window_ns")) >= LEAST_IDLE]
-    return gaps[of_places(gaps, idle)]
+    idle[_IDLE_SHARE] = share(idle[C.DUR_NS], ints(idle, "window_ns"))
+    idle_share = idle.set_index([C.RANK, C.DEVICE])[_IDLE_SHARE]
+    return gaps.join(idle_share, on=[C.RANK, C.DEVICE])
 
 
-def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, allowed: Budget) -> str:
+def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, budget: Budget) -> str:
     """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
     last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
-    own = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
-    by_thread = own.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
-    if by_thread.empty or by_thread.max() < total(rows):
+    before = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
+    by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
+    if by_thread.empty or by_thread.max() < total_ns(rows):
         return ""
-    where = str(own.groupby("op")[C.DUR_NS].sum().idxmax())
+    where = str(before.groupby("op")[C.DUR_NS].sum().idxmax())
     most = "" if where == NO_OP else f", most in {brief(where)}"
-    waited = duration(allowed.per_step(int(by_thread.max())))
+    waited = duration(budget.per_step(int(by_thread.max())))
     return (
-        f". The host also waits for the device, {waited} {allowed.per}{most}, and launches into an empty "
+        f". The host also waits for the device, {waited} {budget.per}{most}, and launches into an empty "
         "queue afterwards: avoid these waits first"
     )
 
 
-def _launches(rows: pd.DataFrame, allowed: Budget, *, waits: pd.DataFrame) -> Finding:
+def _launches(rows: pd.DataFrame, budget: Budget, *, waits: pd.DataFrame) -> Finding:
     return _finding(
         LAUNCHES,
         rows,
-        allowed,
-        title=f"GPU is launch-bound {amount(rows, allowed)}",
+        budget,
+        title=f"GPU is launch-bound {amount(rows, budget)}",
         advice=(
             f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
             "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
-            f"batch){_after_waits(waits, rows, allowed)}"
+            f"batch){_after_waits(waits, rows, budget)}"
         ),
     )
 
 
-def _computes(rows: pd.DataFrame, allowed: Budget) -> Finding:
-    found = _finding(
+def _computes(rows: pd.DataFrame, budget: Budget) -> Finding:
+    finding = _finding(
         COMPUTES,
         rows,
-        allowed,
-        title=f"GPU idle: CPU busy outside kernel launches {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle: CPU busy outside kernel launches {amount(rows, budget)}",
         advice=f"{largest_part(_with_kernels(rows))}. {_on_host(rows)}{one_off(rows)}",
     )
-    if not _mostly(rows, rows[RESTING]):
-        return found
-    return _without_saving(found, "saving not estimated: without work the device has to be idle")
+    if not _mostly(rows, rows[WAITS_ELSEWHERE]):
+        return finding
+    return _without_saving(finding, "saving not estimated: without work the device has to be idle")
 
 
-def _without_saving(found: Finding, reason: str) -> Finding:
-    return replace(found, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
+def _without_saving(finding: Finding, reason: str) -> Finding:
+    return replace(finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
 
 
-def _unexplained(rows: pd.DataFrame, allowed: Budget) -> Finding:
-    found = _finding(
+def _unexplained(rows: pd.DataFrame, budget: Budget) -> Finding:
+    finding = _finding(
         COMPUTES,
         rows,
-        allowed,
-        title=f"GPU idle while the CPU activity is unknown {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle while the CPU activity is unknown {amount(rows, budget)}",
         advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
     )
-    return _without_saving(found, "saving not estimated: it was not recorded what the host did")
+    return _without_saving(finding, "saving not estimated: it was not recorded what the host did")
 
 
-def _first_calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
+def _first_calls(rows: pd.DataFrame, budget: Budget) -> Finding:
     return _finding(
         FIRST_CALLS,
         rows,
-        allowed,
-        title=f"GPU idle during first calls of ops {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle during first calls of ops {amount(rows, budget)}",
         advice=(
-            f"{largest_part(rows)}. These calls took at least 10 times as long as the other calls of the op, "
-            "because they load code, choose an algorithm or allocate a workspace for a shape: run each shape "
-            "before recording (`tracekit collect --warmup`), and in production before the first request"
+            f"{largest_part(rows)}. These calls took at least {MIN_FIRST_RATIO} times as long as the other "
+            "calls of the op, because they load code, choose an algorithm or allocate a workspace for a "
+            "shape: run each shape before recording (`tracekit collect --warmup`), and in production "
+            "before the first request"
         ),
     )
 
@@ -345,7 +354,7 @@ def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _on_host(rows: pd.DataFrame) -> str:
     """Advice by what is known of the host's activity: waiting, not recorded, or busy."""
-    if _mostly(rows, rows[RESTING]):
+    if _mostly(rows, rows[WAITS_ELSEWHERE]):
         return (
             "The host waits there for a request, a lock or another process: fine if there is no work, else "
             "prepare the next work earlier"
@@ -369,21 +378,21 @@ def _on_host(rows: pd.DataFrame) -> str:
 
 def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
     """Whether more than half of the time is in these gaps."""
-    return bool(2 * rows[C.DUR_NS][chosen].sum() > total(rows))
+    return bool(2 * rows[C.DUR_NS][chosen].sum() > total_ns(rows))
 
 
-def _calls(rows: pd.DataFrame, allowed: Budget) -> Finding:
-    found = _finding(
+def _calls(rows: pd.DataFrame, budget: Budget) -> Finding:
+    finding = _finding(
         CALLS,
         rows,
-        allowed,
-        title=f"GPU idle during slow runtime calls {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle during slow runtime calls {amount(rows, budget)}",
         advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
     )
-    once = len(rows) == 1 and allowed.marked and allowed.steps > 1
-    if once or (len(rows) < RECURS and re.search(_MEMORY, _main_call(rows))):
-        return _without_saving(found, "saving not estimated: the call does not recur")
-    return found
+    once = len(rows) == 1 and budget.marked and budget.steps > 1
+    if once or (len(rows) < CALLS["min_recurring_calls"] and re.search(_MEMORY, _main_call(rows))):
+        return _without_saving(finding, "saving not estimated: the call does not recur")
+    return finding
 
 
 def _main_call(rows: pd.DataFrame) -> str:
@@ -407,16 +416,12 @@ def _on_call(rows: pd.DataFrame) -> str:
     return "Find out why the call is slow, and keep it out of the step"
 
 
-_AT_FIRST = (_calls, _first_calls)
-"""Rules whose advice is to warm up, which is right of the start of a capture too."""
-
-
-def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
+def _loading(rows: pd.DataFrame, budget: Budget) -> Finding:
     return _finding(
         LOADING,
         rows,
-        allowed,
-        title=f"GPU idle during data loading {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle during data loading {amount(rows, budget)}",
         advice=(
             f"{largest_part(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
             "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
@@ -425,12 +430,12 @@ def _loading(rows: pd.DataFrame, allowed: Budget) -> Finding:
     )
 
 
-def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
+def _depends(rows: pd.DataFrame, budget: Budget) -> Finding:
     return _finding(
         DEPENDS,
         rows,
-        allowed,
-        title=f"GPU idle on a stream dependency, with work queued, {amount(rows, allowed)}",
+        budget,
+        title=f"GPU idle on a stream dependency, with work queued, {amount(rows, budget)}",
         advice=(
             f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
             "else: an event of another device or stream, a host function in the stream, another process "
@@ -442,16 +447,16 @@ def _depends(rows: pd.DataFrame, allowed: Budget) -> Finding:
     )
 
 
-def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
+def _small(rows: pd.DataFrame, budget: Budget) -> Finding:
     return Finding(
         code=SMALL.code,
         severity=Severity.INFO,
-        title=f"Short gaps between queued kernels take {amount(rows, allowed)}",
+        title=f"Short gaps between queued kernels take {amount(rows, budget)}",
         advice=(
             f"{largest_part(rows)}. The work was queued in time: only fewer kernels (fusion, "
             "torch.compile) or CUDA graphs shorten these gaps"
         ),
-        how=f"saving not estimated: how much of {duration(total(rows))} fusion removes is unknown",
+        how=f"saving not estimated: how much of {duration(total_ns(rows))} fusion removes is unknown",
         confidence=CONFIDENT,
         evidence=evidence(rows),
     )
@@ -460,22 +465,22 @@ def _small(rows: pd.DataFrame, allowed: Budget) -> Finding:
 def _finding(
     rule: Rule,
     rows: pd.DataFrame,
-    allowed: Budget,
+    budget: Budget,
     *,
     title: str,
     advice: str,
     basis: Basis = Basis.MEASURED,
     confidence: float = CONFIDENT,
 ) -> Finding:
-    idle = total(rows)
+    idle = total_ns(rows)
     return Finding(
         code=rule.code,
-        severity=allowed.severity(idle),
+        severity=budget.severity(idle),
         title=title,
         advice=advice,
-        saving_ns_per_step=allowed.per_step(idle),
+        saving_ns_per_step=budget.per_step(idle),
         basis=basis,
-        how=_HOW.format(inside=" inside the profiled steps" if allowed.marked else "", per=allowed.per)
+        how=_HOW.format(inside=" inside the profiled steps" if budget.marked else "", per=budget.per)
         + (_AT_MOST if rule is DEPENDS else _PROFILED),
         confidence=confidence,
         evidence=evidence(rows),

@@ -27,9 +27,9 @@ from tracekit.schema import C
 
 from ..shared.common import DEVICE, RANK, absent_device_note
 from ..shared.host_rows import NO_OP
-from . import configs, findings, rules
-from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, configurations, kernels
-from .findings import Launches
+from . import compare, configs, findings
+from .configs import BLOCK, FAMILY, GRID, NUMEL, OP, UNKNOWN, group_by_configuration, read_kernels
+from .launches import Launches
 
 NO_KERNELS = "no kernels in this capture"
 NO_LIMITS = (
@@ -48,7 +48,7 @@ SEARCHES = Remark(
 
 def compute(run: Run) -> Result:
     """Group the kernels by launch configuration."""
-    every = kernels(run)
+    every = read_kernels(run)
     if every.empty:
         nothing = busy(run, [C.KIND]).empty
         return Result(notes=(absent_device_note(run) if nothing else NO_KERNELS,))
@@ -60,21 +60,21 @@ def compute(run: Run) -> Result:
             f"{without:,} of {len(every):,} kernels have no grid and are ignored: older ROCm profilers and "
             "some graph replays do not record it"
         )
-    relu = configs.table(every)
+    relu = configs.relu_table(every)
     tables = {"relu": relu[[column.name for column in _RELU]]} if len(relu) else {}
     if rows.empty:
         return Result(tables, notes=tuple(notes))
-    launched = configurations(run, rows)
+    launched = group_by_configuration(run, rows)
     notes += [NO_LIMITS] if launched["resident_blocks"].isna().all() else []
     notes += [NO_SHAPES] if launched[NUMEL].isna().all() and (launched[OP] != NO_OP).any() else []
     tables = {"configs": launched[[column.name for column in _CONFIGS]], **tables}
-    search = configs.searching(rows)
+    search = configs.is_algorithm_search(rows)
     if search.any():
         notes.append(SEARCHES.format(count=int(search.sum())))
         rows = rows[~search].reset_index(drop=True)
-        launched = configurations(run, rows)
+        launched = group_by_configuration(run, rows)
     launches = Launches(run, rows, launched, budget(run))
-    return Result(tables, rules.findings(launches), tuple(notes))
+    return Result(tables, findings.findings(launches), tuple(notes))
 
 
 _OP = Column(OP, "", "innermost op that launched it")
@@ -146,7 +146,7 @@ ANALYSIS = Analysis(
     ),
     order=55,
     compute=compute,
-    rules=(*rules.RULES, *findings.RULES),
-    compare=findings.compare,
-    comparison=(findings.CHANGES,),
+    rules=findings.RULES,
+    compare=compare.compare,
+    comparison=(compare.CHANGES,),
 )

@@ -41,16 +41,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
 from ..shared.common import Floats, ints, medians, share, spans
-from ..shared.host_rows import (
-    NO_OP,
-    fill_missing_text,
-    host_rows,
-)
-from ..shared.tensor_shapes import (
-    Shape,
-    numel,
-    parse_shapes,
-)
+from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
+from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
 if TYPE_CHECKING:
     from ..shared.host_columns import Bools
@@ -96,14 +88,14 @@ class Sm:
         return all(limits) and self.capability in MAX_BLOCKS
 
 
-def devices(run: Run) -> dict[int, Sm]:
+def device_limits(run: Run) -> dict[int, Sm]:
     """Limits of the recorded GPUs, by device index."""
-    found: dict[int, Sm] = {}
+    gpus: dict[int, Sm] = {}
     for gpu in run.meta.environment.get("gpus") or []:
         count, threads, registers, shared, warp = (_positive(gpu.get(key)) for key in _KEYS)
         capability = str(gpu.get("compute_capability") or "")
-        found[int(gpu.get("index", len(found)))] = Sm(count, threads, registers, shared, warp, capability)
-    return found
+        gpus[int(gpu.get("index", len(gpus)))] = Sm(count, threads, registers, shared, warp, capability)
+    return gpus
 
 
 def _positive(value: Any) -> int | None:
@@ -158,7 +150,7 @@ _RESOURCES = (C.REGISTERS, C.STATIC_SHARED_BYTES, C.DYNAMIC_SHARED_BYTES, C.OCCU
 _PLACED = (C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP)
 
 
-def kernels(run: Run) -> pd.DataFrame:
+def read_kernels(run: Run) -> pd.DataFrame:
     """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
     where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     columns = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
@@ -172,7 +164,7 @@ def kernels(run: Run) -> pd.DataFrame:
     plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
     shared = static.fillna(0) + dynamic.fillna(0)
     plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
-    base = frame[[*_PLACED]].assign(**_alone(run, frame))
+    base = frame[[*_PLACED]].assign(**_exclusive_times(run, frame))
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
     return base.assign(**plain).join(
         pd.DataFrame(
@@ -190,56 +182,61 @@ def kernels(run: Run) -> pd.DataFrame:
     )
 
 
-SEARCHED, ALGORITHMS, SEARCH_FACTOR = 8, 4, 3
+MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
 _CONVOLUTION = r"(?i)conv"
 
 
-def searching(rows: pd.DataFrame) -> Bools:
+def is_algorithm_search(rows: pd.DataFrame) -> Bools:
     """Whether each kernel belongs to a search for the fastest algorithm of a convolution.
 
     With `torch.backends.cudnn.benchmark`, and by MIOpen's find, the first call for a shape runs every
-    algorithm. Such a call launches at least `SEARCHED` kernels of `ALGORITHMS` families, and `SEARCH_FACTOR`
-    times as many as the median of the calls with the same shapes; without other calls it is unknown.
+    algorithm. Such a call launches at least `MIN_SEARCH_KERNELS` kernels of `MIN_SEARCH_FAMILIES`
+    families, and `MIN_SEARCH_RATIO` times as many as the median of the calls with the same shapes;
+    without other calls it is unknown.
     """
     call = [C.RANK, C.OP_ROW]
-    own = rows[matches(rows[OP].astype("category"), _CONVOLUTION) & (rows[C.OP_ROW] != UNKNOWN)]
-    calls = own.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY].agg(["size", "nunique"]).reset_index()
+    convolutions = rows[matches(rows[OP].astype("category"), _CONVOLUTION) & (rows[C.OP_ROW] != UNKNOWN)]
+    calls = (
+        convolutions.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY]
+        .agg(["size", "nunique"])
+        .reset_index()
+    )
     same = calls.groupby([C.RANK, OP, C.INPUT_SHAPES], sort=True)["size"]
-    typical = same.transform("quantile", 0.5, interpolation="lower")
-    found = calls[
-        (calls["size"] >= SEARCHED)
-        & (calls["nunique"] >= ALGORITHMS)
-        & (calls["size"] >= SEARCH_FACTOR * typical)
+    median = same.transform("quantile", 0.5, interpolation="lower")
+    searches = calls[
+        (calls["size"] >= MIN_SEARCH_KERNELS)
+        & (calls["nunique"] >= MIN_SEARCH_FAMILIES)
+        & (calls["size"] >= MIN_SEARCH_RATIO * median)
     ]
-    searched: Bools = pd.MultiIndex.from_frame(rows[call]).isin(pd.MultiIndex.from_frame(found[call]))
+    searched: Bools = pd.MultiIndex.from_frame(rows[call]).isin(pd.MultiIndex.from_frame(searches[call]))
     return searched
 
 
-def _alone(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
+def _exclusive_times(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
     """Time in which each kernel is the only kernel of its device, and the only work of it."""
     every = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-    found = {"alone_ns": np.zeros(len(frame), np.int64), "exposed_ns": np.zeros(len(frame), np.int64)}
+    times = {"alone_ns": np.zeros(len(frame), np.int64), "exposed_ns": np.zeros(len(frame), np.int64)}
     for (rank, device), work in every.groupby([C.RANK, C.DEVICE], sort=True):
         rows = ((frame[C.RANK] == rank) & (frame[C.DEVICE] == device)).to_numpy(bool)
-        own = spans(frame[rows])
-        found["alone_ns"][rows] = covered(intervals.alone(*own), *own)
-        found["exposed_ns"][rows] = covered(intervals.alone(*spans(work)), *own)
-    return found
+        bounds = spans(frame[rows])
+        times["alone_ns"][rows] = covered(intervals.alone(*bounds), *bounds)
+        times["exposed_ns"][rows] = covered(intervals.alone(*spans(work)), *bounds)
+    return times
 
 
 def shapes_of(text: str) -> list[Shape]:
     """Shapes of all input tensors with dimensions, including those in lists."""
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for entry in parse_shapes(text):
-        found += entry if isinstance(entry, list) else [entry] if entry else []
-    return found
+        shapes += entry if isinstance(entry, list) else [entry] if entry else []
+    return shapes
 
 
 def _largest(text: str) -> int:
     return max(map(numel, shapes_of(text)), default=UNKNOWN)
 
 
-def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def group_kernels(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row per combination of keys: launches, times, occupancy, and the first row.
 
     `counted` are the launches in profiled steps and `counted_ns` their time. `alone_ns` and
@@ -251,13 +248,13 @@ def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     table = groups.size().rename("launches").reset_index()
     size, duration = len(table), ints(rows, C.DUR_NS)
     in_steps = rows[C.STEP].notna().to_numpy()
-    every, own = np.ones(len(rows), bool), ints(rows, "alone_ns")
+    all_rows, alone = np.ones(len(rows), bool), ints(rows, "alone_ns")
     for name, which, values in (
-        ("total_ns", every, duration),
+        ("total_ns", all_rows, duration),
         ("counted_ns", in_steps, duration),
-        ("alone_ns", every, own),
-        ("counted_alone_ns", in_steps, own),
-        ("exposed_ns", every, ints(rows, "exposed_ns")),
+        ("alone_ns", all_rows, alone),
+        ("counted_alone_ns", in_steps, alone),
+        ("exposed_ns", all_rows, ints(rows, "exposed_ns")),
         ("counted_exposed_ns", in_steps, ints(rows, "exposed_ns")),
     ):
         sums = np.zeros(size, np.int64)
@@ -274,15 +271,15 @@ def grouped(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return table
 
 
-def configurations(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+def group_by_configuration(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     """Kernels by configuration, with quantities derived from device limits, sorted by time."""
-    table = grouped(rows, KEYS)
+    table = group_kernels(rows, KEYS)
     table["blocks"] = table[GRID].prod(axis=1).astype(np.int64)
     table["block_threads"] = table[BLOCK].prod(axis=1).astype(np.int64)
     table["threads"] = table["blocks"] * table["block_threads"]
     for name in (NUMEL, C.REGISTERS, SHARED):
         table[name] = table[name].astype("Int64").mask(table[name] == UNKNOWN)
-    gpus = devices(run)
+    gpus = device_limits(run)
     counts = table[C.DEVICE].map({index: sm.count for index, sm in gpus.items()}).astype("Int64")
     table["sms"] = counts
     table["resident_blocks"] = resident_blocks(table, gpus)
@@ -302,7 +299,7 @@ def _ratio(part: pd.Series, whole: pd.Series) -> Floats:
 
 
 RELU, FUSED, COMPILED, OTHER = "relu", "fused", "compiled", "other"
-NAMED = re.compile(r"(?i)relu|threshold|clamp_min")
+RELU_NAME = re.compile(r"(?i)relu|threshold|clamp_min")
 _LIBRARY = re.compile(r"(?i)(?:cudnn|cutlass|xmma|gemm|convolve|scudnn|winograd|fprop|dgrad|wgrad).*relu")
 _COMPILED = re.compile(r"(?i)triton")
 _OP = re.compile(r"^(?:aten::|prims::)?(?:relu6?_?|threshold_?|clamp_min_?|threshold_backward)$")
@@ -333,7 +330,7 @@ def kind_of(kernel: str, op: str) -> str:
         >>> kind_of("void at::native::(anonymous namespace)::launch_clamp_scalar(int)", "aten::clamp_min")
         'relu'
     """
-    named, launched = bool(NAMED.search(kernel)), is_op(op)
+    named, launched = bool(RELU_NAME.search(kernel)), is_op(op)
     if not named and not launched:
         return ""
     if _LIBRARY.search(kernel):
@@ -344,14 +341,14 @@ def kind_of(kernel: str, op: str) -> str:
     return RELU if launched or without_op else OTHER
 
 
-def table(rows: pd.DataFrame) -> pd.DataFrame:
+def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
     """ReLU-named kernels and kernels of ReLU ops, by kind, direction, op, family and configuration."""
     pairs = rows[[C.NAME, OP]].drop_duplicates()
     kinds = {(name, op): kind_of(name, op) for name, op in pairs.itertuples(index=False)}
     kind = pd.Series([kinds[pair] for pair in pairs.itertuples(index=False)], index=pairs.index, dtype=object)
     chosen = rows.merge(pairs.assign(kind=kind)[kind != ""], on=[C.NAME, OP])
     chosen = chosen.assign(told_by=_identified_by(chosen), direction=_directions(chosen))
-    found = grouped(chosen, ACTIVATION_KEYS)
+    found = group_kernels(chosen, ACTIVATION_KEYS)
     found["share"] = found["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
     for name in (*GRID, *BLOCK):
         found[name] = found[name].astype("Int64").mask(found[name] == UNKNOWN)
@@ -360,7 +357,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _identified_by(rows: pd.DataFrame) -> Objects:
-    named = {name: bool(NAMED.search(name)) for name in rows[C.NAME].unique()}
+    named = {name: bool(RELU_NAME.search(name)) for name in rows[C.NAME].unique()}
     launched = {name: is_op(name) for name in rows[OP].unique()}
     by_name = rows[C.NAME].map(named).to_numpy(dtype=bool)
     by_op = rows[OP].map(launched).to_numpy(dtype=bool)
@@ -371,5 +368,5 @@ def _directions(rows: pd.DataFrame) -> Objects:
     """Direction by the op's name or its phase; empty if the op is unknown."""
     named = {name: bool(_BACKWARD.search(name)) for name in rows[OP].unique()}
     backward = rows[OP].map(named).to_numpy(dtype=bool) | (rows[C.PHASE] == Phase.BACKWARD).to_numpy()
-    known = (rows[OP] != NO_OP).to_numpy()
-    return np.where(~known, "", np.where(backward, "backward", "forward")).astype(object)
+    has_op = (rows[OP] != NO_OP).to_numpy()
+    return np.where(~has_op, "", np.where(backward, "backward", "forward")).astype(object)

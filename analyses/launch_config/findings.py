@@ -1,117 +1,390 @@
-"""Shared parts of the findings on launch configurations: selection of kernels, and texts."""
+"""Rules of `launch_config`, and their findings on one run and on two runs compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import (
-    EVIDENCE_ROWS,
-    Basis,
-    Bottleneck,
-    Column,
-    Finding,
-    Result,
-    Rule,
-    Severity,
-    TableSpec,
-)
-from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import LEAST_SHARE, Budget, budget
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
+from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..h2d_copies.compare import setting
-from ..shared.common import absent_device_note, largest_rows, max_per_rank
-from ..shared.host_rows import source_lines
-from ..shared.tensor_shapes import numel, parse_shapes
-from .configs import BLOCK, FAMILY, FUSED, GRID, OP, UNKNOWN, grouped, kernels, kind_of
+from ..shared.common import ints, largest_rows
+from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, shapes_of
+from .launches import (
+    MIN_ALONE_SHARE,
+    Launches,
+    bounded,
+    configuration,
+    grid_of,
+    kernel,
+    op_of,
+    significant,
+    time_of,
+)
 
-MOST = 5
-"""Maximum number of findings per rule, for the kernels with most time."""
-INFERRED, BOUND = 0.7, 0.5
+SERIAL = Rule(
+    "serial_kernel",
+    states="grids of at most {max_blocks} block with a median of at least {min_median_ns} per launch, at "
+    "least {min_alone_share} of their time while no other kernel runs, and that time is at least "
+    "{min_saving_share} of the steps",
+    why="one block uses one SM of the device; below {min_median_ns} a kernel costs little more than its "
+    "launch, and a small result needs no more blocks; collectives use few blocks by design and are excluded",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "max_blocks": 1,
+        "min_median_ns": 20_000,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": LEAST_SHARE,
+    },
+)
+FEW_BLOCKS = Rule(
+    "few_blocks",
+    states="at least {min_blocks} blocks, for at most {max_sm_share} of the SMs; median of at least "
+    "{min_median_ns}; at least {min_alone_share} of their time while no other kernel runs, for at least "
+    "{min_saving_share} of the steps",
+    why="a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, because "
+    "the gain is an upper bound",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "min_blocks": 2,
+        "max_sm_share": 0.5,
+        "min_median_ns": 20_000,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": WARN_SHARE,
+    },
+)
+PARTIAL_WAVE = Rule(
+    "partial_wave",
+    states="more than {min_waves} wave, the last of which leaves at least {min_tail_share} of all block "
+    "slots empty; the upper bound of the saving is at least {min_saving_share} of the steps' time",
+    why="with many waves the last one matters little; blocks rarely take equally long, so the bound is "
+    "rarely reached",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "min_waves": 1,
+        "min_tail_share": 0.25,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": WARN_SHARE,
+    },
+)
+LOW_OCCUPANCY = Rule(
+    "low_occupancy",
+    states="blocks for at least {min_waves} wave, and at most {max_thread_share} of an SM's threads "
+    "resident; at least {min_saving_share} of the steps' time; matrix products, convolutions, attention and "
+    "Triton excluded",
+    why="few resident threads do not hide memory latency; libraries and autotuners trade occupancy for "
+    "registers and shared memory by design",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "min_waves": 1,
+        "max_thread_share": 0.25,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": WARN_SHARE,
+    },
+)
+IDLE_THREADS = Rule(
+    "threads_per_element",
+    states="element-wise kernels with {min_threads_ratio} times as many threads as the broadcast inputs have "
+    "elements, and at least {min_blocks_per_sm} block per SM; at least {min_saving_share} of the steps' time",
+    why="element-wise kernels of PyTorch process several elements per thread; an extra warp is rounding",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "min_threads_ratio": 8,
+        "min_blocks_per_sm": 1,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": LEAST_SHARE,
+    },
+)
+VARIES = Rule(
+    "config_varies",
+    states="one op with the same input shapes launches one kernel family with {min_configs} to {max_configs} "
+    "grids or blocks, one launch per call and each configuration at least {min_launches} times; at least "
+    "{min_saving_share} of the steps' time",
+    why="information only: strides, alignment and library heuristics are not recorded and may explain it; a "
+    "data-dependent grid takes many values, each once",
+    bound=Bottleneck.COMPUTE,
+    thresholds={
+        "min_configs": 2,
+        "max_configs": 3,
+        "min_launches": 2,
+        "min_alone_share": MIN_ALONE_SHARE,
+        "min_saving_share": LEAST_SHARE,
+    },
+)
+WORK_DIFFERS = Rule(
+    "launch_work_differs",
+    states="comparing runs: the grids of one op and kernel family differ by exactly the ratio of an input's "
+    "elements or of the batch sizes, and the kernels take at least {min_saving_share} of either run's steps",
+    why="a grid that grows with the number of elements indicates more work, not a worse configuration",
+    bound=Bottleneck.COMPUTE,
+    thresholds={"min_saving_share": LEAST_SHARE},
+)
+CONFIG_CHANGED = Rule(
+    "launch_config_changed",
+    states="comparing runs: one op and kernel family with the same input shapes has another grid or block, "
+    "and takes at least {min_saving_share} of either run's steps",
+    why="the work is the same, so a change in time is not caused by the amount of work",
+    bound=Bottleneck.COMPUTE,
+    thresholds={"min_saving_share": LEAST_SHARE},
+)
+RULES = (
+    SERIAL,
+    FEW_BLOCKS,
+    PARTIAL_WAVE,
+    LOW_OCCUPANCY,
+    IDLE_THREADS,
+    VARIES,
+    WORK_DIFFERS,
+    CONFIG_CHANGED,
+)
+INFERRED, UPPER_BOUND = 0.7, 0.5
 """Confidence of measured states with unknown cost, and of upper bounds."""
+DIFFERENT_WORK, SAME_WORK = "different work", "same work"
+"""Verdicts on a configuration that differs between two runs."""
 
 
-@dataclass(frozen=True)
-class Launches:
-    """Input of the rules.
-
-    Attributes:
-        run: The run.
-        rows: Kernels with a grid.
-        configs: Kernels grouped by configuration.
-        spent: Time of the steps.
-    """
-
-    run: Run
-    rows: pd.DataFrame
-    configs: pd.DataFrame
-    spent: Budget
-
-    @property
-    def time(self) -> str:
-        """Column of the time compared with the steps."""
-        return "counted_ns" if self.spent.marked else "total_ns"
-
-    @property
-    def alone(self) -> str:
-        """Column of the part of that time in which no other kernel ran on the device."""
-        return "counted_alone_ns" if self.spent.marked else "alone_ns"
-
-    @property
-    def exposed(self) -> str:
-        """Column of the part of that time in which nothing else ran on the device."""
-        return "counted_exposed_ns" if self.spent.marked else "exposed_ns"
+_LIBRARY = (
+    r"(?i)gemm|bmm|matmul|cudnn|cutlass|xmma|nvjet|conv|winograd|fprop|dgrad|wgrad|attn|attention|fmha|flash"
+    r"|ck::|Cijk|triton"
+)
+_ELEMENTWISE = r"(?i)elementwise_kernel"
+_CONFIG = [*GRID, *BLOCK]
 
 
-def significant(
-    launches: Launches, chosen: pd.DataFrame, *, least: float
-) -> Iterator[tuple[pd.DataFrame, int]]:
-    """Significant configurations of each op and family with their time, most time first.
-
-    Only the time in which no other kernel runs counts; kernels that mostly run beside others are left out.
-    """
-    chosen = chosen[2 * chosen[launches.alone] >= chosen[launches.time]]
-    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.alone].sum()
-    totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
-    ordered = totals.sort_values(ascending=False, kind="stable").head(MOST)
-    for op, name in ordered.index:
-        rows = chosen[(chosen[OP] == op) & (chosen[FAMILY] == name)]
-        total = int(totals[op, name])
-        if launches.spent.matters(total, least=least):
-            yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
+def findings(launches: Launches) -> tuple[Finding, ...]:
+    """Every finding, those with the largest saving first."""
+    result = [
+        *_serial(launches),
+        *_few_blocks(launches),
+        *_partial_waves(launches),
+        *_low_occupancy(launches),
+        *_idle_threads(launches),
+        *_varying_configs(launches),
+    ]
+    return tuple(sorted(result, key=lambda finding: -(finding.saving_ns_per_step or 0)))
 
 
-def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
-    """Upper bound of a saving, and the severity of it as if copies beside the kernels did not matter.
+def _serial(launches: Launches) -> Iterator[Finding]:
+    configs = _without_communication(launches.configs)
+    chosen = configs[
+        (configs["blocks"] <= SERIAL["max_blocks"])
+        & (configs["median_ns"] >= SERIAL["min_median_ns"])
+        & (configs["sms"].fillna(2) > 1)
+    ]
+    for rows, total in significant(launches, SERIAL, chosen):
+        first = rows.iloc[0]
+        of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
+        yield _finding(
+            launches,
+            SERIAL,
+            rows,
+            total,
+            title=(
+                f"{kernel(first)} runs as one block of {first['block_threads']} threads, on one SM{of}: "
+                f"{time_of(launches, total)}"
+            ),
+            advice=(
+                f"Spread the work of {op_of(launches, rows)} over more blocks: larger inputs, or another "
+                "implementation; a result that is the same in every step need be computed once only"
+            ),
+            confidence=INFERRED,
+        )
 
-    Args:
-        launches: Input of the rules.
-        rows: Configurations.
-        part: Part of the time of each that could be saved.
 
-    Returns:
-        The part of the time in which nothing else runs, on the device of each rank with most of it; and the
-        severity of the part of the time in which no other kernel runs.
-    """
-    exposed, alone = (
-        max_per_rank(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
-        for column in (launches.exposed, launches.alone)
+def _few_blocks(launches: Launches) -> Iterator[Finding]:
+    configs = _without_communication(launches.configs)
+    few = configs["blocks"] >= FEW_BLOCKS["min_blocks"]
+    few &= configs["blocks_per_sm"] <= FEW_BLOCKS["max_sm_share"]
+    for rows, total in significant(
+        launches, FEW_BLOCKS, configs[few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
+    ):
+        first = rows.iloc[0]
+        bound, severity = bounded(launches, rows, 1 - rows["blocks_per_sm"])
+        yield _finding(
+            launches,
+            FEW_BLOCKS,
+            rows,
+            total,
+            title=(
+                f"{kernel(first)} launches {first['blocks']} blocks for {first['sms']} SMs: "
+                f"{time_of(launches, total)}"
+            ),
+            advice=(
+                f"See whether larger inputs or another implementation give {op_of(launches, rows)} more "
+                "blocks (a split of the reduced dimension, smaller tiles); else run it beside other kernels"
+            ),
+            confidence=UPPER_BOUND,
+            saving=bound,
+            severity=severity,
+            how="upper bound: the time in which nothing else ran × (1 − blocks / SMs)",
+        )
+
+
+def _partial_waves(launches: Launches) -> Iterator[Finding]:
+    configs = _without_communication(launches.configs)
+    chosen = configs[
+        (configs["waves"] > PARTIAL_WAVE["min_waves"])
+        & (configs["tail_share"] >= PARTIAL_WAVE["min_tail_share"])
+    ]
+    for rows, total in significant(launches, PARTIAL_WAVE, chosen):
+        first = rows.iloc[0]
+        bound, severity = bounded(launches, rows, rows["tail_share"])
+        if not launches.budget.matters(bound, least=PARTIAL_WAVE["min_saving_share"]):
+            continue
+        yield _finding(
+            launches,
+            PARTIAL_WAVE,
+            rows,
+            total,
+            title=(
+                f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves: the last "
+                f"wave leaves the device partly idle; {time_of(launches, total)}"
+            ),
+            advice=(
+                f"Let {op_of(launches, rows)} fill whole waves of "
+                f"{first['sms'] * first['resident_blocks']} blocks: another batch or tile size, or a "
+                "grid-stride loop; check with a kernel profiler that the blocks take equally long"
+            ),
+            confidence=UPPER_BOUND,
+            saving=bound,
+            severity=severity,
+            how=(
+                "upper bound: the time in which nothing else ran × (1 − waves / ⌈waves⌉), reached only if "
+                "all blocks take equally long"
+            ),
+        )
+
+
+def _low_occupancy(launches: Launches) -> Iterator[Finding]:
+    configs = _without_communication(launches.configs)
+    resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
+    low = (
+        (resident <= LOW_OCCUPANCY["max_thread_share"] * configs["max_threads"])
+        .fillna(value=False)
+        .to_numpy(dtype=bool)
     )
-    return exposed, launches.spent.severity(alone)
+    own = ~_name_matches(configs, _LIBRARY)
+    for rows, total in significant(
+        launches, LOW_OCCUPANCY, configs[low & own & (configs["waves"] >= LOW_OCCUPANCY["min_waves"])]
+    ):
+        first = rows.iloc[0]
+        threads = int(first["resident_blocks"] * first["block_threads"])
+        yield _finding(
+            launches,
+            LOW_OCCUPANCY,
+            rows,
+            total,
+            title=(
+                f"{kernel(first)} keeps {threads} of {int(first['max_threads'])} threads resident on an SM: "
+                f"{time_of(launches, total)}"
+            ),
+            advice=(
+                f"{op_of(launches, rows)}: a block takes {first['block_threads']} threads, "
+                f"{first[C.REGISTERS]} registers a thread and {human(int(first['shared_bytes']), 'bytes')} "
+                "of shared memory; reducing the limiting resource allows more resident blocks; check with a "
+                "kernel profiler whether that is faster"
+            ),
+            confidence=UPPER_BOUND,
+        )
 
 
-def finding(
+def _idle_threads(launches: Launches) -> Iterator[Finding]:
+    rows = launches.rows
+    elementwise = rows[rows[NUMEL] > 0]
+    elementwise = elementwise[elementwise[FAMILY].str.contains(_ELEMENTWISE)]
+    elements = {text: _broadcast(text) for text in elementwise[C.INPUT_SHAPES].unique()}
+    threads = elementwise[[*GRID, *BLOCK]].prod(axis=1)
+    needed = elementwise[C.INPUT_SHAPES].map(elements).astype(np.int64)
+    rare = set(ints(elementwise[threads >= IDLE_THREADS["min_threads_ratio"] * needed], C.ROW_ID).tolist())
+    configs = launches.configs
+    chosen = configs[
+        configs["first_row"].isin(rare) & (configs["blocks_per_sm"] >= IDLE_THREADS["min_blocks_per_sm"])
+    ]
+    by_row = needed.set_axis(pd.Index(ints(elementwise, C.ROW_ID)))
+    for rows_of_kernel, total in significant(launches, IDLE_THREADS, chosen):
+        first = rows_of_kernel.iloc[0]
+        yield _finding(
+            launches,
+            IDLE_THREADS,
+            rows_of_kernel,
+            total,
+            title=(
+                f"{kernel(first)} launches {first['threads']:,} threads for "
+                f"{by_row[first['first_row']]:,} elements: "
+                f"{time_of(launches, total)}"
+            ),
+            advice=f"Size the grid of {op_of(launches, rows_of_kernel)} by its elements: most threads are "
+            "idle",
+            confidence=INFERRED,
+        )
+
+
+def _broadcast(text: str) -> int:
+    """Number of elements of the broadcast input shapes."""
+    return prod(max(side) for side in zip_longest(*(shape[::-1] for shape in shapes_of(text)), fillvalue=1))
+
+
+def _varying_configs(launches: Launches) -> Iterator[Finding]:
+    chosen = _kernels_that_vary(launches.rows)
+    for rows, total in significant(launches, VARIES, chosen):
+        shapes = rows.groupby(C.INPUT_SHAPES)[launches.time].sum().idxmax()
+        distinct = rows[rows[C.INPUT_SHAPES] == shapes].drop_duplicates(_CONFIG)
+        listed = ", ".join(configuration(row) for row in distinct.to_dict("records"))
+        yield _finding(
+            launches,
+            VARIES,
+            distinct,
+            total,
+            title=f"{kernel(rows.iloc[0])} has several configurations on the same shapes: {listed}",
+            advice=(
+                "Information only: strides, alignment, data or the library's heuristics can differ between "
+                f"the calls of {op_of(launches, rows)}: compare their times"
+            ),
+            confidence=INFERRED,
+            severity=Severity.INFO,
+        )
+
+
+def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Kernels launched by one op in few configurations on the same shapes, each repeatedly."""
+    alone = rows[(rows[C.OP_ROW] != UNKNOWN) & (rows[NUMEL] > 0)]
+    alone = alone[~alone.duplicated([C.OP_ROW, FAMILY], keep=False)]
+    keys = [OP, FAMILY, C.INPUT_SHAPES, C.RANK, C.DEVICE]
+    ways = alone.groupby([*keys, *_CONFIG], sort=True).size().reset_index(name="launches")
+    counts = ways.groupby(keys, sort=True)["launches"].agg(["size", "min"])
+    few = counts[
+        counts["size"].between(VARIES["min_configs"], VARIES["max_configs"])
+        & (counts["min"] >= VARIES["min_launches"])
+    ]
+    varied = alone[pd.MultiIndex.from_frame(alone[keys]).isin(few.index)]
+    counted = np.where(varied[C.STEP].notna(), varied[C.DUR_NS], 0).astype(np.int64)
+    exposed = np.where(varied[C.STEP].notna(), varied["alone_ns"], 0).astype(np.int64)
+    return varied.assign(
+        total_ns=varied[C.DUR_NS], first_row=varied[C.ROW_ID], counted_ns=counted, counted_alone_ns=exposed
+    )
+
+
+def _without_communication(configs: pd.DataFrame) -> pd.DataFrame:
+    return configs[~_name_matches(configs, COMMUNICATION)]
+
+
+def _name_matches(configs: pd.DataFrame, pattern: str) -> pd.Series:
+    return matches(configs[FAMILY].astype("category"), pattern)
+
+
+def _finding(
     launches: Launches,
-    code: str,
+    rule: Rule,
     rows: pd.DataFrame,
     total: int,
     *,
@@ -123,18 +396,18 @@ def finding(
     severity: Severity | None = None,
 ) -> Finding:
     """Return the finding of a rule about the rows of one configuration."""
-    spent = launches.spent
+    budget = launches.budget
     evidence = largest_rows(
         rows.rename(columns={"first_row": C.ROW_ID} if C.ROW_ID not in rows else {}),
         launches.time,
         EVIDENCE_ROWS,
     )
     return Finding(
-        code=code,
-        severity=severity or spent.severity(total if saving is None else saving),
+        code=rule.code,
+        severity=severity or budget.severity(total if saving is None else saving),
         title=title,
         advice=advice,
-        saving_ns_per_step=None if saving is None else spent.per_step(saving),
+        saving_ns_per_step=None if saving is None else budget.per_step(saving),
         basis=None if saving is None else Basis.ESTIMATED,
         how=how,
         confidence=confidence,
@@ -142,118 +415,37 @@ def finding(
     )
 
 
-def kernel(row: pd.Series) -> str:
-    """Return the short name of a kernel."""
-    name = str(row[FAMILY])
-    return brief(name if "<" in name else name.rpartition("::")[2])
+def comparison_findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
+    """Yield findings about configurations that changed between two runs.
 
-
-def configuration(row: dict[Any, Any], side: str = "") -> str:
-    """Describe the grid and the block of a launch, of one side of a comparison if it is given."""
-    return f"grid {grid_of(row, side)} block {grid_of(row, side, BLOCK)}"
-
-
-def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str:
-    """Format the grid of a launch, or its block."""
-    return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
-
-
-def time_of(launches: Launches, total: int) -> str:
-    """Format a time per step or of the whole capture."""
-    return f"{human(launches.spent.per_step(total), 'ns')} {launches.spent.per}"
-
-
-def op_of(launches: Launches, rows: pd.DataFrame) -> str:
-    """The op to change and, with a recorded stack, the source line."""
-    first_rows = rows["first_row"].head(EVIDENCE_ROWS)
-    known = launches.rows.set_index(C.ROW_ID).loc[first_rows, C.OP_ROW]
-    ops = pd.Series(known.to_numpy(), dtype="Int64")
-    lines = [line for line in source_lines(launches.run, ops.mask(ops == UNKNOWN)) if line]
-    return f"{brief(str(rows.iloc[0][OP]))}{f' at {brief(lines[0])}' if lines else ''}"
-
-
-DIFFERENT_WORK, ANOTHER, UNDECIDED = "different work", "same work", "unknown"
-SAME_RATIO = "the grid changed by the same ratio as the {}"
-
-RULES = (
-    Rule(
-        "launch_work_differs",
-        states=(
-            "two runs compared: the grids of one op and kernel family differ by exactly the ratio of an "
-            f"input's elements or of the batch sizes, and the kernels take at least {LEAST_SHARE:.0%} of "
-            "either run's steps"
-        ),
-        why="a grid that grows with the number of elements indicates more work, not a worse configuration",
-        bound=Bottleneck.COMPUTE,
-    ),
-    Rule(
-        "launch_config_changed",
-        states=(
-            "two runs compared: one op and kernel family with the same input shapes has another grid or "
-            f"block, and takes at least {LEAST_SHARE:.0%} of either run's steps"
-        ),
-        why="the work is the same, so a change in time is not caused by the amount of work",
-        bound=Bottleneck.COMPUTE,
-    ),
-)
-
-CHANGES = TableSpec(
-    "changes",
-    "Launch configurations that differ",
-    (
-        Column(OP, "", "innermost op that launched it"),
-        Column("verdict", "", "different work; same work (with another configuration); or unknown"),
-        Column("base_launch", "id", "grid and block in base"),
-        Column("head_launch", "id", "grid and block in head"),
-        Column("time_ratio", "×", "median duration of head over base"),
-        Column("base_median_ns", "ns", "lower median of the durations in base"),
-        Column("head_median_ns", "ns", "lower median of the durations in head"),
-        Column("work_ratio", "×", "elements of head over base, missing if unknown"),
-        Column("grid_ratio", "×", "blocks of head over base"),
-        *(
-            Column(f"{which}_{name}", "count", f"{name.replace('_', ' in ')} in {which}")
-            for which in ("base", "head")
-            for name in (*GRID, *BLOCK)
-        ),
-        Column(FAMILY, "", "canonical name of the kernel"),
-        Column("base_launches", "count", "launches in base"),
-        Column("head_launches", "count", "launches in head"),
-        Column("base_total_ns", "ns", "Σ of durations in base"),
-        Column("head_total_ns", "ns", "Σ of durations in head"),
-        Column("reason", "", "reason of the verdict"),
-        Column("base_shapes", "", "input shapes in base; empty if not recorded"),
-        Column("head_shapes", "", "input shapes in head; empty if not recorded"),
-        Column("base_first", "", "row of the first launch in base's device_intervals"),
-        Column("head_first", "", "row of the first launch in head's device_intervals"),
-    ),
-)
-
-
-INFERRED_CHANGE = 0.7
-
-
-def findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
-    """Yield findings about configurations that changed between two runs."""
-    budgets = {"base": budget(base), "head": budget(head)}
-    matters = np.zeros(len(pairs), bool)
-    for which, spent in budgets.items():
-        time = "counted_ns" if spent.marked else "total_ns"
-        totals = pairs[f"{which}_{time}"].fillna(0).to_numpy(dtype=np.int64)
-        whole = spent.steps * spent.step_ns
-        matters |= (totals > 0) & (totals >= LEAST_SHARE * whole)
-    for verdict in (DIFFERENT_WORK, ANOTHER):
-        chosen = pairs[matters & (pairs["verdict"] == verdict).to_numpy()]
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        pairs: Configurations that differ, with their verdicts.
+        differ: The devices of both runs if they differ, else empty.
+    """
+    budgets = {"base": savings.budget(base), "head": savings.budget(head)}
+    for verdict, rule in ((DIFFERENT_WORK, WORK_DIFFERS), (SAME_WORK, CONFIG_CHANGED)):
+        chosen = pairs[_matters(pairs, budgets, rule) & (pairs["verdict"] == verdict).to_numpy()]
         for pair in chosen.head(EVIDENCE_ROWS).to_dict("records"):
-            yield (
-                _work_finding(pair)
-                if verdict == DIFFERENT_WORK
-                else _config_finding(pair, budgets["head"], differ)
-            )
+            different = rule is WORK_DIFFERS
+            yield _work_finding(pair) if different else _config_finding(pair, budgets["head"], differ)
+
+
+def _matters(pairs: pd.DataFrame, budgets: dict[str, Budget], rule: Rule) -> npt.NDArray[np.bool_]:
+    """Whether each pair takes enough of the steps of either run."""
+    matters = np.zeros(len(pairs), np.bool_)
+    for which, budget in budgets.items():
+        time = "counted_ns" if budget.marked else "total_ns"
+        totals = pairs[f"{which}_{time}"].fillna(0).to_numpy(dtype=np.int64)
+        whole = budget.steps * budget.step_ns
+        matters |= (totals > 0) & (totals >= rule["min_saving_share"] * whole)
+    return matters
 
 
 def _work_finding(pair: dict[Any, Any]) -> Finding:
     return Finding(
-        code="launch_work_differs",
+        code=WORK_DIFFERS.code,
         severity=Severity.INFO,
         title=(
             f"{brief(pair[OP])} did different work: {pair['work_ratio']:.3g}× the elements, grid "
@@ -268,8 +460,8 @@ def _work_finding(pair: dict[Any, Any]) -> Finding:
     )
 
 
-def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding:
-    launches = pair["head_counted"] if spent.marked else pair["head_launches"]
+def _config_finding(pair: dict[Any, Any], budget: Budget, differ: str) -> Finding:
+    launches = pair["head_counted"] if budget.marked else pair["head_launches"]
     slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(launches)
     saves = slower > 0 and not differ
     chosen = (
@@ -279,8 +471,8 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
         "inputs"
     )
     return Finding(
-        code="launch_config_changed",
-        severity=spent.severity(slower),
+        code=CONFIG_CHANGED.code,
+        severity=budget.severity(slower),
         title=(
             f"{brief(pair[OP])} runs the same shapes with another configuration: "
             f"{configuration(pair, 'base_')} against {configuration(pair, 'head_')}, {_times(pair)} a launch"
@@ -289,12 +481,12 @@ def _config_finding(pair: dict[Any, Any], spent: Budget, differ: str) -> Finding
             f"{brief(pair[OP])} is launched with another configuration for the same shapes: "
             f"{chosen}{_what(pair)}"
         ),
-        saving_ns_per_step=spent.per_step(slower) if saves else None,
+        saving_ns_per_step=budget.per_step(slower) if saves else None,
         basis=Basis.ESTIMATED if saves else None,
         how="(median of head − median of base) × launches of head, in steps if steps are marked"
         if saves
         else "",
-        confidence=INFERRED_CHANGE,
+        confidence=INFERRED,
         evidence={"device_intervals": [int(pair["head_first"])]},
     )
 
@@ -306,159 +498,3 @@ def _what(pair: dict[Any, Any]) -> str:
 
 def _times(pair: dict[Any, Any]) -> str:
     return " against ".join(human(int(pair[f"{which}_median_ns"]), "ns") for which in ("base", "head"))
-
-
-_CONFIG = [*GRID, *BLOCK]
-_KEYS = [OP, FAMILY, C.INPUT_SHAPES, *_CONFIG]
-_MATCH = [OP, FAMILY, C.INPUT_SHAPES]
-
-
-def compare(base: Run, head: Run) -> Result:
-    """Compare configurations that only one run has, with a verdict each."""
-    sides = [_configs(run) for run in (base, head)]
-    notes = tuple(
-        f"{which}: {absent_device_note(run)}"
-        for which, run, side in zip(("base", "head"), (base, head), sides, strict=True)
-        if side.empty
-    )
-    if notes:
-        return Result(notes=notes)
-    pairs = _paired(*sides)
-    if pairs.empty:
-        return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
-    pairs = _with_verdicts(pairs, _ratio(*(_batch(run) for run in (head, base))))
-    differ = _other_devices(base, head)
-    if differ:
-        notes = (f"the runs used different devices ({differ}), which may explain different configurations",)
-    found = tuple(findings(base, head, pairs, differ))
-    return Result({"changes": pairs[[column.name for column in CHANGES.columns]]}, found, notes)
-
-
-def _other_devices(base: Run, head: Run) -> str:
-    """The devices of both runs, empty if they are equal or unknown."""
-    names = [
-        ", ".join(
-            sorted({str(gpu["name"]) for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")})
-        )
-        for run in (base, head)
-    ]
-    return " against ".join(names) if all(names) and names[0] != names[1] else ""
-
-
-def _with_verdicts(pairs: pd.DataFrame, batches: Fraction | None) -> pd.DataFrame:
-    """Add verdicts to the pairs; sort known verdicts first, then by time."""
-    verdicts = [_verdict(pair, batches) for pair in pairs.to_dict("records")]
-    pairs[["verdict", "work_ratio", "grid_ratio", "reason"]] = pd.DataFrame(verdicts, index=pairs.index)
-    pairs["time_ratio"] = (pairs["head_median_ns"] / pairs["base_median_ns"]).astype("Float64")
-    for which in ("base", "head"):
-        pairs[f"{which}_launch"] = [_shown(pair, which) for pair in pairs.to_dict("records")]
-    weight = pairs[["base_total_ns", "head_total_ns"]].fillna(0).max(axis=1).astype(np.int64)
-    order = ["undecided", "weight", *_MATCH[:2], "base_first", "head_first"]
-    ranked = pairs.assign(weight=weight, undecided=pairs["verdict"] == UNDECIDED)
-    return ranked.sort_values(order, ascending=[True, False, True, True, True, True], ignore_index=True)
-
-
-def _configs(run: Run) -> pd.DataFrame:
-    """Distinct configurations of all ranks and devices, in the order of first launch."""
-    rows = kernels(run)
-    rows = rows[rows[C.GRID_X] != UNKNOWN].reset_index(drop=True)
-    if rows.empty:
-        return rows
-    return grouped(rows, _KEYS).sort_values(["first_ns", "first_row"], ignore_index=True)
-
-
-def _paired(base: pd.DataFrame, head: pd.DataFrame) -> pd.DataFrame:
-    """Pair differing configurations by shapes, else by the order of first launch."""
-    same = base[_KEYS].merge(head[_KEYS])
-    left, right = (_without(side, same) for side in (base, head))
-    found = []
-    for keys in (_MATCH, _MATCH[:2]):
-        pair = _numbered(left, keys).merge(
-            _numbered(right, keys), on=[*keys, "number"], suffixes=("_base", "_head")
-        )
-        found.append(_named(pair, keys))
-        left = left[~left["first_row"].isin(pair["first_row_base"])]
-        right = right[~right["first_row"].isin(pair["first_row_head"])]
-    for side, suffix in ((left, "_base"), (right, "_head")):
-        unpaired = side.rename(columns={name: f"{name}{suffix}" for name in side if name not in _MATCH[:2]})
-        found.append(_named(unpaired, _MATCH[:2]))
-    tables = [one for one in found if len(one)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def _without(side: pd.DataFrame, same: pd.DataFrame) -> pd.DataFrame:
-    known = pd.MultiIndex.from_frame(same[_KEYS])
-    return side[~pd.MultiIndex.from_frame(side[_KEYS]).isin(known)]
-
-
-def _numbered(side: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return side.assign(number=side.groupby(keys).cumcount())
-
-
-def _named(pair: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Columns of the result; missing for a side without the configuration."""
-    columns: dict[str, Any] = {OP: pair[OP], FAMILY: pair[FAMILY]}
-    for which in ("base", "head"):
-        suffix = f"_{which}"
-        shapes = C.INPUT_SHAPES if C.INPUT_SHAPES in keys else f"{C.INPUT_SHAPES}{suffix}"
-        columns[f"{which}_shapes"] = pair.get(shapes, "")
-        for name in _CONFIG:
-            columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
-        for name in ("launches", "total_ns", "median_ns", "counted", "counted_ns"):
-            columns[f"{which}_{name}"] = _of(pair, f"{name}{suffix}")
-        columns[f"{which}_first"] = _of(pair, f"first_row{suffix}")
-    return pd.DataFrame(columns)
-
-
-def _of(pair: pd.DataFrame, name: str) -> pd.Series:
-    if name in pair:
-        return pair[name].astype("Int64")
-    return pd.Series(pd.NA, index=pair.index, dtype="Int64")
-
-
-def _batch(run: Run) -> int:
-    value = setting(run, "batch_size")
-    return value if isinstance(value, int) else 0
-
-
-def _ratio(head: int, base: int) -> Fraction | None:
-    return Fraction(head, base) if head > 0 and base > 0 else None
-
-
-def _verdict(pair: dict[Any, Any], batches: Fraction | None) -> tuple[str, float | None, float | None, str]:
-    """Verdict, ratio of the work, ratio of the blocks, and reason."""
-    if pd.isna(pair["base_first"]) or pd.isna(pair["head_first"]):
-        only = "head" if pd.isna(pair["base_first"]) else "base"
-        return UNDECIDED, None, None, f"only {only} has this configuration"
-    grid = Fraction(_blocks(pair, "head"), _blocks(pair, "base"))
-    shapes = pair["base_shapes"], pair["head_shapes"]
-    if shapes[0] and shapes[0] == shapes[1]:
-        return ANOTHER, 1.0, float(grid), "same input shapes, another grid or block"
-    works = _work_ratios(*shapes)
-    if grid in works and grid != 1:
-        return DIFFERENT_WORK, float(grid), float(grid), SAME_RATIO.format("elements of an input")
-    if not all(shapes):
-        if batches is not None and batches != 1 and grid == batches:
-            return DIFFERENT_WORK, float(grid), float(grid), SAME_RATIO.format("batch size")
-        return UNDECIDED, None, float(grid), "no input shapes were recorded"
-    work = float(works[0]) if works else None
-    return UNDECIDED, work, float(grid), "the input shapes differ, but the grid does not by the same ratio"
-
-
-def _work_ratios(base: str, head: str) -> list[Fraction]:
-    """Ratios other than 1 by which the elements of an input changed."""
-    entries = zip(parse_shapes(base), parse_shapes(head), strict=False)
-    pairs = [(one, two) for one, two in entries if isinstance(one, tuple) and isinstance(two, tuple)]
-    found = (_ratio(numel(two), numel(one)) for one, two in pairs if one and two)
-    return [ratio for ratio in found if ratio is not None and ratio != 1]
-
-
-def _blocks(pair: dict[Any, Any], which: str) -> int:
-    return prod(max(int(pair[f"{which}_{name}"]), 1) for name in GRID)
-
-
-def _shown(pair: dict[Any, Any], which: str) -> str:
-    """Grid and block as text, empty if the run has none."""
-    if pd.isna(pair[f"{which}_first"]):
-        return ""
-    return f"{grid_of(pair, f'{which}_')} {grid_of(pair, f'{which}_', BLOCK)}"

@@ -32,12 +32,7 @@ from .collective_kinds import (
 from .common import ints
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
-from .tensor_shapes import (
-    item_bytes,
-    numel,
-    parse_dtypes,
-    parse_shapes,
-)
+from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
 
 Flags = npt.NDArray[np.bool_]
 

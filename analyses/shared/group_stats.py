@@ -63,7 +63,7 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     count, total = np.zeros((2, len(labels)), np.int64)
     np.add.at(count, group, times)
     np.add.at(total, group, times * value)
-    sums = {"count": count, "sum_ns": total, "union_ns": _unions(frame, codes, len(labels))}
+    sums = {"count": count, "sum_ns": total, "union_ns": unions_over_devices(frame, codes, len(labels))}
     return PartialStats(labels=labels, sums=pd.DataFrame(sums), group=group, value=value, times=times)
 
 
@@ -116,11 +116,17 @@ def _durations(parts: Sequence[PartialStats], codes: Ints, count: Ints) -> dict[
     return {"min_ns": value[first], "median_ns": value[middle], "max_ns": value[last]}
 
 
-def _unions(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-    """Union per device, summed over devices, which run concurrently."""
+def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
+    """Union of the intervals of each group per device, summed over devices, which run concurrently.
+
+    Args:
+        frame: Intervals with rank and device.
+        codes: Group of each interval, 0 up to `groups`.
+        groups: Number of groups.
+    """
     start, end = spans(frame)
     places = frame.groupby([C.RANK, C.DEVICE]).ngroup().to_numpy().astype(np.int64)
-    lanes = int(places.max()) + 1 if len(places) else 1
-    lengths = union_by(codes * lanes + places, groups * lanes, start, end)
-    total: Ints = lengths.reshape(groups, lanes).sum(axis=1)
+    devices = int(places.max()) + 1 if len(places) else 1
+    lengths = union_by(codes * devices + places, groups * devices, start, end)
+    total: Ints = lengths.reshape(groups, devices).sum(axis=1)
     return total

@@ -26,10 +26,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Memory
 
 from .common import NO_PARENT, RowIndex, ids_or_absent, ints, op_parents, positions, share, to_categorical
-from .host_columns import (
-    LazyColumns,
-    climb_to,
-)
+from .host_columns import LazyColumns, climb_to
 
 Objects: TypeAlias = npt.NDArray[np.object_]
 

@@ -16,7 +16,7 @@ from .common import NO_PARENT, ints, spans
 from .host_columns import HostColumns
 from .waits import WAIT_COLUMNS
 
-NEAR_NS = 30_000
+MAX_NEAR_NS = 30_000
 """Maximum distance of the next linked interval whose launch is used for an unlinked one of its stream."""
 _READ = dict.fromkeys((*WAIT_COLUMNS, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
 _PLACE = [C.RANK, C.DEVICE]
@@ -109,6 +109,8 @@ class _DeviceOrder:
         first = np.minimum(np.searchsorted(self.start, times), len(self.start) - 1)
         linked = np.where(self.call >= 0, np.arange(len(self.call)), len(self.call) - 1)
         linked_row = np.minimum.accumulate(linked[::-1])[::-1][first]
-        near = (self.start[linked_row] - times <= NEAR_NS) & (self.stream[linked_row] == self.stream[first])
+        near = (self.start[linked_row] - times <= MAX_NEAR_NS) & (
+            self.stream[linked_row] == self.stream[first]
+        )
         known = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
         return self.rows[first], np.where(known, self.rows[linked_row], NO_PARENT)

@@ -15,12 +15,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from .common import ints, share
-from .host_rows import (
-    NO_OP,
-    Ops,
-    launching_texts,
-    sum_by_code,
-)
+from .host_rows import NO_OP, Ops, launching_texts, sum_by_code
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
 _FAMILIES = {

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from tracekit.analyses import critical_path
-from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE, walk, whatif
+from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE, backtrack, whatif
 from tracekit.analyses.critical_path import host as path_host
 from tracekit.analyses.critical_path.whatif import WhatIf
 from tracekit.analyses.shared import host_columns as shared_columns
@@ -199,7 +199,7 @@ def test_a_driver_call_within_a_sync_call_is_one_wait(tmp_path: Path) -> None:
         device_intervals=[launched(0, 8, 100), launched(3, 128, 150)],
     )
     assert [row[0] for row in path(analyze(run, "critical_path"))][:2] == ["compute", "sync call"]
-    own = walk.graph(run, 0)
+    own = backtrack.read_graph(run, 0)
     assert WhatIf(own, critical_path._span(own, critical_path.step_windows(run))).recorded == 150
 
 
@@ -389,7 +389,7 @@ def test_laws(seed: int) -> None:
         assert (removed["saving_ns"] <= removed["path_ns"]).all()
         assert (removed["saving_ns"] >= 0).all()
         steps = critical_path.step_windows(run)
-        own = walk.graph(run, 0)
+        own = backtrack.read_graph(run, 0)
         span = critical_path._span(own, steps)
         assert WhatIf(own, span).recorded == span.end
         again = analyze(shuffled(run, directory / "other"), "critical_path")
@@ -404,7 +404,7 @@ def test_the_path_is_the_same_whatever_is_looked_at_together(
 ) -> None:
     run = imported(Store(tmp_path / "store"), write(random_program(3), tmp_path / "trace.json"))
     whole = analyze(run, "critical_path")
-    for module, name in ((path_host, "_BLOCK"), (whatif, "BLOCK"), (shared_columns, "_BLOCK")):
+    for module, name in ((path_host, "_BLOCK"), (whatif, "SLICES_PER_BLOCK"), (shared_columns, "_BLOCK")):
         monkeypatch.setattr(module, name, size)
     again = analyze(run, "critical_path")
     assert again.findings == whole.findings

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tracekit.analyses.critical_path.host import FAR
-from tracekit.analyses.critical_path.longest import Longest, Three
+from tracekit.analyses.critical_path.longest_path import LongestPath, Three
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def in_turn(graph: Longest, weights: Three, cost: Ints, waited: Ints) -> list[int]:
+def in_turn(graph: LongestPath, weights: Three, cost: Ints, waited: Ints) -> list[int]:
     """The time of every node, each from what it depends on; what comes later in the order is as recorded."""
     times = graph.recorded.tolist()
     sources = (graph.sources[0], graph.sources[1], waited)
@@ -20,7 +20,7 @@ def in_turn(graph: Longest, weights: Three, cost: Ints, waited: Ints) -> list[in
     return [int(time) for time in times]
 
 
-def graph_of(rng: np.random.Generator, *, tidy: bool) -> Longest:
+def graph_of(rng: np.random.Generator, *, tidy: bool) -> LongestPath:
     """Lanes of intervals that follow joins of the host, now and then on something else or out of order."""
     intervals, others, lanes = int(rng.integers(1, 40)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
     total = intervals + others
@@ -44,7 +44,7 @@ def graph_of(rng: np.random.Generator, *, tidy: bool) -> Longest:
     recorded = np.append(rng.integers(0, 1000, total), [0, -FAR])
     parts = zip((launch, before, waited), rest, strict=True)
     first, second, third = (np.concatenate(pair) for pair in parts)
-    return Longest(
+    return LongestPath(
         intervals=intervals, lane=lane, place=place, recorded=recorded, sources=(first, second, third)
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,11 +23,8 @@ from ..shared.collective_kinds import collective_copies
 from ..shared.common import NO_PARENT, ids_or_absent
 from . import device as path_device
 from . import host as path_host
-from .host import FAR, KINDS
-
-if TYPE_CHECKING:
-    from .device import Device, Joins
-    from .host import Bools, Host, Small
+from .device import Device, Joins
+from .host import FAR, KINDS, Bools, Host, Small
 
 COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH = "compute", "communication", "memcpy", "memset", "graph"
 DEVICE_KINDS = (COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH)
@@ -40,7 +36,7 @@ LAUNCH_DELAY, QUEUE_DELAY, DEVICE_GAP, HANDOVER, UNKNOWN = (
     "unknown",
 )
 ALL_KINDS = (*KINDS, *DEVICE_KINDS, LAUNCH_DELAY, QUEUE_DELAY, DEVICE_GAP, HANDOVER, UNKNOWN)
-SHORT_GAP_NS = 30_000
+MAX_SHORT_GAP_NS = 30_000
 """Maximum length of a gap before queued work that is a device delay, as in `idle_gaps`."""
 
 WRAPPER = "record_param_comms"
@@ -73,11 +69,11 @@ class Graph:
     labels: list[str]
 
 
-def graph(run: Run, rank: int) -> Graph:
+def read_graph(run: Run, rank: int) -> Graph:
     """Read the dependency graph of one rank."""
-    host = path_host.read(run, rank)
-    device = path_device.read(run, rank, host)
-    joins = path_device.find(host, device)
+    host = path_host.read_host(run, rank)
+    device = path_device.read_device(run, rank, host)
+    joins = path_device.find_joins(host, device)
     label, labels = _labels(host, device)
     return Graph(host, device, joins, _kinds(run, device), label, labels)
 
@@ -97,9 +93,13 @@ def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
     families = [family(name) for name in names.categories.astype(str)]
     op = host.position(ids_or_absent(device.frame[C.OP_ROW]))
     number = {name: code for code, name in enumerate(dict.fromkeys([*host.labels, *families]))}
-    own = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
+    family_label = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
     wrapper = number.get(WRAPPER, NO_PARENT)
-    label = np.where((op >= 0) & (host.label[op] != wrapper), host.label[op], own) if len(host.label) else own
+    label = (
+        np.where((op >= 0) & (host.label[op] != wrapper), host.label[op], family_label)
+        if len(host.label)
+        else family_label
+    )
     return label, list(number)
 
 
@@ -112,7 +112,7 @@ class Window:
     last: int
 
 
-class Walker:
+class Backtracker:
     """Walks paths of one rank, with lookup columns prepared once."""
 
     def __init__(self, graph: Graph) -> None:
@@ -129,7 +129,7 @@ class Walker:
             device.start, bound, source, done, device.thread, before, _run_starts(device, bound, source)
         )
         self._ends = device.end.data
-        low = np.where(joins.is_call, path_device.ended(device, joins.target), joins.end)
+        low = np.where(joins.is_call, path_device.ends_of(device, joins.target), joins.end)
         target = np.where(joins.is_call, joins.target, NO_PARENT)
         earlier = joins.last(joins.source_thread, joins.source, bound=True)
         self._joins = _columns(low, target, joins.source, joins.source_thread, earlier)
@@ -144,15 +144,15 @@ class Walker:
     def pieces(self, windows: Sequence[Window]) -> dict[str, Small]:
         """Segments as columns, unsorted."""
         walked = [self._walk(window) for window in windows]
-        number = np.repeat(np.arange(len(windows)), [len(own) for own in walked])
-        flat = (value for own in walked for step in own for value in step)
+        number = np.repeat(np.arange(len(windows)), [len(steps_of_window) for steps_of_window in walked])
+        flat = (value for steps_of_window in walked for step in steps_of_window for value in step)
         steps = np.fromiter(flat, np.int64, 4 * len(number)).reshape(-1, 4).T
-        steps = _expanded(self._graph.device, np.vstack((steps, number)))
+        steps = _expand_runs(self._graph.device, np.vstack((steps, number)))
         low = np.array([window.start for window in windows], np.int64)
         high = np.array([window.end for window in windows], np.int64)
         steps[2] = np.maximum(steps[2], low[steps[4]])
         steps[3] = np.minimum(steps[3], high[steps[4]])
-        return _segments(self._graph, steps)
+        return _to_segments(self._graph, steps)
 
     def _walk(self, window: Window) -> list[_Step]:
         steps: list[_Step] = []
@@ -214,7 +214,7 @@ def _run_starts(device: Device, bound: Bools, source: Ints) -> Ints:
     return np.maximum.accumulate(np.where(separate, place, 0))
 
 
-def _expanded(device: Device, steps: Ints) -> Ints:
+def _expand_runs(device: Device, steps: Ints) -> Ints:
     """Expand runs: each interval except the first, and the gap before it, become steps."""
     is_run = steps[0] == _RUN
     _, last, first, at, number = steps[:, is_run]
@@ -236,7 +236,7 @@ def _columns(*parts: Small) -> tuple[memoryview, ...]:
     return tuple(np.ascontiguousarray(part).data for part in parts)
 
 
-def _segments(graph: Graph, steps: Ints) -> dict[str, Small]:
+def _to_segments(graph: Graph, steps: Ints) -> dict[str, Small]:
     """Convert steps of the walks inside their windows to segments, with host time cut into slices.
 
     Args:
@@ -245,15 +245,15 @@ def _segments(graph: Graph, steps: Ints) -> dict[str, Small]:
     """
     nonempty = steps[3] > steps[2]
     on_host = steps[0] == _HOST
-    device = _of_device(graph, *steps[:, nonempty & ~on_host])
-    host = _of_host(graph, *steps[1:, nonempty & on_host])
+    device = _device_segments(graph, *steps[:, nonempty & ~on_host])
+    host = _host_segments(graph, *steps[1:, nonempty & on_host])
     return {name: np.concatenate((device.pop(name), host.pop(name))) for name in [*device]}
 
 
-def _of_device(
+def _device_segments(
     graph: Graph, what: Ints, which: Ints, start: Ints, end: Ints, window: Ints
 ) -> dict[str, Small]:
-    long = end - start > SHORT_GAP_NS
+    long = end - start > MAX_SHORT_GAP_NS
     queued = np.where(long, ALL_KINDS.index(DEVICE_GAP), ALL_KINDS.index(QUEUE_DELAY))
     is_handover = what == _HANDOVER
     interval = np.where(is_handover, 0, which)
@@ -281,14 +281,14 @@ def _of_device(
     }
 
 
-def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -> dict[str, Small]:
+def _host_segments(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -> dict[str, Small]:
     slices = graph.host.slices
     first, last = slices.at(thread, start), slices.at(thread, end - 1)
     counts = last - first + 1
     segment = np.repeat(np.arange(len(start), dtype=np.int32), counts)
     number = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     number = number.astype(np.int32)
-    kind, label = described(graph.host, number)
+    kind, label = describe_slices(graph.host, number)
     kind[slices.starts(number) == -FAR] = ALL_KINDS.index(UNKNOWN)
     return {
         WINDOW: window.astype(np.int32)[segment],
@@ -301,12 +301,12 @@ def _of_host(graph: Graph, thread: Ints, start: Ints, end: Ints, window: Ints) -
     }
 
 
-def described(host: Host, number: Small) -> tuple[Small, Small]:
+def describe_slices(host: Host, number: Small) -> tuple[Small, Small]:
     """Kind and label of host slices."""
     row = host.slices.row[number]
     none = row < 0
-    known = len(host.kind) > 0
-    kind: Small = host.kind[row] if known else np.empty(len(row), np.int8)
-    label: Small = host.label[row] if known else np.empty(len(row), np.int32)
+    has_rows = len(host.kind) > 0
+    kind: Small = host.kind[row] if has_rows else np.empty(len(row), np.int8)
+    label: Small = host.label[row] if has_rows else np.empty(len(row), np.int32)
     kind[none], label[none] = KINDS.index(path_host.OUTSIDE), len(host.labels) - 1
     return kind, label

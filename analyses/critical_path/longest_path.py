@@ -1,4 +1,6 @@
-"""Longest path to every node: device intervals as chains, other nodes individually.
+"""Longest path to every node of a graph of device intervals and host waits.
+
+Device intervals are processed as chains, other nodes individually.
 
 Neighboring intervals on a stream without other dependencies, launched after the same host wait, form a chain.
 Let A be the sum of durations in the chain up to an interval, and B the maximum path length from that wait
@@ -10,23 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from tracekit.runs.intervals import Ints
 
-from .host import FAR
-
-if TYPE_CHECKING:
-    from .host import Bools, Small
+from .host import FAR, Bools, Small
 
 Three = tuple["Ints", "Ints", "Ints"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Longest:
+class LongestPath:
     """Nodes with their dependencies: first intervals by lane, then others, the root and `never`.
 
     Attributes:
@@ -52,9 +50,9 @@ class Longest:
     @cached_property
     def _launch(self) -> Ints:
         """Predecessor of each interval's launch; if unknown, that of the previous interval."""
-        own = self.sources[0][: self.intervals]
-        known = np.where(own == self.never, 0, np.arange(self.intervals))
-        return own[np.maximum.accumulate(known)]
+        launches = self.sources[0][: self.intervals]
+        last_known = np.where(launches == self.never, 0, np.arange(self.intervals))
+        return launches[np.maximum.accumulate(last_known)]
 
     @cached_property
     def _first(self) -> Bools:

@@ -1,0 +1,128 @@
+"""Kernels with a grid, selected and described for the rules of `launch_config`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Rule, Severity
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import Budget
+from tracekit.runs.run import Run
+from tracekit.runs.text import human
+from tracekit.schema import C
+
+from ..shared.common import max_per_rank
+from ..shared.host_rows import source_lines
+from .configs import BLOCK, FAMILY, GRID, OP, UNKNOWN
+
+MAX_FINDINGS = 5
+"""Maximum number of findings per rule, for the kernels with most time."""
+MIN_ALONE_SHARE = 0.5
+"""Share of the time of a kernel in which no other one runs; those below mostly run beside others."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Input of the rules.
+
+    Attributes:
+        run: The run.
+        rows: Kernels with a grid.
+        configs: Kernels grouped by configuration.
+        budget: Time of the steps.
+    """
+
+    run: Run
+    rows: pd.DataFrame
+    configs: pd.DataFrame
+    budget: Budget
+
+    @property
+    def time(self) -> str:
+        """Column of the time compared with the steps."""
+        return "counted_ns" if self.budget.marked else "total_ns"
+
+    @property
+    def alone(self) -> str:
+        """Column of the part of that time in which no other kernel ran on the device."""
+        return "counted_alone_ns" if self.budget.marked else "alone_ns"
+
+    @property
+    def exposed(self) -> str:
+        """Column of the part of that time in which nothing else ran on the device."""
+        return "counted_exposed_ns" if self.budget.marked else "exposed_ns"
+
+
+def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, int]]:
+    """Significant configurations of each op and family with their time, most time first.
+
+    Only the time in which no other kernel runs counts; kernels that mostly run beside others are left out.
+
+    Args:
+        launches: Input of the rules.
+        rule: The rule, with `min_alone_share` and `min_saving_share`.
+        chosen: Configurations to which it applies.
+    """
+    chosen = chosen[chosen[launches.alone] >= rule["min_alone_share"] * chosen[launches.time]]
+    by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.alone].sum()
+    totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
+    ordered = totals.sort_values(ascending=False, kind="stable").head(MAX_FINDINGS)
+    for op, name in ordered.index:
+        rows = chosen[(chosen[OP] == op) & (chosen[FAMILY] == name)]
+        total = int(totals[op, name])
+        if launches.budget.matters(total, least=rule["min_saving_share"]):
+            yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
+
+
+def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
+    """Upper bound of a saving, and the severity of it as if copies beside the kernels did not matter.
+
+    Args:
+        launches: Input of the rules.
+        rows: Configurations.
+        part: Part of the time of each that could be saved.
+
+    Returns:
+        The part of the time in which nothing else runs, on the device of each rank with most of it; and the
+        severity of the part of the time in which no other kernel runs.
+    """
+    exposed, alone = (
+        max_per_rank(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
+        for column in (launches.exposed, launches.alone)
+    )
+    return exposed, launches.budget.severity(alone)
+
+
+def kernel(row: pd.Series) -> str:
+    """Return the short name of a kernel."""
+    name = str(row[FAMILY])
+    return brief(name if "<" in name else name.rpartition("::")[2])
+
+
+def configuration(row: dict[Any, Any], side: str = "") -> str:
+    """Describe the grid and the block of a launch, of one side of a comparison if it is given."""
+    return f"grid {grid_of(row, side)} block {grid_of(row, side, BLOCK)}"
+
+
+def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str:
+    """Format the grid of a launch, or its block."""
+    return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
+
+
+def time_of(launches: Launches, total: int) -> str:
+    """Format a time per step or of the whole capture."""
+    return f"{human(launches.budget.per_step(total), 'ns')} {launches.budget.per}"
+
+
+def op_of(launches: Launches, rows: pd.DataFrame) -> str:
+    """The op to change and, with a recorded stack, the source line."""
+    first_rows = rows["first_row"].head(EVIDENCE_ROWS)
+    op_rows = launches.rows.set_index(C.ROW_ID).loc[first_rows, C.OP_ROW]
+    ops = pd.Series(op_rows.to_numpy(), dtype="Int64")
+    lines = [line for line in source_lines(launches.run, ops.mask(ops == UNKNOWN)) if line]
+    return f"{brief(str(rows.iloc[0][OP]))}{f' at {brief(lines[0])}' if lines else ''}"
