@@ -35,7 +35,7 @@ from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.intervals import Ints
-from tracekit.runs.meta import together
+from tracekit.runs.meta import combine_diagnostics
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
@@ -294,7 +294,7 @@ def _diagnostics(run: Run) -> list[Check]:
     """Diagnostics of the importer or collector as checks, except those that a check repeats."""
     return [
         Check(found.code, WARN if found.code in _NOT_UNDERSTOOD else str(found.level), detail=found.message)
-        for found in together(run.meta.diagnostics)
+        for found in combine_diagnostics(run.meta.diagnostics)
         if found.code not in _CHECKED
     ]
 

@@ -36,7 +36,7 @@ from tracekit.analysis.savings import CONFIDENT, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import (
-    FEWEST_STEPS,
+    MIN_STEPS,
     OUTLIER_DEVIATIONS,
     OUTLIER_SHARE,
     of_different_batches,
@@ -60,7 +60,7 @@ RULES = (
     Rule(
         "warmup_steps",
         f"the first steps, without a gap, exceed the median by more than {OUTLIER_SHARE:.0%} and by more "
-        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {FEWEST_STEPS} steps",
+        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {MIN_STEPS} steps",
         "lazy loading, autotuning and cold caches affect only the first steps",
     ),
     Rule(
@@ -345,7 +345,7 @@ ANALYSIS = Analysis(
         "device busy = their union. Percentiles are values that occurred (inverted empirical distribution) "
         "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
         f"steps whose own time exceeds the median by over {OUTLIER_SHARE:.0%} and over {OUTLIER_DEVIATIONS} "
-        f"scaled median absolute deviations, from {FEWEST_STEPS} steps on; none among steps of an inference "
+        f"scaled median absolute deviations, from {MIN_STEPS} steps on; none among steps of an inference "
         "server of different tokens). Overhead = median profiled − median un-profiled step, by the clock of "
         "the latter: own for cuda_event, without the first step if it launched device work; host for "
         "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "

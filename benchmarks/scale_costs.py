@@ -29,7 +29,7 @@ from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.jobs.survey import plan
 from tracekit.runs.meta import Collector, PartFile, RunMeta
 from tracekit.runs.store import Store, new_run_id, timestamp
-from tracekit.runs.tables import Delivered, describe_file
+from tracekit.runs.tables import WrittenFile, describe_file
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def commit(ranks: int, folder: Path) -> dict[str, float]:
     }
 
 
-def _delivered(folder: Path, ranks: int) -> Iterator[Delivered]:
+def _delivered(folder: Path, ranks: int) -> Iterator[WrittenFile]:
     import pyarrow.parquet as pq
 
     for name, table in TABLES.items():
@@ -158,7 +158,7 @@ def _delivered(folder: Path, ranks: int) -> Iterator[Delivered]:
         for rank in range(ranks):
             part = first.with_name(f"part-{rank:05d}-0123456789abcdef.parquet")
             shutil.copy(first, part)
-            yield Delivered(
+            yield WrittenFile(
                 table=name, file=PartFile(part.name, described.rows, described.bytes, described.sha256)
             )
         first.unlink()

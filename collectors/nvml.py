@@ -31,7 +31,7 @@ from tracekit.runs.environment import (
     nvml_uuid,
 )
 from tracekit.runs.meta import Diagnostic, Level
-from tracekit.runs.nvml import QUESTIONS, SOURCE, M, Question, processes
+from tracekit.runs.nvml import QUERIES, SOURCE, M, Query, processes
 
 _UNSEEN = (
     "whether other processes use device {device} is unknown: in a container or WSL, NVML does not list the "
@@ -109,7 +109,7 @@ class _Device:
         self._uuid = nvml_uuid(library, handle)
         instance = nvml_name(library, handle) if self._uuid.startswith("MIG-") else ""
         self._label = f"device {index} ({instance})" if instance else f"device {index}"
-        self._questions = list(QUESTIONS)
+        self._questions = list(QUERIES)
         self._refused: dict[str, str] = {}
         self._lists_processes = True
         self._others_seen, self._others_hidden = False, False
@@ -140,7 +140,7 @@ class _Device:
     def _sample(self, t_unix_ns: int, metric: str, unit: str, value: float) -> Sample:
         return Sample(t_unix_ns, SOURCE, self._index, metric, unit, value, gpu=self._uuid)
 
-    def _query(self, question: Question) -> list[Sample]:
+    def _query(self, question: Query) -> list[Sample]:
         try:
             values = question.read(self._library, self._handle)
         except (self._library.NVMLError, AttributeError) as error:
@@ -154,7 +154,7 @@ class _Device:
             for (metric, unit), value in zip(question.metrics, values, strict=True)
         ]
 
-    def _fail(self, question: Question, error: Exception) -> None:
+    def _fail(self, question: Query, error: Exception) -> None:
         """Stop querying unsupported metrics; other failures are tried again."""
         library = self._library
         if isinstance(error, (library.NVMLError_GpuIsLost, library.NVMLError_ResetRequired)):

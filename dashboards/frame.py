@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.runs.devices import named
+from tracekit.runs.devices import find_named
 from tracekit.runs.devices import names as device_names
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -134,7 +134,7 @@ def _peaks(site: Site, view: View) -> Offer:
 def _listed(device: str) -> str:
     """Return the name of a device in the list; the given name if it is not listed."""
     try:
-        return named(device).name if device else ""
+        return find_named(device).name if device else ""
     except UnusableInputError:
         return device
 

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlencode
 from tracekit import analysis
 from tracekit.analysis import Analyze, Finding, Result
 from tracekit.errors import RunNotFoundError
-from tracekit.runs.devices import named
+from tracekit.runs.devices import find_named
 from tracekit.schema import TABLES
 
 from .catalogue import Catalogue
@@ -325,7 +325,7 @@ def with_peaks(run: Run, device: str) -> Run:
     Raises:
         UnusableInputError: The device is not listed.
     """
-    return run.with_peaks(named(device)) if device else run
+    return run.with_peaks(find_named(device)) if device else run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def needs_toolchain() -> None:
     """Skip, and say why, where no C++ program can be built."""
-    if missing := find_toolchain().missing():
+    if missing := find_toolchain().missing_tools():
         pytest.skip(f"there is no {' and no '.join(missing)}")
 
 

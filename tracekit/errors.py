@@ -1,4 +1,4 @@
-"""Escape control characters in text of unknown origin, for terminals."""
+"""Errors with a hint and an exit code, whose messages are safe to print in a terminal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\u3164"
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
-MOST_SAID = 2_000
+MAX_MESSAGE_CHARS = 2_000
 """Maximum characters of a message; names from files may be arbitrarily long."""
-_END = 200
+_MAX_END_CHARS = 200
 """Number of characters kept from the end of a shortened text."""
+_MAX_QUOTED_CHARS = 60
 
 
 def clean(text: str) -> str:
@@ -25,11 +26,16 @@ def clean(text: str) -> str:
         >>> clean("a\x1b[2Jb")
         'a\\x1b[2Jb'
     """
-    return _UNSAFE.sub(lambda match: _spelled(ord(match[0])), text)
+
+    def escape(unsafe: re.Match[str]) -> str:
+        code = ord(unsafe[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+    return _UNSAFE.sub(escape, text)
 
 
 def printable(text: str) -> str:
-    r"""Text from the file system in valid UTF-8.
+    r"""Return a text from the file system in valid UTF-8.
 
     Example:
         >>> printable("\udcff.json")
@@ -45,18 +51,13 @@ def exception_message(text: str) -> str:
         >>> exception_message("no file \x1b[2J\n")
         'no file \\x1b[2J\\x0a'
     """
-    return _short(clean(_short(text)))
+    return _shorten(clean(_shorten(text)))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a long text to its start and end; the end states the reason."""
-    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - _END]}...{text[-_END:]}"
-
-
-def _spelled(code: int) -> str:
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    start = MAX_MESSAGE_CHARS - _MAX_END_CHARS
+    return text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:start]}...{text[-_MAX_END_CHARS:]}"
 
 
 class ExitCode(IntEnum):
@@ -169,11 +170,11 @@ def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: floa
     """
     import difflib  # only errors need it
 
-    spelled = {one.lower(): one for one in known}
-    given = name.lower()
-    longer = [one for one in spelled if len(given) > 1 and one.startswith(given)]
-    near = longer or difflib.get_close_matches(given, spelled, n=most, cutoff=cutoff)
-    return f"did you mean {', '.join(spelled[one] for one in near[:most])}?" if near else ""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    lower = name.lower()
+    longer = [candidate for candidate in by_lower if len(lower) > 1 and candidate.startswith(lower)]
+    near = longer or difflib.get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
+    return f"did you mean {', '.join(by_lower[candidate] for candidate in near[:most])}?" if near else ""
 
 
 def check_type(value: object, types: type | tuple[type, ...], name: str, wanted: str) -> None:
@@ -194,12 +195,6 @@ def check_type(value: object, types: type | tuple[type, ...], name: str, wanted:
         TypeError: name must be the name of a table (str), not 3 (int)
     """
     if not isinstance(value, types):
-        raise TypeError(f"{name} must be {wanted}, not {_short_repr(value)} ({type(value).__name__})")
-
-
-def _short_repr(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
-
-
-_MOST_QUOTED = 60
+        text = repr(value)
+        shown = text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}..."
+        raise TypeError(f"{name} must be {wanted}, not {shown} ({type(value).__name__})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -46,22 +47,21 @@ class Broken:
 
 @cache
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    known = [*entry_points(group=group), *(_provided() if group == WORKLOADS else ())]
-    return tuple(sorted(known, key=lambda point: (point.name, point.value)))
+    points = [*entry_points(group=group), *(_provider_workloads() if group == WORKLOADS else ())]
+    return tuple(sorted(points, key=lambda point: (point.name, point.value)))
 
 
-def _provided() -> list[EntryPoint]:
-    """Workloads of all providers; one that fails provides none and is listed in `broken`."""
-    found: list[EntryPoint] = []
+def _provider_workloads() -> Iterator[EntryPoint]:
+    """Yield the workloads of all providers; one that fails provides none and is listed in `find_broken`."""
     for provider in _points(PROVIDERS):
         with suppress(PluginError, MissingDependencyError):
-            found += [EntryPoint(name, value, WORKLOADS) for name, value in _asked(provider).items()]
-    return found
+            for name, value in _call_provider(provider).items():
+                yield EntryPoint(name, value, WORKLOADS)
 
 
-def _asked(provider: EntryPoint) -> dict[str, str]:
+def _call_provider(provider: EntryPoint) -> dict[str, str]:
     try:
-        names: dict[str, str] = _imported(provider)()
+        names: dict[str, str] = _import(provider)()
     except (PluginError, MissingDependencyError):
         raise
     except Exception as error:
@@ -77,8 +77,8 @@ def _find(group: str, name: str) -> EntryPoint:
     matches = {point.value: point for point in _points(group) if point.name == name}
     kind = _KINDS.get(group, group)
     if not matches:
-        known = names(group)
-        hint = did_you_mean(name, known) or f"known: {', '.join(known) or 'none'}"
+        registered = names(group)
+        hint = did_you_mean(name, registered) or f"known: {', '.join(registered) or 'none'}"
         raise PluginError(f"unknown {kind} {name!r}", hint=hint)
     if len(matches) > 1:
         raise PluginError(
@@ -89,7 +89,7 @@ def _find(group: str, name: str) -> EntryPoint:
 
 
 def names(group: str) -> list[str]:
-    """Names registered in a group, sorted, each once; nothing is imported.
+    """Return the names registered in a group, sorted, each once; nothing is imported.
 
     Example:
         >>> "gpu_breakdown" in names(ANALYSES)
@@ -105,7 +105,7 @@ def load(group: str, name: str) -> Any:
         PluginError: The name is unknown, registered by two modules, or its import fails.
         MissingDependencyError: The plug-in needs a package that is not installed.
     """
-    return _imported(_find(group, name))
+    return _import(_find(group, name))
 
 
 def load_all(group: str) -> tuple[list[Any], dict[str, list[str]]]:
@@ -116,17 +116,17 @@ def load_all(group: str) -> tuple[list[Any], dict[str, list[str]]]:
         >>> broken
         {}
     """
-    found: list[Any] = []
+    loaded: list[Any] = []
     broken: dict[str, list[str]] = {}
     for name in names(group):
         try:
-            found.append(load(group, name))
+            loaded.append(load(group, name))
         except TracekitError as error:
             broken.setdefault(error.message, []).append(name)
-    return found, broken
+    return loaded, broken
 
 
-def _imported(point: EntryPoint) -> Any:
+def _import(point: EntryPoint) -> Any:
     try:
         return point.load()
     except TracekitError:
@@ -151,25 +151,19 @@ def _how_to_install(module: str) -> str:
     )
 
 
-def broken() -> list[Broken]:
-    """Every plug-in that cannot be loaded, with the reason (imports all of them: for `doctor`)."""
-    found = []
-    for group in GROUPS:
-        for name in names(group):
-            try:
-                load(group, name)
-            except (PluginError, MissingDependencyError) as error:
-                value = next(point.value for point in _points(group) if point.name == name)
-                extra = _EXTRAS.get(getattr(error.__cause__, "name", ""), "")
-                found.append(Broken(group, name, value, error.message, error.hint, extra))
-    return [*found, *_broken_providers()]
-
-
-def _broken_providers() -> list[Broken]:
-    found = []
-    for point in _points(PROVIDERS):
+def find_broken() -> list[Broken]:
+    """Return every plug-in that cannot be loaded, with the reason (imports all of them: for `doctor`)."""
+    points = [
+        (group, {point.name: point for point in reversed(_points(group))}[name])
+        for group in GROUPS
+        for name in names(group)
+    ]
+    points += [(PROVIDERS, point) for point in _points(PROVIDERS)]
+    broken = []
+    for group, point in points:
         try:
-            _asked(point)
+            _call_provider(point) if group == PROVIDERS else load(group, point.name)
         except (PluginError, MissingDependencyError) as error:
-            found.append(Broken(PROVIDERS, point.name, point.value, error.message, error.hint))
-    return found
+            extra = "" if group == PROVIDERS else _EXTRAS.get(getattr(error.__cause__, "name", ""), "")
+            broken.append(Broken(group, point.name, point.value, error.message, error.hint, extra))
+    return broken

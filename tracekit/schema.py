@@ -294,7 +294,7 @@ class Table(msgspec.Struct, frozen=True):
         """
         unsure = () if stored.equals(self.arrow) else self.columns
         held = {field.name: field for field in stored} if unsure else {}
-        return [one.name for one in unsure if not one.fits(held.get(one.name))]
+        return [column.name for column in unsure if not column.fits(held.get(column.name))]
 
 
 def _maybe(name: str, values: ValueType, meaning: str) -> Column:

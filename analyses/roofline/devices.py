@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column, Finding, Remark
-from tracekit.runs.devices import Device, known
+from tracekit.runs.devices import Device, find_device
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
@@ -37,7 +37,7 @@ def device_peaks(run: Run, devices: Iterable[int]) -> dict[int, Device]:
 
 
 def _listed(gpu: dict[str, Any]) -> Device | None:
-    return known(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
+    return find_device(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
 
 
 def _recorded(run: Run, devices: Iterable[int]) -> dict[int, dict[str, Any]]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
-from tracekit.runs.nvml import QUESTIONS, SOURCE, M
+from tracekit.runs.nvml import QUERIES, SOURCE, M
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
@@ -26,7 +26,7 @@ from ..shared.common import Floats, ints, spans
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
 LOOK_BACK = {M.GPU_UTILIZATION, M.MEMORY_UTILIZATION, CPU}
-CONSTANT = {name for one in QUESTIONS if one.once for name in one.names}
+CONSTANT = {name for one in QUERIES if one.once for name in one.names}
 MOST_GAPS = 3
 
 

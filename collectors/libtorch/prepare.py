@@ -88,7 +88,7 @@ def ensure_built(*, on_build: Callable[[], None], folder: Path | None = None, so
     if program.is_file():
         return program
     tools = find_toolchain()
-    if missing := " and no ".join(tools.missing()):
+    if missing := " and no ".join(tools.missing_tools()):
         raise CollectionError(f"--level libtorch: no {missing} found", hint=HOW_TO_INSTALL)
     on_build()
     with _build_lock(folder, target.name):

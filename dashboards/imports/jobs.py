@@ -76,7 +76,7 @@ class Upload:
     @property
     def folder(self) -> Path:
         """Folder of the files."""
-        return self.store.beside / FOLDER / self.id
+        return self.store.local_folder / FOLDER / self.id
 
     def append(self, name: str, *, offset: int, body: BinaryIO) -> None:
         """Append a slice to a file.
@@ -89,7 +89,7 @@ class Upload:
         Raises:
             UnusableInputError: It is too large, out of order, or cannot be written.
         """
-        with self.store.writing():
+        with self.store.convert_write_errors():
             path = self._file(name)
             if offset != (path.stat().st_size if path.exists() else 0):
                 raise UnusableInputError(f"part of {name[:200]} is missing", hint="drop the file again")
@@ -346,7 +346,7 @@ class Imports:
                     hint="wait until they are imported and drop the file again",
                 )
             left = sum(each.size - each.received for each in (one.upload, *others))
-        free = shutil.disk_usage(existing(self.store.beside)).free
+        free = shutil.disk_usage(existing(self.store.local_folder)).free
         if left + FREE_BYTES > free:
             raise UnusableInputError(
                 f"not enough free space: {left:,} bytes to receive, {free:,} free",

@@ -24,7 +24,7 @@ from tracekit.experiments.check_baseline import code
 from tracekit.experiments.check_model import MIB
 from tracekit.runs import revisions
 from tracekit.runs.meta import Git
-from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, counted
+from tracekit.runs.metrics import EXACT, METRICS, OF_RUNS, STEP_TIME, has_counters
 from tracekit.runs.run import Run
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
@@ -90,7 +90,7 @@ def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint; most commits first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        if run.header.git and (run.header.timings or counted(run)):
+        if run.header.git and (run.header.timings or has_counters(run)):
             found.setdefault(fingerprint_id(run), []).append(run)
     return dict(sorted(found.items(), key=lambda item: -len({code(run.header.git) for run in item[1]})))
 
@@ -312,7 +312,7 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
 
 
 def _table(context: Context, found: list[State], metric: str) -> Component:
-    place = context.store.beside.resolve().parent
+    place = context.store.local_folder.resolve().parent
     known = context.results.get(
         (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
     )

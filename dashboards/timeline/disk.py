@@ -42,7 +42,7 @@ _TEMPORARY = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 
 def place(store: Store, run_id: str) -> Path:
     """Return the folder of a run's index."""
-    return store.beside / FOLDER / run_id / f"v{VERSION}"
+    return store.local_folder / FOLDER / run_id / f"v{VERSION}"
 
 
 def load(folder: Path, seal: dict[str, str]) -> tuple[Outline, Arrays] | None:
@@ -107,7 +107,7 @@ def load_causes(folder: Path) -> dict[str, Any] | None:
 
 def sweep(store: Store) -> None:
     """Delete indexes of deleted runs and older versions, and leftovers of killed processes."""
-    folder = store.beside / FOLDER
+    folder = store.local_folder / FOLDER
     if not folder.is_dir():
         return
     entries = list(folder.iterdir())  # list before the runs, so that the index of a new run is not deleted

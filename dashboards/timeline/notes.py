@@ -85,7 +85,7 @@ def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
         raise UnusableInputError(f"the run has {MOST} notes", hint="delete some of them")
     note.id = note_id or secrets.token_hex(6)
     note.written_at = timestamp(datetime.now(UTC))
-    with store.writing(), storage.put(_place(run, note.id)) as file:
+    with store.convert_write_errors(), storage.put(_place(run, note.id)) as file:
         file.write_bytes(msgspec.json.encode(note))
     return note
 
@@ -98,7 +98,7 @@ def remove(store: Store, run: Run, note_id: str) -> None:
         RunNotFoundError: There is no such note.
     """
     _existing(run, note_id)
-    with store.writing():
+    with store.convert_write_errors():
         _place(run, note_id).unlink(missing_ok=True)
 
 

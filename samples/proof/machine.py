@@ -124,7 +124,7 @@ def missing(need: Need, machine: Machine) -> str:
     has: dict[Need, Callable[[], bool]] = {
         Need.NVML: _has_nvml,
         Need.NSYS: lambda: find_nsys() is not None,
-        Need.COMPILER: lambda: not find_toolchain().missing(),
+        Need.COMPILER: lambda: not find_toolchain().missing_tools(),
         Need.TRITON: lambda: find_spec("triton") is not None,
         Need.MIG: lambda: any("MIG" in name for name in machine.names),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.runs.devices import PRECISIONS, entries, known, names, unit_counts
+from tracekit.runs.devices import PRECISIONS, entries, find_device, names, unit_counts
 
 each = pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["name"]) for entry in entries()])
 PHYSICAL = {
@@ -172,31 +172,31 @@ def test_peaks_follow_from_units_clock_and_bus(entry: dict[str, Any]) -> None:
     ],
 )
 def test_names_of_drivers_are_known(name: str, units: int, device: str, fp16: float, gb_per_s: float) -> None:
-    found = known(name, units)
+    found = find_device(name, units)
     assert found is not None
     assert (found.name, found.tflops["fp16"], found.gb_per_s) == (device, fp16, gb_per_s)
-    assert known(name, units // 2 - 1) is None
+    assert find_device(name, units // 2 - 1) is None
 
 
 @pytest.mark.parametrize(("name", "units"), [("Orin", 16), ("NVIDIA GB10", 48)])
 def test_boards_without_a_known_half_precision_have_the_rest(name: str, units: int) -> None:
-    found = known(name, units)
+    found = find_device(name, units)
     assert found is not None
     assert found.peak("fp16") is None
     assert found.gb_per_s
 
 
 def test_memory_tells_two_boards_of_the_same_name_and_units_apart() -> None:
-    of_12_gb = known("NVIDIA GeForce RTX 3060", 28, 12_622_168_064)
+    of_12_gb = find_device("NVIDIA GeForce RTX 3060", 28, 12_622_168_064)
     assert of_12_gb is not None
     assert of_12_gb.gb_per_s == 360
-    assert known("NVIDIA GeForce RTX 3060", 28, 8_589_410_304) is None
-    assert known("NVIDIA GeForce RTX 3060", 28) is None
+    assert find_device("NVIDIA GeForce RTX 3060", 28, 8_589_410_304) is None
+    assert find_device("NVIDIA GeForce RTX 3060", 28) is None
 
 
 def test_published_peaks() -> None:
     """Table 3 of TorchBench: A100 and MI210."""
-    a100, mi210 = known("NVIDIA A100-SXM4-40GB"), known("AMD Instinct MI210")
+    a100, mi210 = find_device("NVIDIA A100-SXM4-40GB"), find_device("AMD Instinct MI210")
     assert a100 is not None
     assert mi210 is not None
     assert (a100.tflops["fp32"], a100.tflops["tf32"], mi210.tflops["fp32"]) == (19.5, 156, 22.6)
@@ -217,4 +217,4 @@ def test_published_peaks() -> None:
     ],
 )
 def test_variants_that_are_not_listed_are_unknown(name: str) -> None:
-    assert known(name) is None
+    assert find_device(name) is None

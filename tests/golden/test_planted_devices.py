@@ -30,7 +30,7 @@ def load(shared_runs: SharedRuns) -> Load:
 
 
 def peak(name: str, precision: str) -> float:
-    device = devices.known(name)
+    device = devices.find_device(name)
     assert device is not None
     found = device.gb_per_s if precision == "memory" else device.peak(precision)
     assert found is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit.analysis import Result, analyze
-from tracekit.runs.devices import known
+from tracekit.runs.devices import find_device
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -111,5 +111,5 @@ def test_recorded_devices_have_the_peaks_of_their_kind(name: str) -> None:
     with gzip.open(TRACES / name, "rt", errors="replace") as stream:
         head = stream.read(400_000)
     gpu = json.JSONDecoder().raw_decode(head[head.index("[", head.index('"deviceProperties"')) :])[0][0]
-    device = known(gpu["name"], gpu["numSms"], gpu["totalGlobalMem"])
+    device = find_device(gpu["name"], gpu["numSms"], gpu["totalGlobalMem"])
     assert (device.name if device else None) == RECORDED[name]

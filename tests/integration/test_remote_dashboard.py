@@ -56,7 +56,7 @@ def test_the_index_of_a_timeline_is_kept_here(remote: Store, trace: Path) -> Non
     (run,) = import_traces(remote, [trace])
     assert disk.save(remote, run.id, *build(run))
     assert disk.load(disk.place(remote, run.id), seal(run))
-    assert disk.place(remote, run.id).is_relative_to(remote.beside)
+    assert disk.place(remote, run.id).is_relative_to(remote.local_folder)
     assert explain.main(str(remote.path), run.id) == 0
     disk.sweep(remote)
     assert disk.place(remote, run.id).is_dir()

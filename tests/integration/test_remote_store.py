@@ -25,7 +25,7 @@ from tracekit.ingest.importer import import_traces
 from tracekit.ingest.references import resolve
 from tracekit.ingest.write import write_table as write_rows
 from tracekit.runs.store import Store
-from tracekit.runs.tables import deliver
+from tracekit.runs.tables import move_to_draft
 from tracekit.schema import DEVICE_INTERVALS, TABLES, C
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_an_abandoned_draft_leaves_nothing(remote: Store) -> None:
     meta = make_meta()
     with remote.draft(meta.run_id) as draft:
         write_table(draft.path, "steps", step_rows(0))
-        deliver(draft.path, draft.address)
+        move_to_draft(draft.path, draft.address)
         assert f"{meta.run_id}/steps.parquet" in names(remote)
         assert remote.runs() == []
     assert names(remote) == []
@@ -139,8 +139,8 @@ DELIVER = """
 import pickle, sys
 from pathlib import Path
 from tracekit import storage as places
-from tracekit.runs.tables import deliver
-sys.stdout.buffer.write(pickle.dumps(deliver(Path(sys.argv[1]), places.parse(sys.argv[2]))))
+from tracekit.runs.tables import move_to_draft
+sys.stdout.buffer.write(pickle.dumps(move_to_draft(Path(sys.argv[1]), places.parse(sys.argv[2]))))
 """
 
 
@@ -158,11 +158,11 @@ KILLED = """
 import os, signal, sys
 from tests.runs import make_meta, step_rows, write_table
 from tracekit import storage as places
-from tracekit.runs.tables import deliver
+from tracekit.runs.tables import move_to_draft
 from tracekit.runs.store import Store
 with Store(places.parse(sys.argv[1])).draft(sys.argv[2]) as draft:
     write_table(draft.path, "steps", step_rows(0))
-    deliver(draft.path, draft.address)
+    move_to_draft(draft.path, draft.address)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -178,7 +178,7 @@ def test_a_killed_writer_leaves_no_run_but_a_leftover(remote: Store) -> None:
     assert found[run_id].bytes > 0
     assert "which has ended" in found[run_id].owner
     for one in found.values():
-        remote.free(one)
+        remote.delete_leftover(one)
     assert remote.leftovers() == []
     assert not any(run_id in name for name in names(remote))
     assert [run.id for run in remote.runs()] == [whole.id]
@@ -286,9 +286,9 @@ def test_results_are_kept_here(remote: Store, trace: Path, s3: Server) -> None:
         again = ResultCache(remote).analyze(run, "gpu_breakdown")
     assert not any("parquet" in one.path for one in asked)
     assert again.tables["total"].equals(first.tables["total"]) if "total" in first.tables else again.tables
-    assert list(remote.beside.glob(".results/*/*.zip"))
+    assert list(remote.local_folder.glob(".results/*/*.zip"))
     remote.remove(run)
-    assert not list(remote.beside.glob(".results/*/*.zip"))
+    assert not list(remote.local_folder.glob(".results/*/*.zip"))
 
 
 def test_the_commands(

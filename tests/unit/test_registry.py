@@ -77,7 +77,7 @@ def test_a_broken_plugin_is_named_and_breaks_no_other(
     install(name, source=source, name="broken")
     with pytest.raises(error, match=reason):
         registry.load(registry.ANALYSES, "broken")
-    named = [found for found in registry.broken() if found.name == "broken"]
+    named = [found for found in registry.find_broken() if found.name == "broken"]
     assert [(found.group, found.value) for found in named] == [(registry.ANALYSES, f"{name}:ANALYSIS")]
     assert reason in named[0].reason
     available = [found.name for found in analysis.available()]
@@ -94,4 +94,4 @@ def test_an_unknown_name_lists_the_known_ones(install: Install) -> None:
 
 def test_no_built_in_is_broken() -> None:
     pytest.importorskip("torch")
-    assert registry.broken() == []
+    assert registry.find_broken() == []

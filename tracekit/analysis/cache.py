@@ -262,7 +262,7 @@ class ResultCache:
         key = self._key(run, name)
         if key is None:
             return self._now(run, name)
-        path = self.store.beside / FOLDER / run.path.name / f"{name}{_ENDING}"
+        path = self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
         return self._found(path, key) or self._computed(run, name, path, key)
 
     def _found(self, path: Path, key: str) -> Result | None:
@@ -325,7 +325,7 @@ class ResultCache:
 
     def _make_room(self) -> None:
         """Delete the oldest files above the limit, and those of deleted runs."""
-        files = sorted(_files(self.store.beside / FOLDER), reverse=True)
+        files = sorted(_files(self.store.local_folder / FOLDER), reverse=True)
         left = self.room
         for _, size, path in files:
             left -= size

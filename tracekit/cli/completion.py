@@ -94,7 +94,7 @@ def _tables(ctx: Context) -> Iterator[str]:
         run, names = "latest", words
     found = store.find(run) if store else None
     if store and found:
-        folder = store.beside / ".results" / found.path.name
+        folder = store.local_folder / ".results" / found.path.name
         files = [folder / f"{name}.zip" for name in names] or sorted(folder.glob("*.zip"))
         yield from dict.fromkeys(name for file in files for name in _in_result(file))
 
@@ -112,7 +112,7 @@ def _sweeps(ctx: Context) -> Iterator[str]:
     store = _store(ctx)
     yield "latest"
     if store:
-        yield from sorted((one.name for one in (store.beside / ".sweeps").iterdir()), reverse=True)
+        yield from sorted((one.name for one in (store.local_folder / ".sweeps").iterdir()), reverse=True)
 
 
 def choice(*words: str) -> Complete:

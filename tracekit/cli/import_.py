@@ -203,9 +203,9 @@ def _fail(errors: list[TracekitError]) -> None:
 
 
 def _warn(run: Run) -> None:
-    from tracekit.runs.meta import together
+    from tracekit.runs.meta import combine_diagnostics
 
-    for diagnostic in together(run.meta.diagnostics):
+    for diagnostic in combine_diagnostics(run.meta.diagnostics):
         if diagnostic.level != "info":
             click.echo(f"tracekit: {run.id}: {diagnostic.message}", err=True)
     _suggest_fast(run)

@@ -88,7 +88,7 @@ _LOCK = re.compile(rf"\.({locks.MARK_PATTERN})")
 
 def drafts(store: Store) -> Iterator[Found]:
     """Find unfinished runs, and partly deleted ones."""
-    for path in _inside(store.beside):
+    for path in _inside(store.local_folder):
         mark = path.name.removeprefix(TEMPORARY)
         if mark != path.name and locks.is_abandoned(path, mark):
             yield _found(Kind.DRAFT, path, still=partial(locks.is_abandoned, path, mark))
@@ -101,7 +101,7 @@ def remote(store: Store) -> Iterator[Found]:
             yield Found(
                 kind=Kind.DRAFT,
                 path=one.place,
-                remove=partial(store.free, one),
+                remove=partial(store.delete_leftover, one),
                 least_age_s=0 if one.alive is False else UNKNOWN_S,
                 known=(one.bytes, one.age_s),
             )
@@ -109,7 +109,9 @@ def remote(store: Store) -> Iterator[Found]:
 
 def caches(store: Store) -> Iterator[Found]:
     """Find caches of deleted runs, and unfinished files."""
-    there = [path for name in CACHES for path in _inside(store.beside / name)]  # before the runs are listed
+    there = [
+        path for name in CACHES for path in _inside(store.local_folder / name)
+    ]  # before the runs are listed
     runs = {run.path.name for run in store.runs()}
     for path in there:
         if _is_unfinished(path) or (path.name not in runs and not path.name.startswith(".")):
@@ -124,14 +126,14 @@ def caches(store: Store) -> Iterator[Found]:
 
 def uploads(store: Store) -> Iterator[Found]:
     """Find uploads whose dashboard has ended."""
-    for path in _inside(store.beside / _UPLOADS):
+    for path in _inside(store.local_folder / _UPLOADS):
         if locks.is_dead(path.name):
             yield _found(Kind.UPLOAD, path)
 
 
 def stale_checkouts(store: Store) -> Iterator[Found]:
     """Find worktrees without a lock holder, unused locks, and partly deleted sweeps."""
-    place = store.beside / checkouts.FOLDER
+    place = store.local_folder / checkouts.FOLDER
     for lock in _inside(place):
         if lock.name.endswith(locks.SUFFIX) and _is_free(lock):
             folder = lock.with_suffix("")
@@ -139,7 +141,7 @@ def stale_checkouts(store: Store) -> Iterator[Found]:
             yield Found(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
         elif (match := _LOCK.fullmatch(lock.name)) and locks.is_dead(match[1]):
             yield _found(Kind.WORKTREE, lock)
-    for path in _inside(store.beside / _SWEEPS):
+    for path in _inside(store.local_folder / _SWEEPS):
         if (match := _DELETED.fullmatch(path.name)) and locks.is_dead(f"{match[1]}-0"):
             yield _found(Kind.DRAFT, path)
 

@@ -68,7 +68,7 @@ def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
 
     if references:
         return list({run.path.resolve(): run for run in map(store.resolve, references)}.values())
-    with store.reading():
+    with store.convert_read_errors():
         if not store.path.is_dir():
             return []
         found = storage.inside(store.path)

@@ -209,7 +209,7 @@ def store_run(store: Store, run: Run, *, label: str | None) -> Run:
         label: Its label there.
     """
     with store.draft() as draft:
-        with store.writing():
+        with store.convert_write_errors():
             for path in Path(str(run.path)).iterdir():
                 if path.name != run_meta.FILE_NAME:
                     shutil.move(path, draft.path / path.name)

@@ -152,7 +152,7 @@ def sweep_id(plan: Plan) -> str:
 def list_sweeps(store: Store, *, kind: str | None = None) -> list[Folder]:
     """Return the readable sweeps of a kind, oldest first."""
     sweeps = []
-    for path in (store.beside / FOLDER).glob(f"[!.]*/{_PLAN}"):
+    for path in (store.local_folder / FOLDER).glob(f"[!.]*/{_PLAN}"):
         with suppress(UnusableInputError):
             folder = Folder(path.parent)
             if kind in {None, folder.plan.kind}:

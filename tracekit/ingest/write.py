@@ -281,6 +281,6 @@ def import_unprofiled(store: Store, meta: RunMeta, samples: Sequence[Sample]) ->
     zero = min((sample.t_unix_ns for sample in samples), default=time.time_ns())
     marked = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})
     known = replace(meta, t0_unix_ns=zero, collector=marked, diagnostics=[*meta.diagnostics, _SAID])
-    with store.draft() as draft, store.writing():
+    with store.draft() as draft, store.convert_write_errors():
         write_samples(draft.path, samples, zero)
         return draft.commit(known)

@@ -169,8 +169,8 @@ def _closed_gpu(index: int, error: Exception) -> Check:
 
 def _gpu(library: Any, name: str, handle: Any) -> Check:
     """Check which metrics NVML provides for a GPU or MIG instance."""
-    model, refused = environment.nvml_name(library, handle), nvml.unsupported(library, handle)
-    total = sum(len(question.metrics) for question in nvml.QUESTIONS)
+    model, refused = environment.nvml_name(library, handle), nvml.unsupported_metrics(library, handle)
+    total = sum(len(question.metrics) for question in nvml.QUERIES)
     if len(refused) == total:
         return Check(name, Status.WARN, f"{model}: no NVML metric", "check it with nvidia-smi")
     supported = f"{total - len(refused)} of {total} NVML metrics"
@@ -188,7 +188,7 @@ def _nsys() -> Check:
 
 def _libtorch(tools: Toolchain) -> Check:
     """Check that the C++ program of `--level libtorch` can be built."""
-    if missing := " and no ".join(tools.missing()):
+    if missing := " and no ".join(tools.missing_tools()):
         return Check("libtorch", Status.MISSING, f"--level libtorch: no {missing} found", HOW_TO_INSTALL)
     return Check("libtorch", Status.OK, f"{tools.cmake} and {tools.compiler} can build --level libtorch")
 
@@ -244,8 +244,11 @@ def _store(place: Place) -> list[Check]:
     try:
         count = len(store.runs())
     except TracekitError as error:
-        return [Check("store", Status.MISSING, error.message, error.hint), _disk(store.beside)]
-    return [Check("store", Status.OK, f"{place} has {count} run{'s' * (count != 1)}"), _disk(store.beside)]
+        return [Check("store", Status.MISSING, error.message, error.hint), _disk(store.local_folder)]
+    return [
+        Check("store", Status.OK, f"{place} has {count} run{'s' * (count != 1)}"),
+        _disk(store.local_folder),
+    ]
 
 
 def _disk(store: Path) -> Check:
@@ -264,7 +267,7 @@ def _disk(store: Path) -> Check:
 
 
 def _plugins() -> list[Check]:
-    broken = registry.broken()
+    broken = registry.find_broken()
     groups: dict[tuple[str, str, str], list[str]] = {}
     extras: dict[str, str] = {}
     for item in broken:

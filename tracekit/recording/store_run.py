@@ -121,7 +121,7 @@ def save_raw_trace(trace: Path, draft: Draft) -> Path:
         UnusableInputError: The store cannot be written.
     """
     folder = draft.path / "raw"  # the profiler may have written a file of the same name
-    with draft.store.writing():
+    with draft.store.convert_write_errors():
         folder.mkdir()
         for suffix in REPORT_SUFFIXES:
             report = trace.with_suffix(suffix)

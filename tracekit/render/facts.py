@@ -9,7 +9,7 @@ from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.runs import compilation
-from tracekit.runs.meta import FEW, RunMeta, Timings, together
+from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
 
 Row = dict[str, Any]
 
@@ -115,7 +115,7 @@ def _options(meta: RunMeta) -> dict[str, Any]:
     """Return the collector's options, with the traces of many ranks summarized."""
     options = meta.collector.options
     sources = options.get(_SOURCES)
-    if not isinstance(sources, list) or len(sources) <= FEW:
+    if not isinstance(sources, list) or len(sources) <= MAX_LISTED:
         return options
     return {**options, _SOURCES: _summed(sources)}
 
@@ -181,5 +181,5 @@ def _gpus(environment: Mapping[str, Any]) -> list[Row]:
 def _diagnostics(meta: RunMeta) -> list[Row]:
     return [
         {"level": item.level, "code": item.code, "message": item.message}
-        for item in together(meta.diagnostics)
+        for item in combine_diagnostics(meta.diagnostics)
     ]

@@ -94,27 +94,27 @@ class Compilation:
     @property
     def compile_ns(self) -> int:
         """Time of all compilations."""
-        return sum(one.dur_ns for one in self.compilations)
+        return sum(compiled.dur_ns for compiled in self.compilations)
 
     @property
     def guards(self) -> int:
         """Guards of all compilations."""
-        return sum(one.guards or 0 for one in self.compilations)
+        return sum(compiled.guards or 0 for compiled in self.compilations)
 
     @property
     def graph_breaks(self) -> int:
         """Number of frames with a graph break."""
-        return sum(one.frames for one in self.breaks)
+        return sum(reason.frames for reason in self.breaks)
 
     @property
     def recompilations(self) -> tuple[Compiled, ...]:
         """Recompilations."""
-        return tuple(one for one in self.compilations if one.again)
+        return tuple(compiled for compiled in self.compilations if compiled.again)
 
     @property
     def late(self) -> tuple[Compiled, ...]:
         """Compilations after the warm-up."""
-        return tuple(one for one in self.compilations if one.part != WARM_UP)
+        return tuple(compiled for compiled in self.compilations if compiled.part != WARM_UP)
 
 
 def read(meta: RunMeta) -> Compilation | None:
@@ -142,13 +142,13 @@ def parse(content: dict[str, Any] | None) -> Compilation | None:
         ) from error
 
 
-def diagnostics(found: Compilation | None) -> Iterator[Diagnostic]:
-    """Return diagnostics of compilations that affect the run's times."""
-    late = found.late if found else ()
+def diagnostics(compilation: Compilation | None) -> Iterator[Diagnostic]:
+    """Yield diagnostics of compilations that affect the run's times."""
+    late = compilation.late if compilation else ()
     for part in (TIMED, PROFILED):
-        own = [one for one in late if one.part == part]
-        if own:
-            count = f"{len(own)} compilation{'s' * (len(own) != 1)}"
-            why = next((f": {one.reason}" for one in own if one.reason), "")
+        of_part = [compiled for compiled in late if compiled.part == part]
+        if of_part:
+            count = f"{len(of_part)} compilation{'s' * (len(of_part) != 1)}"
+            why = next((f": {compiled.reason}" for compiled in of_part if compiled.reason), "")
             message = f"{count} ran in {part} steps, which are therefore not steady{why}"
             yield Diagnostic(Level.WARN, f"compiled_in_{part}_steps", message)

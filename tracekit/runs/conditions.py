@@ -6,7 +6,7 @@ all; of several devices, those that worked. What was not sampled is unknown and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-HOTTER_C = 10.0
+MIN_DIFFERENCE_C = 10.0
 """Smallest difference of temperatures that is reported."""
 REASONS = {
     0x04: "its power limit",
@@ -76,53 +76,48 @@ def of_run(run: Run) -> Conditions:
     )
 
 
-def mean_clock(of: Sequence[Conditions]) -> float | None:
+def mean_clock(runs: Sequence[Conditions]) -> float | None:
     """Return the mean SM clock over the runs of a side; None if unknown."""
-    known = [one.clock_mhz for one in of if one.clock_mhz is not None]
-    return sum(known) / len(known) if known else None
+    clocks = [run.clock_mhz for run in runs if run.clock_mhz is not None]
+    return sum(clocks) / len(clocks) if clocks else None
 
 
 def warnings(base: Sequence[Conditions], head: Sequence[Conditions]) -> tuple[str, ...]:
     """Return warnings about conditions that may cause or hide a difference of two sides."""
-    sides = (("base", base), ("head", head))
-    said = [text for name, own in sides for text in _of_side(name, own)]
-    return tuple(_of_both(base, head) + said)
+    return (*_compare(base, head), *_check_side("base", base), *_check_side("head", head))
 
 
-def _of_both(base: Sequence[Conditions], head: Sequence[Conditions]) -> list[str]:
-    said = []
+def _compare(base: Sequence[Conditions], head: Sequence[Conditions]) -> Iterator[str]:
     a, b = mean_clock(base), mean_clock(head)
     if a and b and differ(a, b):
-        said.append(
+        yield (
             f"the mean SM clock was {a:.0f} MHz in the base and {b:.0f} MHz in the head, more than "
             f"{100 * TOLERANCE:g}% apart; lock it with `nvidia-smi --lock-gpu-clocks`"
         )
     hot_a, hot_b = (
-        max((one.hottest_c for one in own if one.hottest_c is not None), default=None) for own in (base, head)
+        max((run.hottest_c for run in side if run.hottest_c is not None), default=None)
+        for side in (base, head)
     )
-    if hot_a is not None and hot_b is not None and abs(hot_a - hot_b) >= HOTTER_C:
-        said.append(f"the device reached {hot_a:.0f} °C in the base and {hot_b:.0f} °C in the head")
-    return said
+    if hot_a is not None and hot_b is not None and abs(hot_a - hot_b) >= MIN_DIFFERENCE_C:
+        yield f"the device reached {hot_a:.0f} °C in the base and {hot_b:.0f} °C in the head"
 
 
-def _of_side(name: str, own: Sequence[Conditions]) -> list[str]:
-    said = []
-    throttled = [one for one in own if one.throttled]
+def _check_side(name: str, runs: Sequence[Conditions]) -> Iterator[str]:
+    throttled = [run for run in runs if run.throttled]
     if throttled:
-        by = ", ".join(dict.fromkeys(reason for one in throttled for reason in one.throttled))
-        said.append(f"the clock was throttled by {by} in {len(throttled)} of {len(own)} runs of the {name}")
-    shared = sum(bool(one.others) for one in own)
+        by = ", ".join(dict.fromkeys(reason for run in throttled for reason in run.throttled))
+        yield f"the clock was throttled by {by} in {len(throttled)} of {len(runs)} runs of the {name}"
+    shared = sum(bool(run.others) for run in runs)
     if shared:
-        said.append(f"other processes used the device in {shared} of {len(own)} runs of the {name}")
-    return said
+        yield f"other processes used the device in {shared} of {len(runs)} runs of the {name}"
 
 
 def _of_working_devices(run: Run, samples: pa.Table) -> pa.Table:
     if len(pc.unique(samples[C.DEVICE].drop_null())) < 2:
         return samples
     worked = pc.unique(run.arrow("device_intervals", columns=[C.DEVICE])[C.DEVICE])
-    own = samples.filter(pc.field(C.DEVICE).isin(worked) | pc.field(C.DEVICE).is_null())
-    return own if len(own) else samples
+    working = samples.filter(pc.field(C.DEVICE).isin(worked) | pc.field(C.DEVICE).is_null())
+    return working if len(working) else samples
 
 
 def _steps(run: Run) -> tuple[int, int] | None:
@@ -136,7 +131,7 @@ def _steps(run: Run) -> tuple[int, int] | None:
 
 def _values(samples: pa.Table, metric: str, window: tuple[int, int] | None) -> npt.NDArray[np.float64]:
     """Return the values of a metric during the steps, or all if there are none."""
-    own = samples.filter(pc.field(C.METRIC) == metric)
-    times, values = own[C.T_NS].to_numpy(), own[C.VALUE].to_numpy()
+    of_metric = samples.filter(pc.field(C.METRIC) == metric)
+    times, values = of_metric[C.T_NS].to_numpy(), of_metric[C.VALUE].to_numpy()
     inside = (times >= window[0]) & (times <= window[1]) if window else times < times
     return np.asarray(values[inside] if inside.any() else values, float)

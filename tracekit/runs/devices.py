@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,10 @@ class Device:
     source: str
 
     def peak(self, precision: str) -> float | None:
-        """Peak of matrix products at a precision, TFLOP/s; None if unknown.
+        """Return the peak of matrix products at a precision, TFLOP/s; None if unknown.
 
         Example:
-            >>> device = known("AMD Instinct MI210")
+            >>> device = find_device("AMD Instinct MI210")
             >>> device.peak("fp32"), device.peak("tf32")
             (45.3, None)
         """
@@ -65,8 +66,8 @@ class Device:
         return json.dumps([self.name, self.gb_per_s, self.tflops, self.source], sort_keys=True)
 
 
-def known(name: str, units: int | None = None, memory_bytes: int | None = None) -> Device | None:
-    """The listed device of this name, None if there is none or several.
+def find_device(name: str, units: int | None = None, memory_bytes: int | None = None) -> Device | None:
+    """Return the listed device of this name; None if there is none or several.
 
     Args:
         name: Name that the driver reports.
@@ -74,22 +75,24 @@ def known(name: str, units: int | None = None, memory_bytes: int | None = None) 
         memory_bytes: Memory that it reports; None if not recorded.
 
     Example:
-        >>> known("NVIDIA A100-SXM4-40GB").tflops["tf32"], known("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
-        (156, None)
-        >>> known("NVIDIA GeForce RTX 3080", 70).name, known("NVIDIA GeForce RTX 3080", 34)
+        >>> find_device("NVIDIA A100-SXM4-40GB").tflops["tf32"]
+        156
+        >>> print(find_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb"))
+        None
+        >>> find_device("NVIDIA GeForce RTX 3080", 70).name, find_device("NVIDIA GeForce RTX 3080", 34)
         ('GeForce RTX 3080 12 GB', None)
     """
-    found = [entry for entry in _named(name) if _fits(entry, units, memory_bytes)]
-    return _device(found[0]) if len(found) == 1 else None
+    matching = [entry for entry in _matching_entries(name) if _fits(entry, units, memory_bytes)]
+    return _device(matching[0]) if len(matching) == 1 else None
 
 
-def _named(name: str) -> list[dict[str, Any]]:
+def _matching_entries(name: str) -> list[dict[str, Any]]:
     words = " ".join(re.findall(r"[a-z0-9.]+", _VENDOR.sub(" ", name.lower())))
     return [entry for entry in entries() if re.fullmatch(entry["pattern"], words)]
 
 
 def _fits(entry: dict[str, Any], units: int | None, memory_bytes: int | None) -> bool:
-    """Whether units and memory are those of an entry; one that needs the memory refuses an unknown one."""
+    """Return whether units and memory are those of an entry; unknown memory fits only where any does."""
     if units is not None and units not in unit_counts(entry):
         return False
     nominal = entry.get("memory_gib")
@@ -99,7 +102,7 @@ def _fits(entry: dict[str, Any], units: int | None, memory_bytes: int | None) ->
 
 
 def unit_counts(entry: dict[str, Any]) -> list[int]:
-    """Numbers of SMs or compute units that drivers report for an entry: RDNA may count pairs of them."""
+    """Return the numbers of SMs or compute units that drivers report: RDNA may count pairs of them."""
     units = entry["units"]
     return units if isinstance(units, list) else [units]
 
@@ -111,23 +114,19 @@ def _device(entry: Mapping[str, Any]) -> Device:
 
 
 @cache
-def _entries() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((resources.files(__package__) / "devices.json").read_text())
-    return found
-
-
 def entries() -> list[dict[str, Any]]:
-    """Entries of the data file."""
-    return _entries()
+    """Return the entries of the data file."""
+    content: list[dict[str, Any]] = json.loads((resources.files(__package__) / "devices.json").read_text())
+    return content
 
 
 def names() -> list[str]:
-    """Names of the listed devices, in the order of the data file."""
+    """Return the names of the listed devices, in the order of the data file."""
     return [str(entry["name"]) for entry in entries()]
 
 
 def given(text: str) -> Device:
-    """Peaks that a user gives instead of those of the recorded devices.
+    """Return the peaks that a user gives instead of those of the recorded devices.
 
     Args:
         text: Name of a listed device, as in the list or as a driver reports it, or a JSON file with an
@@ -141,48 +140,48 @@ def given(text: str) -> Device:
         (2000, 'A100 80 GB SXM')
     """
     is_file = text.lower().endswith(".json") or os.sep in text or Path(text).is_file()
-    return read(Path(text).expanduser()) if is_file else named(text)
+    return read(Path(text).expanduser()) if is_file else find_named(text)
 
 
-def named(text: str) -> Device:
-    """The listed device of a name that a user gives.
+def find_named(text: str) -> Device:
+    """Return the listed device of a name that a user gives.
 
     Raises:
         UnusableInputError: No listed device has this name, or several do.
     """
-    key = _folded(text)
-    exact = [entry for entry in entries() if _folded(entry["name"]) == key]
-    found = exact or _named(text)
-    if len(found) == 1:
-        return _device(found[0])
-    if found:
+    key = _fold(text)
+    exact = [entry for entry in entries() if _fold(entry["name"]) == key]
+    matching = exact or _matching_entries(text)
+    if len(matching) == 1:
+        return _device(matching[0])
+    if matching:
         raise UnusableInputError(
-            f"{text!r} is several devices with other peaks", hint=_either([one["name"] for one in found])
+            f"{text!r} is several devices with other peaks",
+            hint=_join_alternatives([entry["name"] for entry in matching]),
         )
     raise UnusableInputError(f"the peaks of {text!r} are not listed", hint=_suggestion(key))
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return "".join(re.findall(r"[a-z0-9.]+", _VENDOR.sub(" ", name.lower())))
 
 
 def _suggestion(key: str) -> str:
-    by_key = {_folded(name): name for name in names()}
-    likeness = {one: _likeness(key, one) for one in by_key}
-    near = sorted((one for one in by_key if likeness[one] >= _ALIKE), key=lambda one: -likeness[one])
+    similar = sorted(((-_similarity(key, _fold(name)), name) for name in names()), key=itemgetter(0))
+    near = [name for negative, name in similar if -negative >= _MIN_SIMILARITY]
     if near:
-        return f"did you mean {_either([by_key[one] for one in near[:3]])}?"
+        return f"did you mean {_join_alternatives(near[:3])}?"
     return f"listed: {', '.join(names())}; peaks of others can be given in a JSON file"
 
 
-def _likeness(key: str, name: str) -> float:
-    """Likeness of a name to the listed one or to an end of it, from 0 to 1."""
+def _similarity(key: str, name: str) -> float:
+    """Return the similarity of a name to the listed one or to an end of it, from 0 to 1."""
     key, name = (word.replace("o", "0") for word in (key, name))
     ends = {name, name[: len(key)], name[-len(key) :]} if key else {name}
     return max(difflib.SequenceMatcher(None, key, end).ratio() for end in ends)
 
 
-def _either(words: Sequence[str]) -> str:
+def _join_alternatives(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
@@ -191,9 +190,8 @@ _FORM = (
     f"precisions are {', '.join(PRECISIONS)}"
 )
 _KEYS = {"name", "gb_per_s", "tflops", "source", "pattern", "units", "memory_gib"}
-_LARGEST = 1 << 20
-_ALIKE = 0.6
-"""Least likeness of a suggested name."""
+_MAX_FILE_BYTES = 1 << 20
+_MIN_SIMILARITY = 0.6
 
 
 def read(path: Path) -> Device:
@@ -203,7 +201,7 @@ def read(path: Path) -> Device:
         UnusableInputError: The file cannot be read, or is not of the form of an entry.
     """
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             raise UnusableInputError(f"{path} is too large for a file of peaks", hint=_FORM)
         entry = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -219,7 +217,7 @@ def read(path: Path) -> Device:
 
 
 def _defect(entry: Any) -> str:
-    """Reason why a value is not an entry with peaks; empty if it is one."""
+    """Return the reason why a value is not an entry with peaks; empty if it is one."""
     if not isinstance(entry, dict):
         return "it is not one object"
     if unknown := sorted(set(entry) - _KEYS):
@@ -233,8 +231,8 @@ def _defect(entry: Any) -> str:
         return "tflops is not an object of peaks by precision"
     if unknown := sorted(set(tflops) - set(PRECISIONS)):
         return f"unknown precision {unknown[0]!r}"
-    numbers = {"gb_per_s": entry.get("gb_per_s"), **{f"tflops.{one}": peak for one, peak in tflops.items()}}
-    wrong = [one for one, value in numbers.items() if value is not None and not _is_positive(value)]
+    numbers = {"gb_per_s": entry.get("gb_per_s"), **{f"tflops.{name}": peak for name, peak in tflops.items()}}
+    wrong = [name for name, value in numbers.items() if value is not None and not _is_positive(value)]
     if wrong:
         return f"{wrong[0]} is not a number above 0"
     return "" if any(value is not None for value in numbers.values()) else "it has no peak"

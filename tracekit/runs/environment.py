@@ -34,16 +34,16 @@ def capture() -> dict[str, Any]:
     the GPUs are those of the machine, from NVML.
     """
     torch = sys.modules.get("torch")
-    known = nvml_gpus()
-    seen = _visible(torch, known)
-    problem = without_gpu_support(torch) if known and torch else ""
+    gpus = nvml_gpus()
+    visible = _visible(torch, gpus)
+    problem = without_gpu_support(torch) if gpus and torch else ""
     return {
         "python": platform.python_version(),
         **torch_versions(torch),
         "driver": nvml_driver(),
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_name(),
-        "gpus": seen or known,
+        "gpus": visible or gpus,
         **({GPU_PROBLEM: problem} if problem else {}),
         "settings": torch_settings(torch),
         "packages": packages(),
@@ -133,16 +133,14 @@ def torch_settings(torch: Any) -> dict[str, Any]:
 
 
 def _is_tf32(old: Any, new: Any) -> bool | None:
-    known: bool | None = _try(lambda: bool(old.allow_tf32))
-    if known is None:
-        known = _try(lambda: bool(new.fp32_precision == "tf32"))
-    return known
+    is_tf32: bool | None = _try(lambda: bool(old.allow_tf32))
+    return _try(lambda: bool(new.fp32_precision == "tf32")) if is_tf32 is None else is_tf32
 
 
 def packages() -> dict[str, str]:
     """Return the installed versions of `PACKAGES`."""
-    found = {name: _try(metadata.version, name) for name in PACKAGES}
-    return {name: version for name, version in found.items() if version}
+    versions = ((name, _try(metadata.version, name)) for name in PACKAGES)
+    return {name: version for name, version in versions if version}
 
 
 def cpu_name() -> str:
@@ -200,8 +198,8 @@ def nvml_gpus() -> list[dict[str, Any]]:
     """
     with nvml() as library:
         handles = nvml_handles(library) if library else {}
-        found = [one for handle in handles.values() for one in (mig_handles(library, handle) or [handle])]
-        return [_nvml_gpu(library, index, handle) for index, handle in enumerate(found)]
+        usable = [part for handle in handles.values() for part in (mig_handles(library, handle) or [handle])]
+        return [_nvml_gpu(library, index, handle) for index, handle in enumerate(usable)]
 
 
 KFD = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -223,14 +221,14 @@ def nvml_handles(library: Any, closed: dict[int, Exception] | None = None) -> di
         library: Initialized module `pynvml`.
         closed: Filled with the errors of the GPUs that cannot be opened.
     """
-    found: dict[int, Any] = {}
+    handles: dict[int, Any] = {}
     for index in range(_ask(library, "nvmlDeviceGetCount") or 0):
         try:
-            found[index] = library.nvmlDeviceGetHandleByIndex(index)
+            handles[index] = library.nvmlDeviceGetHandleByIndex(index)
         except Exception as error:
             if closed is not None:
                 closed[index] = error
-    return found
+    return handles
 
 
 def mig_handles(library: Any, handle: Any) -> list[Any]:
@@ -238,8 +236,8 @@ def mig_handles(library: Any, handle: Any) -> list[Any]:
     mode = _ask(library, "nvmlDeviceGetMigMode", handle)
     count = _ask(library, "nvmlDeviceGetMaxMigDeviceCount", handle) if mode and mode[0] else 0
     numbers = range(count or 0)  # those without an instance have no handle
-    found = (_ask(library, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number) for number in numbers)
-    return [one for one in found if one is not None]
+    parts = (_ask(library, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number) for number in numbers)
+    return [part for part in parts if part is not None]
 
 
 def nvml_uuid(library: Any, handle: Any) -> str:
@@ -272,29 +270,29 @@ def _nvml_gpu(library: Any, index: int, handle: Any) -> dict[str, Any]:
     }
 
 
-def _visible(torch: Any, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _visible(torch: Any, gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the GPUs that torch sees, in its order, completed by NVML; empty if CUDA is not initialized."""
     if not _try(lambda: torch.cuda.is_initialized()):
         return []
-    by_uuid = {bare_uuid(gpu["uuid"]): gpu for gpu in known if gpu["uuid"]}
+    by_uuid = {bare_uuid(gpu["uuid"]): gpu for gpu in gpus if gpu["uuid"]}
     count = _try(lambda: torch.cuda.device_count()) or 0
-    found = (_try(_torch_gpu, torch, index, by_uuid) for index in range(count))
-    return [gpu for gpu in found if gpu]
+    visible = (_try(_torch_gpu, torch, index, by_uuid) for index in range(count))
+    return [gpu for gpu in visible if gpu]
 
 
 def _torch_gpu(torch: Any, index: int, by_uuid: dict[str, dict[str, Any]]) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
     uuid = str(getattr(properties, "uuid", ""))
-    known = by_uuid.get(bare_uuid(uuid), {})
+    by_nvml = by_uuid.get(bare_uuid(uuid), {})
     major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
     return {
         "index": index,
         "name": properties.name,
-        "uuid": known.get("uuid") or (f"GPU-{bare_uuid(uuid)}" if uuid else ""),
+        "uuid": by_nvml.get("uuid") or (f"GPU-{bare_uuid(uuid)}" if uuid else ""),
         "memory_bytes": int(properties.total_memory),
         "sm_count": int(properties.multi_processor_count),
         "compute_capability": None if major is None else f"{major}.{minor}",
-        **{name: known.get(name) for name in ("pcie", "power_limit_w", "ecc")},
+        **{name: by_nvml.get(name) for name in ("pcie", "power_limit_w", "ecc")},
     }
 
 
@@ -308,7 +306,7 @@ def seen_devices(environment: Mapping[str, Any]) -> dict[str, int]:
         {'7b': 0}
     """
     gpus = environment.get("gpus") or []
-    return {bare_uuid(one["uuid"]): one["index"] for one in gpus if one.get("uuid") and one.get("sm_count")}
+    return {bare_uuid(gpu["uuid"]): gpu["index"] for gpu in gpus if gpu.get("uuid") and gpu.get("sm_count")}
 
 
 def bare_uuid(uuid: str) -> str:

@@ -2,8 +2,8 @@
 
 An entry counts only while size, modification time and change time of its `run.json` are those that it was
 made from; the folders of the store decide which runs there are. The file is written as a whole, beside the
-runs, once more than `WORTH` entries would change. Without it, or if it cannot be read or written, runs are
-read.
+runs, once more than `MAX_UNWRITTEN` entries would change. Without it, or if it cannot be read or written,
+runs are read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tracekit.storage.atomic import write_atomically
 FILE_NAME = ".runs.index"
 FORMAT = f"tracekit.index/1 {SCHEMA_VERSION}"
 """First line of the file, with a digest of the rest; change the number with `run_meta.header`."""
-WORTH = 64
-"""Runs that are read each time rather than to write the index again."""
-MOST_BYTES = 512 << 20
+MAX_UNWRITTEN = 64
+"""Limit of changes that are not written yet: such runs are read each time instead."""
+MAX_BYTES = 512 << 20
 """Bytes of an index that is read; 300,000 runs take about 400 MB."""
-SETTLED_NS = 2_000_000_000
+MIN_AGE_NS = 2_000_000_000
 """Age of a `run.json` from which a later change has another time: the resolution of any file system."""
 
 
@@ -70,18 +70,18 @@ class Index:
     _unwritten: int = 0
     _guard: Lock = field(default_factory=Lock)
 
-    def runs(self, found: Iterable[tuple[Path, Stamp]]) -> list[Run]:
+    def runs(self, folders: Iterable[tuple[Path, Stamp]]) -> list[Run]:
         """Return runs with their headers; those that cannot be read raise the error when it is asked for.
 
         Args:
-            found: Folder of each run, and the present state of its `run.json`.
+            folders: Folder of each run, and the present state of its `run.json`.
         """
         with self._guard:
             before = self._read() if self._entries is None else self._entries
             runs: dict[str, Run] = {}
             entries: dict[str, _Entry] = {}
             read = changed = 0
-            for path, stamp in found:
+            for path, stamp in folders:
                 name, entry = path.name, before.get(path.name)
                 if entry and entry.stamp == stamp:
                     run = self._runs.get(name) or Run.from_metadata(
@@ -89,23 +89,23 @@ class Index:
                     )
                 else:
                     read += 1
-                    run, entry = _looked(path, stamp, keep=read <= WORTH)
+                    run, entry = _read_run(path, stamp, keep=read <= MAX_UNWRITTEN)
                     changed += entry is not None  # what cannot be read is read each time
                 runs[name] = run
                 if entry:
                     entries[name] = entry
             self._unwritten += changed + len(before.keys() - entries.keys())
             self._entries, self._runs = entries, runs
-            if self._unwritten > WORTH:
+            if self._unwritten > MAX_UNWRITTEN:
                 self._unwritten = 0
                 self._write(entries)
             return list(runs.values())
 
     def _read(self) -> dict[str, _Entry]:
         """Return the entries of the file; none if it is missing, damaged or of another version."""
-        with suppress(OSError, ValueError, RecursionError):
+        with suppress(OSError, ValueError, RecursionError):  # the index only saves time
             file = self.folder / FILE_NAME
-            if file.stat().st_size <= MOST_BYTES:
+            if file.stat().st_size <= MAX_BYTES:
                 heading, _, content = file.read_bytes().partition(b"\n")
                 if heading == _heading(content):
                     return msgspec.json.decode(content, type=dict[str, _Entry])
@@ -115,9 +115,9 @@ class Index:
         """Replace the file; leave out runs written just now, which may change again without another time."""
         now = time.time_ns()
         settled = {
-            name: one
-            for name, one in entries.items()
-            if max(one.stamp.written_ns, one.stamp.changed_ns) < now - SETTLED_NS
+            name: entry
+            for name, entry in entries.items()
+            if max(entry.stamp.written_ns, entry.stamp.changed_ns) < now - MIN_AGE_NS
         }
         content = msgspec.json.encode(settled)
         with suppress(OSError), write_atomically(self.folder / FILE_NAME) as file:
@@ -128,12 +128,12 @@ def _heading(content: bytes) -> bytes:
     return f"{FORMAT} {hashlib.sha256(content).hexdigest()}".encode()
 
 
-def _looked(path: Path, stamp: Stamp, *, keep: bool) -> tuple[Run, _Entry | None]:
+def _read_run(path: Path, stamp: Stamp, *, keep: bool) -> tuple[Run, _Entry | None]:
     """Read a run; keep all of its metadata in memory or only the header."""
     try:
         meta = run_meta.read(path)
         header = run_meta.header(meta)
     except (TracekitError, AttributeError, TypeError):
         return Run(path), None  # raises the error when it is read
-    known = meta if keep else None
-    return Run.from_metadata(path, stamp.written_ns, meta=known, header=header), _Entry(stamp, header)
+    run = Run.from_metadata(path, stamp.written_ns, meta=meta if keep else None, header=header)
+    return run, _Entry(stamp, header)

@@ -31,7 +31,7 @@ def union(start: Ints, end: Ints) -> Union:
         return EMPTY
     order = np.argsort(start[keep], kind="stable")
     starts = start[keep][order]
-    reach = np.maximum.accumulate(end[keep][order])
+    reach = np.maximum.accumulate(end[keep][order])  # sorted by start, a gap is where none reaches the next
     first = np.concatenate(([True], starts[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return starts[first], reach[last]
@@ -50,6 +50,11 @@ def length(intervals: Union) -> int:
 
 def complement(intervals: Union, window_start: int, window_end: int) -> Union:
     """Return the part of a window that a union does not cover.
+
+    Args:
+        intervals: The union, ns.
+        window_start: Start of the window, ns.
+        window_end: Its end (exclusive), ns.
 
     Example:
         >>> complement((np.array([2]), np.array([4])), 0, 10)
@@ -85,7 +90,7 @@ def alone(start: Ints, end: Ints) -> Union:
     """
     times = np.concatenate((start, end))
     change = np.repeat(np.array([1, -1]), [len(start), len(end)])
-    order = np.argsort(times, kind="stable")
+    order = np.argsort(times, kind="stable")  # ties may go either way: they bound empty intervals
     times, running = times[order], np.cumsum(change[order])[:-1]
     single = running == 1
     return union(times[:-1][single], times[1:][single])
@@ -93,6 +98,11 @@ def alone(start: Ints, end: Ints) -> Union:
 
 def clip(intervals: Union, window_start: int, window_end: int) -> Union:
     """Return the part of a union inside a window.
+
+    Args:
+        intervals: The union, ns.
+        window_start: Start of the window, ns.
+        window_end: Its end (exclusive), ns.
 
     Example:
         >>> clip((np.array([0, 5]), np.array([3, 12])), 2, 6)
@@ -113,6 +123,7 @@ def intersect(a: Union, b: Union) -> Union:
     """
     if not len(a[0]) or not len(b[0]):
         return EMPTY
+    # Inside the common range, what is in both is what neither complement covers.
     lo, hi = int(max(a[0][0], b[0][0])), int(min(a[1][-1], b[1][-1]))
     if lo >= hi:
         return EMPTY
@@ -143,19 +154,24 @@ def subtract(a: Union, b: Union) -> Union:
 def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
     """Return the covered length of each window.
 
+    Args:
+        intervals: The union, ns.
+        start: Starts of the windows, shape (n,), int64 ns, in any order.
+        end: Their ends, likewise.
+
     Example:
         >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
         array([ 2, 10])
     """
-    found = np.zeros(len(start), np.int64)
+    lengths = np.zeros(len(start), np.int64)
     if not len(intervals[0]):
-        return found
-    whole = _whole(intervals)
+        return lengths
+    reached = _cumulative_length(intervals)
     for first in range(0, len(start), BLOCK):
         part = slice(first, first + BLOCK)
-        before = _covered_before(intervals, whole, start[part])
-        found[part] = _covered_before(intervals, whole, end[part]) - before
-    return found
+        before = _length_before(intervals, reached, start[part])
+        lengths[part] = _length_before(intervals, reached, end[part]) - before
+    return lengths
 
 
 def covered_before(intervals: Union, moments: Ints) -> Ints:
@@ -167,26 +183,26 @@ def covered_before(intervals: Union, moments: Ints) -> Ints:
     """
     if not len(intervals[0]):
         return np.zeros(len(moments), np.int64)
-    return _covered_before(intervals, _whole(intervals), moments)
+    return _length_before(intervals, _cumulative_length(intervals), moments)
 
 
-def _whole(intervals: Union) -> Ints:
+def _cumulative_length(intervals: Union) -> Ints:
     """Return the length before each interval, and the total length."""
     starts, ends = intervals
     return np.concatenate(([0], np.cumsum(ends - starts)))
 
 
-def _covered_before(intervals: Union, whole: Ints, moments: Ints) -> Ints:
+def _length_before(intervals: Union, reached: Ints, moments: Ints) -> Ints:
     starts, ends = intervals
-    begun = _begun(starts, moments)
-    over = ends[np.maximum(begun - 1, 0)] - moments
-    done: Ints = whole[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
-    return done
+    begun = _count_starts(starts, moments)
+    over = ends[np.maximum(begun - 1, 0)] - moments  # what the last of them covers after the moment
+    before: Ints = reached[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
+    return before
 
 
-def _begun(starts: Ints, moments: Ints) -> Ints:
+def _count_starts(starts: Ints, moments: Ints) -> Ints:
     """Return the number of starts up to each time; merges sorted times, which is faster than a search."""
     if len(starts) > len(moments) or (moments[1:] < moments[:-1]).any():
         return np.searchsorted(starts, moments, side="right")
-    at = np.searchsorted(moments, starts)
-    return np.repeat(np.arange(len(starts) + 1), np.diff(at, prepend=0, append=len(moments)))
+    positions = np.searchsorted(moments, starts)
+    return np.repeat(np.arange(len(starts) + 1), np.diff(positions, prepend=0, append=len(moments)))

@@ -55,18 +55,15 @@ def identities(run: Run, names: pd.Series, hashes: pd.Series) -> pd.Series:
         names: Names of ops.
         hashes: Their `kernel_hash`.
     """
-    known = kernels(run).dropna(subset=[C.SOURCE_HASH])
-    by_hash = _single(known.dropna(subset=[C.KERNEL_HASH]), C.KERNEL_HASH)
-    by_name = _single(known, C.NAME)
+    sources = kernels(run).dropna(subset=[C.SOURCE_HASH])
+    by_hash = _single_sources(sources.dropna(subset=[C.KERNEL_HASH]), C.KERNEL_HASH)
+    by_name = _single_sources(sources, C.NAME)
     recorded = hashes.astype(object)
-    by_each = (recorded.map(by_hash), names.astype(object).map(by_name), recorded)
-    first, *others = (one.astype(object) for one in by_each)
-    for other in others:
-        first = first.fillna(other)
-    return first
+    identity = recorded.map(by_hash).astype(object)
+    return identity.fillna(names.astype(object).map(by_name).astype(object)).fillna(recorded)
 
 
-def _single(known: pd.DataFrame, key: str) -> dict[str, str]:
+def _single_sources(sources: pd.DataFrame, key: str) -> dict[str, str]:
     """Return the source hash of each value that has only one."""
-    distinct = known.drop_duplicates([key, C.SOURCE_HASH]).drop_duplicates(key, keep=False)
+    distinct = sources.drop_duplicates([key, C.SOURCE_HASH]).drop_duplicates(key, keep=False)
     return dict(zip(distinct[key], distinct[C.SOURCE_HASH], strict=True))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FILE_NAME = "run.json"
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Limit of the bytes of a `run.json`, as listing runs reads all of them; thousands of steps take 1 MB."""
 _UNREADABLE = (ValueError, RecursionError)  # errors of msgspec and of invalid UTF-8 are ValueErrors
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -173,25 +173,27 @@ def header(meta: RunMeta) -> RunMeta:
     Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the
     lower median of the step times in place of all.
     """
-    timed, given = meta.timings, meta.collector.options
-    options = {name: given[name] for name in UNPROFILED if name in given}
-    if sources := _objects(given.get("sources")):
-        options["sources"] = [{key: one.get(key) for key in ("name", "bytes")} for one in sources]
+    timings, options = meta.timings, meta.collector.options
+    shown = {name: options[name] for name in UNPROFILED if name in options}
+    if sources := _objects(options.get("sources")):
+        shown["sources"] = [{key: source.get(key) for key in ("name", "bytes")} for source in sources]
     return replace(
         meta,
-        collector=replace(meta.collector, options=options),
+        collector=replace(meta.collector, options=shown),
         command=[],
         environment={"gpus": [{"name": gpu.get("name")} for gpu in _objects(meta.environment.get("gpus"))]},
         fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
         git=replace(meta.git, submodules={}) if meta.git else None,
-        timings=Timings([median_low(timed.step_ns)], [], timed.clock) if timed and timed.step_ns else None,
-        tables={name: TableFile(one.rows, one.bytes, "") for name, one in meta.tables.items()},
+        timings=Timings([median_low(timings.step_ns)], [], timings.clock)
+        if timings and timings.step_ns
+        else None,
+        tables={name: TableFile(table.rows, table.bytes, "") for name, table in meta.tables.items()},
     )
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list; a `run.json` written by others may have anything there."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def read(directory: Place) -> RunMeta:
@@ -204,31 +206,32 @@ def read(directory: Place) -> RunMeta:
     try:
         content = _content(directory / FILE_NAME)
     except (OSError, ValueError) as error:
-        raise _no_run(directory, error) from error
+        raise _no_run_error(directory, error) from error
     return decode(content, directory)
 
 
 def decode(content: bytes, directory: Place) -> RunMeta:
     """Decode a run's metadata; raises the errors of `read`."""
     try:
+        # Decoded alone first: a newer version may have other fields.
         version = msgspec.json.decode(content, type=_Version).schema_version
     except _UNREADABLE as error:
-        raise _no_run(directory, error) from error
+        raise _no_run_error(directory, error) from error
     if version != SCHEMA_VERSION:
         message = f"{directory} has schema version {version}, but this tracekit reads {SCHEMA_VERSION}"
         if version > SCHEMA_VERSION:
             raise NewerVersionError(message, hint="upgrade tracekit")
         raise UnusableInputError(message, hint="import the trace again with `tracekit import`")
     try:
-        found = msgspec.json.decode(content, type=RunMeta)
+        meta = msgspec.json.decode(content, type=RunMeta)
     except _UNREADABLE as error:
-        raise _damaged(directory, str(error)) from error
-    if not RUN_ID.fullmatch(found.run_id):
-        raise _damaged(directory, f"run_id {found.run_id[:80]!r} is none")
-    return found
+        raise _damage_error(directory, str(error)) from error
+    if not RUN_ID.fullmatch(meta.run_id):
+        raise _damage_error(directory, f"run_id {meta.run_id[:80]!r} is none")
+    return meta
 
 
-def _damaged(directory: Place, why: str) -> UnusableInputError:
+def _damage_error(directory: Place, why: str) -> UnusableInputError:
     return UnusableInputError(
         f"{directory / FILE_NAME} is damaged: {why}", hint="import or collect the run again"
     )
@@ -239,12 +242,12 @@ _SEAL = "seal"
 
 
 def _content(path: Place) -> bytes:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{FILE_NAME} has more than {MOST_BYTES >> 20} MiB")
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{FILE_NAME} has more than {MAX_BYTES >> 20} MiB")
     return path.read_bytes()
 
 
-def _no_run(directory: Place, error: Exception) -> UnusableInputError:
+def _no_run_error(directory: Place, error: Exception) -> UnusableInputError:
     return UnusableInputError(f"{directory} is not a run: {error}", hint="list runs with `tracekit runs`")
 
 
@@ -264,7 +267,7 @@ def write(directory: Place, meta: RunMeta) -> None:
 def encode(meta: RunMeta) -> bytes:
     """Encode metadata: indented, with a digest that detects later changes."""
     content = msgspec.to_builtins(meta)
-    return _indented({**content, _SEAL: _digest(content)})
+    return _encode_indented({**content, _SEAL: _digest(content)})
 
 
 def is_as_sealed(data: bytes) -> bool | None:
@@ -287,14 +290,15 @@ def is_as_sealed(data: bytes) -> bool | None:
     if _SEAL not in content:
         return None
     seal = content.pop(_SEAL)
+    # Of the decoded content, so that tools which only reformat JSON do not break the seal.
     return bool(seal == _digest(content))
 
 
 def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(_indented({**content, _SEAL: ""})).hexdigest()
+    return hashlib.sha256(_encode_indented({**content, _SEAL: ""})).hexdigest()
 
 
-def _indented(content: dict[str, Any]) -> bytes:
+def _encode_indented(content: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
@@ -338,14 +342,14 @@ def fingerprint(
     }
 
 
-FEW = 8
+MAX_LISTED = 8
 """Limit of diagnostics of one kind that are listed separately."""
-EACH = "`tracekit show RUN --format csv` lists each"
+HOW_TO_LIST = "`tracekit show RUN --format csv` lists each"
 _SEPARATOR = ": "
 
 
-def together(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Combine diagnostics of the same level and code if there are more than `FEW`.
+def combine_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Combine diagnostics of the same level and code if there are more than `MAX_LISTED`.
 
     Args:
         diagnostics: Diagnostics of a run; messages start with the name of the trace, as in `a.json: cut`.
@@ -353,23 +357,27 @@ def together(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     Example:
         >>> from tracekit.runs.meta import Diagnostic, Level
         >>> many = [Diagnostic(Level.WARN, "cut", f"{rank}.json: ends early") for rank in range(9)]
-        >>> [one.message for one in together(many)]
+        >>> [diagnostic.message for diagnostic in combine_diagnostics(many)]
         ['9 traces, 0.json to 8.json: ends early']
-        >>> len(together(many[:8]))
+        >>> len(combine_diagnostics(many[:8]))
         8
     """
     kinds: dict[tuple[str, str], list[Diagnostic]] = {}
-    for one in diagnostics:
-        kinds.setdefault((one.level, one.code), []).append(one)
-    return [said for kind in kinds.values() for said in (kind if len(kind) <= FEW else [_one(kind)])]
+    for diagnostic in diagnostics:
+        kinds.setdefault((diagnostic.level, diagnostic.code), []).append(diagnostic)
+    return [
+        shown
+        for kind in kinds.values()
+        for shown in (kind if len(kind) <= MAX_LISTED else [_summarize(kind)])
+    ]
 
 
-def _one(kind: Sequence[Diagnostic]) -> Diagnostic:
+def _summarize(kind: Sequence[Diagnostic]) -> Diagnostic:
     first, last = kind[0], kind[-1]
     about, separator, what = first.message.partition(_SEPARATOR)
-    if separator and all(one.message.partition(_SEPARATOR)[2] == what for one in kind):
+    if separator and all(other.message.partition(_SEPARATOR)[2] == what for other in kind):
         until = last.message.partition(_SEPARATOR)[0]
         message = f"{len(kind):,} traces, {about} to {until}{_SEPARATOR}{what}"
     else:
-        message = f"{first.message}; and {len(kind) - 1:,} more of this kind: {EACH}"
+        message = f"{first.message}; and {len(kind) - 1:,} more of this kind: {HOW_TO_LIST}"
     return replace(first, message=message)

@@ -55,7 +55,7 @@ def step_time(run: Run) -> float | None:
     return float(timed.median_ns) if timed else None
 
 
-def counted(run: Run) -> bool:
+def has_counters(run: Run) -> bool:
     """Return whether a run has counters, which the index of a store knows."""
     stored = run.header.tables.get("counters")
     return bool(stored and stored.rows)
@@ -63,16 +63,16 @@ def counted(run: Run) -> bool:
 
 def peaks(run: Run) -> dict[str, float]:
     """Return the `host_peak` and `device_peak` of `of_run`, without missing ones."""
-    if not counted(run):
+    if not has_counters(run):
         return {}
-    found: dict[str, float] = {}
+    maxima: dict[str, float] = {}
     wanted = pc.field(C.METRIC).isin(list(_COUNTERS.values()))
     counters = run.arrow("counters", columns=[C.METRIC, C.VALUE], where=wanted).to_pylist()
     for name, counter in _COUNTERS.items():
         values = [row[C.VALUE] for row in counters if row[C.METRIC] == counter]
         if values:
-            found[name] = float(max(values))
-    return found
+            maxima[name] = float(max(values))
+    return maxima
 
 
 TIMED = "timed part"
@@ -82,11 +82,11 @@ SETTINGS = ("steps", "warmup", "start_step", "no_profile", TIMED)
 
 def timing_settings(run: Run) -> dict[str, Any]:
     """Return the `SETTINGS` with which the un-profiled steps of a run were timed; unknown ones are None."""
-    given = {**run.meta.collector.options, **(run.meta.workload or {}), **_timed_part(run)}
-    return {name: given.get(name) for name in SETTINGS}
+    settings = {**run.meta.collector.options, **(run.meta.workload or {}), **_describe_timed_part(run)}
+    return {name: settings.get(name) for name in SETTINGS}
 
 
-def _timed_part(run: Run) -> dict[str, str]:
+def _describe_timed_part(run: Run) -> dict[str, str]:
     """Return which steps of a user's program were timed, which depends on when it ended."""
     timings, workload = run.meta.timings, run.meta.workload or {}
     if not timings or "start_step" not in workload:
@@ -101,7 +101,12 @@ def timed_steps(run: Run) -> int:
 
 
 def metric(name: str, *, unit: str = "count", direction: Direction = Direction.LOWER) -> Metric:
-    """Return a metric by name; unit and direction apply to a `value` that a program prints.
+    """Return a metric by name.
+
+    Args:
+        name: One of `METRICS`, or `value` for a number that a program prints.
+        unit: Unit of such a number.
+        direction: Whether lower or higher is better for it.
 
     Example:
         >>> metric("host_peak").unit, metric("value", unit="bytes").unit

@@ -1,4 +1,4 @@
-"""Name, tags, colour and note of a run, in a file beside its tables, which they do not change."""
+"""Name, tags, color and note of a run, in a file beside its tables, which they do not change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 FILE_NAME = "notes.json"
-MOST_TAGS, LONGEST_TAG, LONGEST_NOTE = 20, 40, 4_000
+MAX_TAGS, MAX_TAG_CHARS, MAX_NOTE_CHARS = 20, 40, 4_000
 """Limits of the number of tags, of a tag, and of a note, in characters."""
 COLORS = ("blue", "orange", "green", "vermilion", "pink", "sky", "violet", "grey")
-"""Colours that a run can have, in the order of the palette of charts."""
-_MOST_BYTES = 256 << 10
+"""Colors that a run can have, in the order of the palette of charts."""
+_MAX_BYTES = 256 << 10
 
 
 class Notes(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Notes(msgspec.Struct, frozen=True):
         tags: Short words by which runs are found.
         note: Free text.
         name: Name shown in place of the label; empty for none.
-        color: Colour that marks the run in lists and charts, one of `COLORS`; empty for one by its id.
+        color: Color that marks the run in lists and charts, one of `COLORS`; empty for one by its id.
     """
 
     tags: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ class Notes(msgspec.Struct, frozen=True):
 def read(run: Run) -> Notes:
     """Return the notes of a run for a list; empty ones if it has none or they cannot be read."""
     try:
-        return stored(run)
+        return read_strictly(run)
     except UnusableInputError:
         return Notes()
 
 
-def stored(run: Run) -> Notes:
+def read_strictly(run: Run) -> Notes:
     """Return the notes of a run; empty ones if it has none.
 
     Raises:
@@ -53,8 +53,8 @@ def stored(run: Run) -> Notes:
     """
     file = run.path / FILE_NAME
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"the file is larger than {_MOST_BYTES >> 10} KiB")
+        if file.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"the file is larger than {_MAX_BYTES >> 10} KiB")
         return msgspec.json.decode(file.read_bytes(), type=Notes)
     except FileNotFoundError:
         return Notes()
@@ -69,25 +69,32 @@ def stored(run: Run) -> Notes:
 def write(run: Run, *, tags: Sequence[str], note: str, name: str, color: str = "") -> Notes:
     """Replace the notes of a run; without any, delete the file.
 
+    Args:
+        run: The run.
+        tags: Short words by which runs are found.
+        note: Free text.
+        name: Name shown in place of the label; empty for none.
+        color: One of `COLORS`; empty for one by the run's id.
+
     Raises:
-        UnusableInputError: There are too many tags, a text is too long, or the colour is unknown; the present
+        UnusableInputError: There are too many tags, a text is too long, or the color is unknown; the present
             notes cannot be read, which would be lost; or the folder cannot be written.
 
     Example:
         >>> from tracekit.runs.notes import write
         >>> write(run, tags=["baseline"], note="before the change of the loader", name="")  # doctest: +SKIP
     """
-    words = tuple(dict.fromkeys(clean(tag.strip()) for tag in tags if tag.strip()))
-    notes = Notes(words, note.strip(), clean(name.strip()), color)
-    if len(words) > MOST_TAGS or any(len(tag) > LONGEST_TAG for tag in (*words, notes.name)):
+    unique = tuple(dict.fromkeys(clean(tag.strip()) for tag in tags if tag.strip()))
+    notes = Notes(unique, note.strip(), clean(name.strip()), color)
+    if len(unique) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in (*unique, notes.name)):
         raise UnusableInputError(
-            f"at most {MOST_TAGS} tags; tags and names have at most {LONGEST_TAG} characters"
+            f"at most {MAX_TAGS} tags; tags and names have at most {MAX_TAG_CHARS} characters"
         )
-    if len(notes.note) > LONGEST_NOTE:
-        raise UnusableInputError(f"a note has at most {LONGEST_NOTE:,} characters")
+    if len(notes.note) > MAX_NOTE_CHARS:
+        raise UnusableInputError(f"a note has at most {MAX_NOTE_CHARS:,} characters")
     if color and color not in COLORS:
-        raise UnusableInputError("unknown colour", hint=f"one of {', '.join(COLORS)}")
-    stored(run)
+        raise UnusableInputError("unknown color", hint=f"one of {', '.join(COLORS)}")
+    read_strictly(run)
     try:
         if notes == Notes():
             (run.path / FILE_NAME).unlink(missing_ok=True)

@@ -49,7 +49,7 @@ class M:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Query:
     """A call to NVML and its metrics.
 
     Attributes:
@@ -70,29 +70,19 @@ class Question:
         return tuple(name for name, _ in self.metrics)
 
 
-def _one(
-    metric: str, unit: str, function: str, *constants: str, scale: float = 1.0, **when: bool
-) -> Question:
+def _query(metric: str, unit: str, function: str, *constants: str, scale: float = 1.0, **when: bool) -> Query:
     """Return a query of one function, with constants of the library as further arguments."""
 
     def read(library: Any, handle: Any) -> tuple[float, ...]:
         arguments = (getattr(library, name) for name in constants)
         return (float(getattr(library, function)(handle, *arguments)) * scale,)
 
-    return Question(metrics=((metric, unit),), read=read, **when)
+    return Query(metrics=((metric, unit),), read=read, **when)
 
 
 def _utilization(library: Any, handle: Any) -> tuple[float, ...]:
     rates = library.nvmlDeviceGetUtilizationRates(handle)
     return float(rates.gpu), float(rates.memory)
-
-
-def _memory(library: Any, handle: Any) -> tuple[float, ...]:
-    return (float(library.nvmlDeviceGetMemoryInfo(handle).used),)
-
-
-def _memory_total(library: Any, handle: Any) -> tuple[float, ...]:
-    return (float(library.nvmlDeviceGetMemoryInfo(handle).total),)
 
 
 def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
@@ -103,24 +93,31 @@ def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
         return (float(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),)
 
 
-QUESTIONS: Final = (
-    Question(metrics=((M.GPU_UTILIZATION, "%"), (M.MEMORY_UTILIZATION, "%")), read=_utilization),
-    Question(metrics=((M.MEMORY_USED, "bytes"),), read=_memory),
-    Question(metrics=((M.MEMORY_TOTAL, "bytes"),), read=_memory_total, once=True),
-    _one(M.SM_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-    _one(M.SM_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM", once=True),
-    _one(M.MEMORY_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
-    _one(M.MEMORY_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_MEM", once=True),
-    _one(M.POWER, "W", "nvmlDeviceGetPowerUsage", scale=1e-3),
-    _one(M.POWER_LIMIT, "W", "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3, once=True),
-    _one(M.ENERGY, "J", "nvmlDeviceGetTotalEnergyConsumption", scale=1e-3),
-    _one(M.TEMPERATURE, "°C", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-    Question(metrics=((M.THROTTLE, "bits"),), read=_reasons),
-    _one(M.PCIE_GENERATION, "", "nvmlDeviceGetCurrPcieLinkGeneration"),
-    _one(M.PCIE_GENERATION_MAX, "", "nvmlDeviceGetMaxPcieLinkGeneration", once=True),
-    _one(M.PCIE_WIDTH, "lanes", "nvmlDeviceGetCurrPcieLinkWidth"),
-    _one(M.PCIE_WIDTH_MAX, "lanes", "nvmlDeviceGetMaxPcieLinkWidth", once=True),
-    _one(
+QUERIES: Final = (
+    Query(metrics=((M.GPU_UTILIZATION, "%"), (M.MEMORY_UTILIZATION, "%")), read=_utilization),
+    Query(
+        metrics=((M.MEMORY_USED, "bytes"),),
+        read=lambda library, handle: (float(library.nvmlDeviceGetMemoryInfo(handle).used),),
+    ),
+    Query(
+        metrics=((M.MEMORY_TOTAL, "bytes"),),
+        read=lambda library, handle: (float(library.nvmlDeviceGetMemoryInfo(handle).total),),
+        once=True,
+    ),
+    _query(M.SM_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+    _query(M.SM_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM", once=True),
+    _query(M.MEMORY_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+    _query(M.MEMORY_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_MEM", once=True),
+    _query(M.POWER, "W", "nvmlDeviceGetPowerUsage", scale=1e-3),
+    _query(M.POWER_LIMIT, "W", "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3, once=True),
+    _query(M.ENERGY, "J", "nvmlDeviceGetTotalEnergyConsumption", scale=1e-3),
+    _query(M.TEMPERATURE, "°C", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+    Query(metrics=((M.THROTTLE, "bits"),), read=_reasons),
+    _query(M.PCIE_GENERATION, "", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    _query(M.PCIE_GENERATION_MAX, "", "nvmlDeviceGetMaxPcieLinkGeneration", once=True),
+    _query(M.PCIE_WIDTH, "lanes", "nvmlDeviceGetCurrPcieLinkWidth"),
+    _query(M.PCIE_WIDTH_MAX, "lanes", "nvmlDeviceGetMaxPcieLinkWidth", once=True),
+    _query(
         M.PCIE_RX,
         "GB/s",
         "nvmlDeviceGetPcieThroughput",
@@ -128,7 +125,7 @@ QUESTIONS: Final = (
         scale=1e-6,
         slow=True,
     ),
-    _one(
+    _query(
         M.PCIE_TX,
         "GB/s",
         "nvmlDeviceGetPcieThroughput",
@@ -143,22 +140,22 @@ QUESTIONS: Final = (
 def processes(library: Any, handle: Any) -> dict[int, float | None]:
     """Return the bytes used by each process with a compute context, by process id; None if unknown."""
     return {
-        int(one.pid): None if one.usedGpuMemory is None else float(one.usedGpuMemory)
-        for one in library.nvmlDeviceGetComputeRunningProcesses(handle)
+        int(process.pid): None if process.usedGpuMemory is None else float(process.usedGpuMemory)
+        for process in library.nvmlDeviceGetComputeRunningProcesses(handle)
     }
 
 
-def unsupported(library: Any, handle: Any) -> tuple[str, ...]:
+def unsupported_metrics(library: Any, handle: Any) -> tuple[str, ...]:
     """Return the metrics that a device does not support, in the order of the queries.
 
     Virtual GPUs, MIG instances and older or smaller boards support only some.
     """
-    return tuple(name for one in QUESTIONS if not _answers(library, handle, one) for name in one.names)
+    return tuple(name for query in QUERIES if not _answers(library, handle, query) for name in query.names)
 
 
-def _answers(library: Any, handle: Any, question: Question) -> bool:
+def _answers(library: Any, handle: Any, query: Query) -> bool:
     try:
-        question.read(library, handle)
+        query.read(library, handle)
     except (library.NVMLError, AttributeError):  # missing in an older binding
         return False
     return True

@@ -86,6 +86,7 @@ def _hide_value(assigned: re.Match[str]) -> str:
     return f"{name}{sign}{quote}{HIDDEN}" if is_secret_name(name) and not is_number else assigned[0]
 
 
+# Patterns take linear time: repetitions are bounded or possessive (`++`), or exclude what ends them.
 _KEPT = rf"\1{HIDDEN}"
 _NAME = r"[^/\\\s:\"',;)(]+"
 _PAIR = r"(?!\$|\d+:\d+(?!\S))[^\s:\"'/=]+:(?!//)[^\s\"']+"
@@ -168,8 +169,8 @@ _IN_COMMANDS = (  # elsewhere, `x@y` and `~x` have other meanings
 @cache
 def _forms(home: str) -> tuple[_Form, ...]:
     """Return the forms in the order of application; a home folder at the root hides nothing."""
-    own = (_Form((home.lower(),), rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])", HOME),)
-    return (*_POSITIONS, _token_form("tokens"), *_NAMED, *(own if len(Path(home).parts) > 1 else ()))
+    folder = _Form((home.lower(),), rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])", HOME)
+    return (*_POSITIONS, _token_form("tokens"), *_NAMED, *([folder] if len(Path(home).parts) > 1 else ()))
 
 
 @cache
@@ -180,7 +181,7 @@ def _token_form(table: str) -> _Form:
 
 
 def _redact(value: str, forms: Iterable[_Form]) -> str:
-    small = value.lower()
+    small = value.lower()  # once: replacements make no new secrets
     for form in forms:
         if any(marker in small for marker in form.markers):
             value = re.sub(form.pattern, form.replacement, value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.runs.meta import Git
 
-_LOCAL = (
+_HOOK_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -22,7 +22,7 @@ _LOCAL = (
     "GIT_OBJECT_DIRECTORY",
 )
 """Environment variables of git hooks that select a working tree."""
-_SAME_FOR_ALL = (
+_STABLE_DIFF = (
     "--binary",
     "--diff-algorithm=myers",
     "--dst-prefix=b/",
@@ -38,31 +38,40 @@ _SAME_FOR_ALL = (
 )
 """Options of `git diff` for output that does not depend on the user's configuration."""
 _OF_SUBMODULES = "--ignore-submodules=untracked"
+_HEAD = ("rev-parse", "--verify", "--quiet", "HEAD")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables of this process without those of `_LOCAL`."""
-    return {name: value for name, value in os.environ.items() if name not in _LOCAL}
+    """Return the environment variables of this process without those of `_HOOK_VARIABLES`."""
+    return {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
+
+
+def _run(
+    *arguments: str, cwd: Path | None, text: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git without refreshing the user's index; `text` is its input."""
+    return subprocess.run(  # noqa: S603 (a fixed program and arguments of our own)
+        ["git", "--no-optional-locks", *arguments],  # noqa: S607 (the user's git)
+        cwd=cwd,
+        env=env,
+        input=text.encode(),
+        capture_output=True,
+        check=False,
+    )
 
 
 def output(*arguments: str, cwd: Path | None = None) -> bytes | None:
-    """Return git's output, without refreshing the user's index; None if git fails or is missing.
+    """Return git's output; None if git fails or is missing.
 
     Args:
         arguments: Arguments of git.
         cwd: Folder of the repository; by default that of this process, which a hook may set.
     """
     try:
-        done = subprocess.run(  # noqa: S603 (a fixed program and arguments of our own)
-            ["git", "--no-optional-locks", *arguments],  # noqa: S607 (the user's git)
-            cwd=cwd,
-            env=environment() if cwd else None,
-            capture_output=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
+        done = _run(*arguments, cwd=cwd, env=environment() if cwd else None)
+    except OSError:
         return None
-    return done.stdout
+    return None if done.returncode else done.stdout
 
 
 def line(*arguments: str, cwd: Path | None = None) -> str | None:
@@ -96,11 +105,11 @@ def state(cwd: Path | None = None) -> Git | None:
 
     Untracked files are not changes, as for `git describe --dirty`.
     """
-    sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=cwd)
+    sha = line(*_HEAD, cwd=cwd)
     if sha is None:
         return None
     changes = output("status", "--porcelain", "--untracked-files=no", _OF_SUBMODULES, cwd=cwd)
-    difference = output("diff", "HEAD", *_SAME_FOR_ALL, _OF_SUBMODULES, cwd=cwd) or b""
+    difference = output("diff", "HEAD", *_STABLE_DIFF, _OF_SUBMODULES, cwd=cwd) or b""
     top = root(cwd)
     return Git(
         sha=sha,
@@ -115,13 +124,15 @@ def state(cwd: Path | None = None) -> Git | None:
 
 def submodules(tree: Path) -> dict[str, str]:
     """Return the checked-out commit of each submodule, recursively, by path."""
-    found = {}
+    commits = {}
     for name in recorded_submodules(tree):
-        sha = line("rev-parse", "--verify", "--quiet", "HEAD", cwd=tree / name) if _own(tree / name) else None
+        folder = tree / name
+        # In an empty folder, git would use the enclosing repository.
+        sha = line(*_HEAD, cwd=folder) if (folder / ".git").exists() else None
         if sha:
-            found[name] = sha
-            found |= {f"{name}/{below}": one for below, one in submodules(tree / name).items()}
-    return found
+            commits[name] = sha
+            commits |= {f"{name}/{inner}": commit for inner, commit in submodules(folder).items()}
+    return commits
 
 
 def recorded_submodules(tree: Path) -> dict[str, str]:
@@ -131,11 +142,6 @@ def recorded_submodules(tree: Path) -> dict[str, str]:
     entries = (output("ls-files", "--stage", "-z", cwd=tree) or b"").split(b"\0")
     links = [entry.split(b"\t", 1) for entry in entries if entry.startswith(b"160000 ")]
     return {os.fsdecode(name): words.split()[1].decode() for words, name in links}
-
-
-def _own(folder: Path) -> bool:
-    """Return whether a folder is a repository; in an empty one, git would use the enclosing repository."""
-    return (folder / ".git").exists()
 
 
 _FORM = "%H%x00%s%x00%an%x00%aI"
@@ -159,29 +165,31 @@ class Commit:
     author_date: str
 
 
-def merge_base(one: str, other: str, *, cwd: Path | None = None) -> str:
-    """Return the newest common ancestor of two revisions.
+def merge_base(first: str, second: str, *, cwd: Path | None = None) -> str:
+    """Return the newest common ancestor of two commits.
+
+    Args:
+        first: Full sha of one commit.
+        second: Full sha of the other.
+        cwd: Folder inside the repository.
 
     Raises:
         UnusableInputError: There is none, as in a shallow clone.
     """
-    code, text = _ask("merge-base", one, other, cwd=cwd)
+    code, base = _ask("merge-base", first, second, cwd=cwd)
     if code > 1:
-        lost = next((sha for sha in (one, other) if not _is_known(sha, cwd=cwd)), other)
+        exists = {sha: not _ask("cat-file", "-e", f"{sha}^{{commit}}", cwd=cwd)[0] for sha in (first, second)}
+        lost = next((sha for sha in exists if not exists[sha]), second)
         raise UnusableInputError(
             f"commit {lost[:12]} is not in this repository",
             hint="run `git fetch --unshallow` in a shallow clone; after a rebase, record its runs again",
         )
-    if code or not text:
+    if code or not base:
         raise UnusableInputError(
-            f"{one[:12]} and {other[:12]} have no common ancestor",
+            f"{first[:12]} and {second[:12]} have no common ancestor",
             hint="if the clone is shallow, run `git fetch --unshallow`",
         )
-    return text
-
-
-def _is_known(sha: str, *, cwd: Path | None) -> bool:
-    return _ask("cat-file", "-e", f"{sha}^{{commit}}", cwd=cwd)[0] == 0
+    return base
 
 
 def is_shallow(*, cwd: Path | None = None) -> bool:
@@ -190,20 +198,26 @@ def is_shallow(*, cwd: Path | None = None) -> bool:
 
 
 def is_ancestor(old: str, new: str, *, cwd: Path | None = None) -> bool:
-    """Return whether the first commit is the second one or its ancestor."""
+    """Return whether the first commit is the second one or its ancestor; `cwd` is inside the repository."""
     return _ask("merge-base", "--is-ancestor", old, new, cwd=cwd)[0] == 0
 
 
 def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> list[tuple[str, int]]:
     """Return the commits that are the head or its ancestors, with their distance, nearest first.
 
-    The distance is the number of commits that are ancestors of the head but not of the commit.
+    Args:
+        commits: Full shas.
+        head: Full sha of the head.
+        cwd: Folder inside the repository.
+
+    Returns:
+        Commit and distance: the number of commits that are ancestors of the head but not of the commit.
     """
     lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
     bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
     reached = [sha for sha, *_ in lines if sha in bits]
     ancestors = _ancestors(lines, {sha: bits[sha] for sha in reached})
-    return sorted(((sha, len(lines) - ancestors[sha]) for sha in reached), key=lambda one: one[1])
+    return sorted(((sha, len(lines) - ancestors[sha]) for sha in reached), key=lambda commit: commit[1])
 
 
 def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:
@@ -213,14 +227,14 @@ def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[
         lines: Commits with their parents, children first.
         bits: A bit for each of the commits.
     """
-    below: dict[str, int] = dict(bits)  # the commits that it is, or is an ancestor of
+    masks: dict[str, int] = dict(bits)  # the commits that it is, or is an ancestor of
     sizes: Counter[int] = Counter()
     for sha, *parents in lines:
-        mask = below.pop(sha, 0)
+        mask = masks.pop(sha, 0)
         if mask:
             sizes[mask] += 1
             for parent in parents:
-                below[parent] = below.get(parent, 0) | mask
+                masks[parent] = masks.get(parent, 0) | mask
     return {sha: sum(n for mask, n in sizes.items() if mask & bit) for sha, bit in bits.items()}
 
 
@@ -241,30 +255,30 @@ def between(
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
     if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
-        raise _nothing_between(good, bad, cwd)
+        raise _range_error(good, bad, cwd)
     how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
-    found = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
-    return describe([*(sha for sha in found if sha != bad), bad], cwd=cwd)
+    shas = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
+    return describe([*(sha for sha in shas if sha != bad), bad], cwd=cwd)
 
 
-def _nothing_between(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
-    one, other = good[:12], bad[:12]
+def _range_error(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+    start, end = good[:12], bad[:12]
     if good == bad:
         hint = "choose an older good commit: GOOD..BAD"
-        return UnusableInputError(f"both ends are {one}", hint=hint)
+        return UnusableInputError(f"both ends are {start}", hint=hint)
     if is_ancestor(good, bad, cwd=cwd):
         hint = "use the commit that merged it, or --all-parents"
-        return UnusableInputError(f"{one} is not an ancestor of {other} along first parents", hint=hint)
+        return UnusableInputError(f"{start} is not an ancestor of {end} along first parents", hint=hint)
     code, base = _ask("merge-base", good, bad, cwd=cwd)
     if base == bad:
-        hint = f"the ends are reversed: use {other}..{one}"
+        hint = f"the ends are reversed: use {end}..{start}"
     elif base and not code:
-        hint = f"their branches diverged at {base[:12]}: use {base[:12]}..{other} if that commit is good"
+        hint = f"their branches diverged at {base[:12]}: use {base[:12]}..{end} if that commit is good"
     else:
         hint = (
             "choose an older good commit of the same branch; in a shallow clone run `git fetch --unshallow`"
         )
-    return UnusableInputError(f"{one} is not an ancestor of {other}", hint=hint)
+    return UnusableInputError(f"{start} is not an ancestor of {end}", hint=hint)
 
 
 def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, ...]:
@@ -272,34 +286,28 @@ def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, .
     if not shas:
         return ()
     how = ("--no-walk=unsorted", "--stdin", "-z", "--no-show-signature", "--encoding=UTF-8")
-    text = _text("log", *how, f"--format={_FORM}", cwd=cwd, given="\n".join(shas))
+    text = _text("log", *how, f"--format={_FORM}", cwd=cwd, text="\n".join(shas))
     fields = text.removesuffix("\0").split("\0")
-    return tuple(Commit(*fields[at : at + 4]) for at in range(0, len(fields), 4))
+    return tuple(Commit(*fields[first : first + 4]) for first in range(0, len(fields), 4))
 
 
 def _lines(*arguments: str, cwd: Path | None) -> list[str]:
     return _text(*arguments, cwd=cwd).splitlines()
 
 
-def _text(*arguments: str, cwd: Path | None, given: str = "") -> str:
-    code, text = _ask(*arguments, cwd=cwd, given=given)
+def _text(*arguments: str, cwd: Path | None, text: str = "") -> str:
+    code, printed = _ask(*arguments, cwd=cwd, text=text)
     if code:
         raise UnusableInputError(
             f"`git {arguments[0]}` failed", hint="run this inside the repository, and check `git log`"
         )
-    return text
+    return printed
 
 
-def _ask(*arguments: str, cwd: Path | None, given: str = "") -> tuple[int, str]:
-    """Return exit code and output of git with input, as command lines are limited to 2 MB."""
+def _ask(*arguments: str, cwd: Path | None, text: str = "") -> tuple[int, str]:
+    """Return exit code and output of git, with input, as command lines are limited to 2 MB."""
     try:
-        done = subprocess.run(  # noqa: S603 (a fixed program; revisions are full shas)
-            ["git", *arguments],  # noqa: S607 (the user's git)
-            cwd=cwd or root(),
-            input=given.encode(),
-            capture_output=True,
-            check=False,
-        )
+        done = _run(*arguments, cwd=cwd or root(), text=text)
     except OSError as error:
         raise UnusableInputError(f"git cannot be run: {error}", hint="install git") from error
     return done.returncode, done.stdout.decode(errors="replace").strip()

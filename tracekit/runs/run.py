@@ -98,6 +98,7 @@ class Run:
         """
         run = cls(path)
         cached = {"written_ns": written_ns, "meta": meta, "header": header}
+        # As if the cached properties had been read.
         vars(run).update({name: value for name, value in cached.items() if value is not None})
         return run
 
@@ -174,7 +175,7 @@ class Run:
             dataset, condition = restrict(self._dataset(name), window, where)
             try:
                 table = dataset.to_table(columns=chosen, filter=condition)
-            except Exception:
+            except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
             table = tables.check_values(spec, table)
@@ -306,7 +307,7 @@ class Run:
         cached = {
             name: value for name, value in vars(self).items() if name in {"meta", "header", "written_ns"}
         }
-        vars(other).update(cached, peaks=peaks, _computed={})
+        vars(other).update(cached, peaks=peaks, _computed={})  # what was computed may depend on the peaks
         return other
 
     def files(self, name: str) -> list[Place]:
@@ -467,22 +468,16 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _sort_by_time(table: pa.Table) -> pa.Table:
-    """Sort the rows of parts by the selected columns of the order; without a start, keep their order."""
-    for key in (C.START_NS, C.T_NS):
-        if key in table.column_names:
-            return table.sort_by(key)
-    return table
+    """Merge the rows of parts by time if it was selected; else keep their order."""
+    key = next((key for key in (C.START_NS, C.T_NS) if key in table.column_names), None)
+    return table.sort_by(key) if key else table
 
 
 def _to_pandas(column: pa.ChunkedArray, spec: Column) -> object:
     """Convert a column to pandas: exact integers, with a mask if nullable."""
-    if spec.is_integer and not spec.nullable:
-        return column.to_numpy()
-    return column.to_pandas(types_mapper=_nullable_type)
-
-
-def _nullable_type(type_: pa.DataType) -> object:
     import pandas as pd
     import pyarrow as pa
 
-    return {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get(type_)
+    if spec.is_integer and not spec.nullable:
+        return column.to_numpy()
+    return column.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import storage
@@ -141,15 +141,12 @@ def row_groups_in(dataset: ds.FileSystemDataset, window: Window) -> ds.FileSyste
     """
     import pyarrow.dataset as ds
 
-    parts = list(_fragments_in(dataset, window))
-    return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
-
-
-def _fragments_in(dataset: ds.FileSystemDataset, window: Window) -> Iterator[ds.ParquetFileFragment]:
+    parts = []
     for file in dataset.get_fragments():
         chosen = [group.id for group in file.row_groups if _may_overlap(group.statistics or {}, window)]
         if chosen:
-            yield file.subset(row_group_ids=chosen)
+            parts.append(file.subset(row_group_ids=chosen))
+    return ds.FileSystemDataset(parts, schema=dataset.schema, format=dataset.format)
 
 
 def _may_overlap(statistics: dict[str, Any], window: Window) -> bool:

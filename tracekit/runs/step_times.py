@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.runs.meta import Timings
     from tracekit.runs.run import Run
 
-FEWEST_STEPS = 4
+MIN_STEPS = 4
 OUTLIER_SHARE = 0.1
 OUTLIER_DEVIATIONS = 3
 _MAD_TO_SIGMA = 1.4826
@@ -57,18 +57,18 @@ def profiled(run: Run) -> StepTime | None:
 
     windows = step_windows(run).sort_values([C.RANK, C.START_NS, C.STEP])
     serving = of_different_batches(run)
-    found = []
-    for rank, own in windows.groupby(C.RANK):
-        added = (own[END_NS] - own[C.START_NS]).to_numpy(np.int64)
-        unknown = (added <= 0) & (own[END_NS] > own[HOST_START_NS]).to_numpy(bool)
+    medians = []
+    for rank, steps in windows.groupby(C.RANK):
+        added = (steps[END_NS] - steps[C.START_NS]).to_numpy(np.int64)
+        unknown = (added <= 0) & (steps[END_NS] > steps[HOST_START_NS]).to_numpy(bool)
         skipped = 0 if unknown.any() or rank in serving else warmup(added)
         times = added[skipped:] if not unknown.any() else added[~unknown]
-        steady = (times if len(times) else own[HOST_NS].to_numpy(np.int64)).tolist()
-        found.append((median_low(steady), len(steady)))
-    if not found:
+        steady = (times if len(times) else steps[HOST_NS].to_numpy(np.int64)).tolist()
+        medians.append((median_low(steady), len(steady)))
+    if not medians:
         return None
-    typical, steps = median_low(found)
-    return StepTime(steps, typical)
+    median_ns, count = median_low(medians)
+    return StepTime(count, median_ns)
 
 
 def of_different_batches(run: Run) -> set[int]:
@@ -91,9 +91,10 @@ def warmup(times: Ints) -> int:
     """
     import numpy as np
 
-    if len(times) < FEWEST_STEPS:
+    if len(times) < MIN_STEPS:
         return 0
     middle = float(np.median(times))
+    # The median deviation is not inflated by the outliers themselves, unlike the standard deviation.
     deviation = _MAD_TO_SIGMA * float(np.median(np.abs(times - middle)))
     slow = times - middle > max(OUTLIER_SHARE * middle, OUTLIER_DEVIATIONS * deviation)
     return int(np.logical_and.accumulate(slow).sum())

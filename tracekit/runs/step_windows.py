@@ -50,7 +50,7 @@ def _windows(run: Run) -> pd.DataFrame:
     table = steps.merge(last, how="left", on=_KEYS)
     host_end = table[C.START_NS] + table[C.DUR_NS]
     table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)
-    table[END_NS] = np.maximum(table[END_NS], host_end)
+    table[END_NS] = np.maximum(table[END_NS], host_end)  # a step without device work ends on the host
     table = table.rename(columns={C.DUR_NS: HOST_NS}).assign(**{HOST_START_NS: table[C.START_NS]})
     return _disjoint(table, backlog(work)).sort_values(_KEYS, ignore_index=True)
 
@@ -62,6 +62,7 @@ def _disjoint(table: pd.DataFrame, earlier: pd.DataFrame) -> pd.DataFrame:
     ranks = table[C.RANK]
     reached = table.groupby(C.RANK)[END_NS].cummax().groupby(ranks).shift(fill_value=_NEVER)
     after = np.maximum(reached.to_numpy(np.int64), ranks.map(before).fillna(_NEVER).to_numpy(dtype=np.int64))
+    # The maximum of all earlier ends, not only the last: a step may end before an earlier one does.
     start = np.maximum(table[C.START_NS].to_numpy(np.int64), after)
     return table.assign(**{C.START_NS: start, END_NS: np.maximum(table[END_NS], start)})
 

@@ -21,10 +21,10 @@ from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
 from tracekit.runs import redaction, revisions
-from tracekit.runs.backends import Keeper, Leftover, keeper_of
+from tracekit.runs.backends import Backend, DraftHandle, Leftover, backend_of
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
-from tracekit.runs.tables import Delivered
+from tracekit.runs.tables import WrittenFile
 from tracekit.storage import Place
 from tracekit.storage.atomic import delete
 from tracekit.storage.filesystems import RemoteError
@@ -67,7 +67,7 @@ class Draft:
     Attributes:
         path: Local folder for `<table>.parquet` or `<table>/part-*.parquet`.
         store: The store.
-        address: Place where processes of all machines may deliver files with `tracekit.runs.tables.deliver`.
+        address: Place to which any process may move files with `tracekit.runs.tables.move_to_draft`.
             It can be pickled; `storage.parse(str(address))` is the same place.
     """
 
@@ -75,21 +75,22 @@ class Draft:
     store: Store
     address: Place
 
-    def commit(self, meta: RunMeta, delivered: Sequence[Delivered] = ()) -> Run:
+    def commit(self, meta: RunMeta, written: Sequence[WrittenFile] = ()) -> Run:
         """Commit the run: write the digests of the tables to `run.json`, as the last file.
 
         Args:
             meta: Metadata of the run, with the id of the draft; tables are filled in.
-            delivered: Files delivered to `address`; tables with such files consist of them alone. Duplicates
-                are ignored.
+            written: Files that were moved to `address`; tables with such files consist of them alone.
+                Duplicates are ignored.
 
         Raises:
             UnusableInputError: The run id is invalid, or the store is not writable.
         """
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
-        with self.store.writing():
-            return self.store.keeper.commit(self, redaction.redact_meta(meta), delivered)
+        handle = DraftHandle(self.path, self.address)
+        with self.store.convert_write_errors():
+            return self.store.backend.commit(handle, redaction.redact_meta(meta), written)
 
 
 @dataclass(frozen=True)
@@ -104,17 +105,17 @@ class Store:
     path: Place
 
     @cached_property
-    def keeper(self) -> Keeper:
+    def backend(self) -> Backend:
         """The backend."""
-        return keeper_of(self.path)
+        return backend_of(self.path)
 
     @property
-    def beside(self) -> Path:
+    def local_folder(self) -> Path:
         """Local folder for other data of the store: the store itself, or a folder of the user's cache.
 
         It need not exist: see `folder`.
         """
-        return self.keeper.beside
+        return self.backend.local_folder
 
     def runs(self) -> list[Run]:
         """Return all complete runs, oldest first, whose headers are known.
@@ -122,13 +123,13 @@ class Store:
         Raises:
             UnusableInputError: A remote store cannot be read.
         """
-        with self.reading():
-            return self.keeper.listed(read=True)
+        with self.convert_read_errors():
+            return self.backend.list_runs(read=True)
 
-    def _named(self) -> list[Run]:
+    def _unread_runs(self) -> list[Run]:
         """Return all complete runs, whose metadata may be unread."""
-        with self.reading():
-            return self.keeper.listed()
+        with self.convert_read_errors():
+            return self.backend.list_runs()
 
     def readable(self) -> list[Run]:
         """Return the runs with readable metadata, oldest first."""
@@ -139,13 +140,13 @@ class Store:
         """Create a draft of a run, which is deleted at exit unless it was committed.
 
         Args:
-            run_id: Id of the run, required for remote stores if other processes deliver files; without it
-                `address` is a local folder.
+            run_id: Id of the run, required for remote stores if other processes move files to it; without
+                it, `address` is a local folder.
         """
         with ExitStack() as stack:
-            with self.writing():
-                begun = stack.enter_context(self.keeper.draft(run_id))
-            yield Draft(begun.path, self, begun.address)
+            with self.convert_write_errors():
+                handle = stack.enter_context(self.backend.draft(run_id))
+            yield Draft(handle.path, self, handle.address)
 
     def folder(self, name: str) -> Path:
         """Return a local folder of the store for other data; its name starts with a dot.
@@ -153,9 +154,9 @@ class Store:
         Raises:
             UnusableInputError: The folder cannot be created.
         """
-        path = self.beside / name
-        with self.writing():
-            self.keeper.prepare()
+        path = self.local_folder / name
+        with self.convert_write_errors():
+            self.backend.prepare()
             path.mkdir(exist_ok=True)
         return path
 
@@ -173,9 +174,10 @@ class Store:
             raise UnusableInputError(
                 f"{run.path} is not in the store {self.path}", hint="list runs with `tracekit runs`"
             )
-        with self.writing():
-            self.keeper.remove(run)
-        for cache in self.beside.glob(f".*/{name}"):
+        with self.convert_write_errors():
+            self.backend.remove(run)
+        # After the run: a cache without its run is a leftover, a run without its cache is complete.
+        for cache in self.local_folder.glob(f".*/{name}"):
             if not cache.parent.is_symlink():
                 delete(cache)
 
@@ -185,16 +187,16 @@ class Store:
         Raises:
             UnusableInputError: The store cannot be read.
         """
-        with self.reading():
-            return self.keeper.leftovers()
+        with self.convert_read_errors():
+            return self.backend.leftovers()
 
-    def free(self, leftover: Leftover) -> None:
+    def delete_leftover(self, leftover: Leftover) -> None:
         """Delete a leftover; the caller checks that it is abandoned."""
-        with self.writing():
-            self.keeper.free(leftover)
+        with self.convert_write_errors():
+            self.backend.delete_leftover(leftover)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def convert_write_errors(self) -> Iterator[None]:
         """Convert an error of the file system to one that names the store.
 
         Raises:
@@ -212,7 +214,7 @@ class Store:
             ) from error
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def convert_read_errors(self) -> Iterator[None]:
         """Convert an error of object storage to one that names the store.
 
         Raises:
@@ -234,7 +236,7 @@ class Store:
         Raises:
             RunNotFoundError: No run or several runs match.
         """
-        path = _at(reference) if reference else None
+        path = _run_at(reference) if reference else None
         run = path if os.sep in reference and path else self.find(reference) or path
         if run:
             return run
@@ -243,8 +245,8 @@ class Store:
             if reference
             else "the run reference is empty"
         )
-        known = ["latest", *filter(None, (run.meta.label for run in self.readable()))]
-        raise RunNotFoundError(what, hint=did_you_mean(reference, known) or "list runs with `tracekit runs`")
+        names = ["latest", *filter(None, (run.meta.label for run in self.readable()))]
+        raise RunNotFoundError(what, hint=did_you_mean(reference, names) or "list runs with `tracekit runs`")
 
     def find(self, reference: str) -> Run | None:
         """Return the run of this store that matches a reference other than a path; None if there is none.
@@ -252,7 +254,7 @@ class Store:
         Raises:
             RunNotFoundError: Several match, or none matches an unambiguous reference.
         """
-        runs = self._named()
+        runs = self._unread_runs()
         exact = next((run for run in runs if run.path.name == reference), None)
         if exact:
             return exact
@@ -278,9 +280,9 @@ class Store:
         raise RunNotFoundError(f"no runs at {revision} ({sha[:12]})", hint="list runs with `tracekit runs`")
 
     def _by_label_or_prefix(self, runs: list[Run], reference: str) -> Run | None:
-        labelled = [run for run in self.readable() if run.header.label == reference]
-        if labelled:
-            return labelled[-1]
+        labeled = [run for run in self.readable() if run.header.label == reference]
+        if labeled:
+            return labeled[-1]
         starting = [run for run in runs if run.path.name.startswith(reference)]
         if len(starting) > 1:
             shown = ", ".join(run.path.name for run in starting[:3])
@@ -290,7 +292,7 @@ class Store:
         return starting[0] if starting else None
 
 
-def _at(reference: str) -> Run | None:
+def _run_at(reference: str) -> Run | None:
     """Return the run in a folder; None if there is none, or access is denied."""
     path = storage.parse(reference)
     try:

@@ -1,4 +1,4 @@
-"""Parquet files of tables: deliver them to a draft, compute digests and footers, open and check them."""
+"""Parquet files of tables: move them to a draft, compute digests and footers, open and check them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import methodcaller
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 ENDING = ".parquet"
 _TAIL = struct.Struct("<I4s")
 """Last bytes of a Parquet file: length of the footer before them, and `PAR1`."""
-SENT_AT_ONCE = 8
+MAX_UPLOADS = 8
+"""Files that are moved to a draft at the same time."""
 
 
-class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivered file of a draft.
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a draft.
 
     Attributes:
         table: The table.
@@ -45,10 +46,10 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     file: PartFile
 
 
-def deliver(folder: Path, address: Place) -> tuple[Delivered, ...]:
+def move_to_draft(folder: Path, address: Place) -> tuple[WrittenFile, ...]:
     """Move the tables of a local folder to a draft.
 
-    Any process may do so until the draft is committed. Delivery of a file is atomic; a file of the same name
+    Any process may do so until the draft is committed. Each file is moved atomically; a file of the same name
     is replaced.
 
     Args:
@@ -56,30 +57,27 @@ def deliver(folder: Path, address: Place) -> tuple[Delivered, ...]:
         address: `Draft.address`.
 
     Returns:
-        The argument `delivered` of `Draft.commit`.
+        The argument `written` of `Draft.commit`.
 
     Raises:
         OSError: A file cannot be read or sent.
 
     Example:
         >>> with store.draft(run_id) as draft:  # doctest: +SKIP
-        ...     delivered = deliver(folder, draft.address)  # as in the workers of a cluster
-        ...     draft.commit(meta, delivered)
+        ...     written = move_to_draft(folder, draft.address)  # as in the workers of a cluster
+        ...     draft.commit(meta, written)
     """
-    found = [(table, file) for table, files in table_files(folder) for file in files]
-    with ThreadPoolExecutor(SENT_AT_ONCE, "tracekit-deliver") as threads:
-        return tuple(threads.map(lambda one: _delivered(one[0], one[1], address), found))
 
+    def move(table: str, file: Path) -> WrittenFile:
+        described = describe_file(table, file)
+        is_whole = file.name == f"{table}{ENDING}"
+        with storage.put(address / file.name if is_whole else address / table / file.name) as target:
+            shutil.move(file, target)
+        return described
 
-def _delivered(table: str, file: Path, address: Place) -> Delivered:
-    delivered_file = describe_file(table, file)
-    with storage.put(_place(address, table, file.name)) as target:
-        shutil.move(file, target)
-    return delivered_file
-
-
-def _place(address: Place, table: str, name: str) -> Place:
-    return address / name if name == f"{table}{ENDING}" else address / table / name
+    files = [(table, file) for table, files in table_files(folder) for file in files]
+    with ThreadPoolExecutor(MAX_UPLOADS, "tracekit-upload") as threads:
+        return tuple(threads.map(lambda pair: move(*pair), files))
 
 
 def table_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
@@ -92,15 +90,12 @@ def table_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
             yield name, sorted(parts.glob(f"*{ENDING}"))
 
 
-def seal(files: Sequence[Path]) -> TableFile:
-    """Return the entry of `run.json` for a table in local files."""
-    digest = hashlib.sha256()
-    for file in files:
-        _digested(file, digest)
+def whole_entry(files: Sequence[Path]) -> TableFile:
+    """Return the entry of `run.json` for a table in local files, with one digest of their content."""
     return TableFile(
-        rows=sum(map(_rows, files)),
+        rows=sum(map(_count_rows, files)),
         bytes=sum(file.stat().st_size for file in files),
-        sha256=digest.hexdigest(),
+        sha256=sha256(files),
         footers={file.name: footer(file) for file in files},
     )
 
@@ -120,60 +115,65 @@ def footer(file: Path) -> int:
         return zlib.crc32(stream.read())
 
 
-def sealed(delivered: Iterable[Delivered]) -> dict[str, TableFile]:
-    """Return the entries of `run.json` for delivered files; the last file of a name counts."""
+def table_entries(written: Iterable[WrittenFile]) -> dict[str, TableFile]:
+    """Return the entries of `run.json` for files of a draft; the last file of a name counts."""
     tables: dict[str, dict[str, PartFile]] = {}
-    for one in delivered:
-        tables.setdefault(one.table, {})[one.file.name] = one.file
-    return {name: _sealed(name, tables[name]) for name in TABLES if name in tables}
+    for part in written:
+        tables.setdefault(part.table, {})[part.file.name] = part.file
+    return {name: _table_entry(name, tables[name]) for name in TABLES if name in tables}
 
 
-def _sealed(table: str, files: dict[str, PartFile]) -> TableFile:
-    if list(files) == [f"{table}{ENDING}"]:
-        (whole,) = files.values()
-        return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=_footers([whole]))
+def _table_entry(table: str, files: dict[str, PartFile]) -> TableFile:
     parts = [files[name] for name in sorted(files)]
+    footers = {file.name: file.footer for file in parts if file.footer is not None}
+    if list(files) == [f"{table}{ENDING}"]:
+        (whole,) = parts
+        return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=footers)
+    # Parts are hashed where they are written, so the table has the digest of their digests.
     digests = "".join(f"{part.sha256}\n" for part in parts)
     return TableFile(
         rows=sum(part.rows for part in parts),
         bytes=sum(part.bytes for part in parts),
         sha256=hashlib.sha256(digests.encode()).hexdigest(),
         parts=parts,
-        footers=_footers(parts),
+        footers=footers,
     )
 
 
-def _footers(files: Sequence[PartFile]) -> dict[str, int]:
-    return {file.name: file.footer for file in files if file.footer is not None}
-
-
-def describe_file(table: str, file: Path) -> Delivered:
+def describe_file(table: str, file: Path) -> WrittenFile:
     """Return name, rows, bytes, digest and footer of a local file."""
-    digest = hashlib.sha256()
-    _digested(file, digest)
     size = file.stat().st_size
-    return Delivered(
-        table=table, file=PartFile(file.name, _rows(file), size, digest.hexdigest(), footer(file))
-    )
+    part = PartFile(file.name, _count_rows(file), size, sha256([file]), footer(file))
+    return WrittenFile(table=table, file=part)
 
 
-def _rows(file: Path) -> int:
+def _count_rows(file: Path) -> int:
     import pyarrow.parquet as pq  # not needed by readers of `run.json` alone
 
     rows: int = pq.read_metadata(file).num_rows
     return rows
 
 
-def _digested(file: Path, digest: hashlib._Hash) -> None:
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
+def sha256(files: Iterable[Place], progress: Callable[[int], None] = lambda _: None) -> str:
+    """Return the digest of the concatenated files.
+
+    Args:
+        files: The files.
+        progress: Called with the number of further bytes read.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+                progress(len(block))
+    return digest.hexdigest()
 
 
-_FOOTERS = 16
+_MAX_FOOTERS = 16
 """Files on object storage whose footers are read concurrently."""
-_NAMED = 5
-_LATEST = (1 << 63) - 1
+_MAX_NAMED = 5
+_MAX_INT64 = (1 << 63) - 1
 
 
 class MisfitError(ValueError):
@@ -200,21 +200,23 @@ def open_dataset(
     """
     import pyarrow.dataset as ds  # loads pandas, which imports do not need
 
-    _compare(files, footers or {})
-    where = files[0].filesystem if isinstance(files[0], storage.RemotePath) else None
+    # Before Arrow reads them: a damaged footer may end the process.
+    _check_footers(files, footers or {})
+    remote = files[0].filesystem if isinstance(files[0], storage.RemotePath) else None
     keys = [file.key if isinstance(file, storage.RemotePath) else str(file) for file in files]
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # detects damaged pages
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-    dataset = ds.dataset(keys, format=parquet, schema=table.arrow, filesystem=where)
-    held = list(dataset.get_fragments())
-    if where is not None and len(held) > 1:
-        with ThreadPoolExecutor(_FOOTERS) as threads:
-            list(threads.map(methodcaller("ensure_complete_metadata"), held))
-    for file in held:
-        _check(table, file)
-    found = sum(file.metadata.num_rows for file in held)
-    if rows is not None and found != rows:
-        raise MisfitError(f"it has {found:,} rows, but {rows:,} were stored")
+    # With a schema, columns that older versions lack are null, and unknown ones are left out.
+    dataset = ds.dataset(keys, format=parquet, schema=table.arrow, filesystem=remote)
+    fragments = list(dataset.get_fragments())
+    if remote is not None and len(fragments) > 1:
+        with ThreadPoolExecutor(_MAX_FOOTERS) as threads:  # Arrow reads them one after the other
+            list(threads.map(methodcaller("ensure_complete_metadata"), fragments))
+    for file in fragments:
+        _check_columns(table, file)
+    actual = sum(file.metadata.num_rows for file in fragments)
+    if rows is not None and actual != rows:
+        raise MisfitError(f"it has {actual:,} rows, but {rows:,} were stored")
     return dataset
 
 
@@ -229,18 +231,18 @@ def ranks_in(table: Table, fragment: ds.ParquetFileFragment) -> frozenset[int]:
     return frozenset(int(rank) for rank in pc.unique(column).to_pylist())
 
 
-def _compare(files: Sequence[Place], footers: Mapping[str, int]) -> None:
+def _check_footers(files: Sequence[Place], footers: Mapping[str, int]) -> None:
     for file in files:
         if isinstance(file, Path) and file.name in footers and footer(file) != footers[file.name]:
             raise MisfitError(f"the footer of {file.name} has changed")
 
 
-def _check(table: Table, file: ds.ParquetFileFragment) -> None:
+def _check_columns(table: Table, file: ds.ParquetFileFragment) -> None:
     unfit = table.unfit(file.physical_schema)
     if unfit:
-        more = f" and {len(unfit) - _NAMED} more" if len(unfit) > _NAMED else ""
+        more = f" and {len(unfit) - _MAX_NAMED} more" if len(unfit) > _MAX_NAMED else ""
         name = file.path.rpartition("/")[2]
-        raise MisfitError(f"{name} does not match the schema: {', '.join(unfit[:_NAMED])}{more}")
+        raise MisfitError(f"{name} does not match the schema: {', '.join(unfit[:_MAX_NAMED])}{more}")
 
 
 def check_values(table: Table, rows: pa.Table) -> pa.Table:
@@ -256,15 +258,15 @@ def check_values(table: Table, rows: pa.Table) -> pa.Table:
     """
     import pyarrow as pa
 
-    known = {column.name: column for column in table.columns}
+    columns = {column.name: column for column in table.columns}
     for name, values in zip(rows.column_names, rows.columns, strict=True):
-        if values.null_count and not known[name].nullable:
+        if values.null_count and not columns[name].nullable:
             count = f"{values.null_count:,} of {len(values):,}"
             raise MisfitError(f"{name} is null in {count} rows, but is not nullable")
-        if pa.types.is_dictionary(values.type):
+        if pa.types.is_dictionary(values.type):  # texts, in which Arrow accepts any bytes
             for chunk in values.chunks:
                 chunk.dictionary.validate(full=True)
-        _check_range(known[name], values)
+        _check_range(columns[name], values)
     if {C.START_NS, C.DUR_NS} <= set(rows.column_names):
         _check_ends(rows)
     return rows
@@ -275,10 +277,10 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
 
     if column.between is None or not len(values):
         return
-    (least, most), found = column.between, pc.min_max(values).as_py()
-    for value in found.values():
-        if not least <= value <= most:
-            raise MisfitError(f"{column.name} is {value}, not between {least} and {most}")
+    minimum, maximum = column.between
+    for value in pc.min_max(values).as_py().values():
+        if not minimum <= value <= maximum:
+            raise MisfitError(f"{column.name} is {value}, not between {minimum} and {maximum}")
 
 
 def _check_ends(rows: pa.Table) -> None:
@@ -287,14 +289,7 @@ def _check_ends(rows: pa.Table) -> None:
 
     starts = rows[C.START_NS]
     if pc.any(pc.less(pc.add(starts, rows[C.DUR_NS]), starts)).as_py():
-        raise MisfitError(f"an interval ends later than {_LATEST}")
-
-
-def _misfits() -> tuple[type[Exception], ...]:
-    """Return the errors of missing, truncated, changed or invalid files."""
-    from pyarrow import ArrowException
-
-    return OSError, ArrowException, UnicodeError, MisfitError
+        raise MisfitError(f"an interval ends later than {_MAX_INT64}")
 
 
 @contextmanager
@@ -313,9 +308,11 @@ def one_line_errors(name: str, run_id: str) -> Iterator[None]:
         ...     print(error)
         table steps of run a cannot be read: no footer (check the run with `tracekit verify a`)
     """
+    from pyarrow import ArrowException
+
     try:
         yield
-    except _misfits() as error:
+    except (OSError, ArrowException, UnicodeError, MisfitError) as error:
         raise UnusableInputError(
             f"table {name} of run {run_id} cannot be read: {storage.reason(error)}",
             hint=f"check the run with `tracekit verify {run_id}`",

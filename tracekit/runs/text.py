@@ -13,7 +13,7 @@ from tracekit.errors import clean
 ELLIPSIS = "…"
 BECAME = " → "
 """Separator between a name in the base and its name in the head."""
-_LEAST_PAIR = 12
+_MIN_PAIR_WIDTH = 12
 MISSING = "–"
 PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being shortened."""
@@ -56,7 +56,7 @@ def shorten(text: str, width: int) -> str:
         return text
     before, arrow, after = text.partition(BECAME)
     room = width - cell_len(arrow)
-    if arrow and room >= _LEAST_PAIR:
+    if arrow and room >= _MIN_PAIR_WIDTH:
         first = max(room - room // 2, room - cell_len(after))
         left = shorten(before, first)
         return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
@@ -97,7 +97,7 @@ def human(value: Any, unit: str) -> str:
 
 def _number(value: float, unit: str) -> str:
     if unit in SCALES:
-        return _scaled(value, *SCALES[unit])
+        return _scale(value, *SCALES[unit])
     if unit == "share":
         return f"{100 * value:z.1f}%"
     if unit == "count":
@@ -106,7 +106,7 @@ def _number(value: float, unit: str) -> str:
     return text if unit in {"", PROSE} else f"{text} {unit}"
 
 
-def _scaled(value: float, scales: tuple[tuple[float, str], ...], base: str) -> str:
+def _scale(value: float, scales: tuple[tuple[float, str], ...], base: str) -> str:
     for scale, name in scales:
         if abs(value) >= scale:
             return f"{value / scale:,.2f} {name}"

@@ -30,22 +30,22 @@ class Toolchain:
     compiler: str | None
     generator: str | None
 
-    def missing(self) -> tuple[str, ...]:
+    def missing_tools(self) -> tuple[str, ...]:
         """Return what is missing, empty if programs can be built."""
         wanted = {
             "CMake": self.cmake,
             "C++ compiler": self.compiler,
             "ninja or make": self.generator,
         }
-        return tuple(words for words, found in wanted.items() if found is None)
+        return tuple(name for name, path in wanted.items() if path is None)
 
 
 def find_toolchain() -> Toolchain:
     """Find the programs to build C++.
 
     Example:
-        >>> found = find_toolchain()
-        >>> bool(found.missing()) == (None in (found.cmake, found.compiler, found.generator))
+        >>> tools = find_toolchain()
+        >>> bool(tools.missing_tools()) == (None in (tools.cmake, tools.compiler, tools.generator))
         True
     """
     named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may contain options
@@ -61,7 +61,7 @@ def find_toolchain() -> Toolchain:
 HOW_TO_INSTALL = "install them, for instance with `apt-get install cmake ninja-build g++`"
 
 
-PLACES = (
+NSYS_PATTERNS = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
     "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
@@ -82,15 +82,15 @@ def find_nsys() -> str | None:
     """
     home = os.environ.get("NSYS_HOME")
     named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
-    return named or shutil.which("nsys") or next(_installed(), None)
+    return named or shutil.which("nsys") or next(_installed_nsys(), None)
 
 
-def _installed() -> Iterator[str]:
-    for pattern in PLACES:
+def _installed_nsys() -> Iterator[str]:
+    for pattern in NSYS_PATTERNS:
         paths = [path for path in glob(pattern) if os.access(path, os.X_OK)]  # noqa: PTH207
-        yield from sorted(paths, key=_age, reverse=True)
+        yield from sorted(paths, key=_version, reverse=True)
 
 
-def _age(path: str) -> list[int]:
+def _version(path: str) -> list[int]:
     """Return the sort key of the version in a path: 2024.10 after 2024.9."""
     return [int(number) for number in _NUMBER.findall(path)]

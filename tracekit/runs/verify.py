@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RunMeta, TableFile
+from tracekit.runs.tables import sha256
 from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, Table
 from tracekit.storage import Place
 
@@ -48,7 +50,7 @@ class Kind(StrEnum):
     """Rows are not sorted by time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Damage:
     """Damage of a run.
 
@@ -89,155 +91,10 @@ class Verdict:
         return not (self.damage or self.unsupported)
 
 
-if TYPE_CHECKING:
-    Read = Callable[[int], None]
-    """Called with the number of further bytes read."""
-
-_BLOCK = 1 << 20
-_LONGEST = 160
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the run, its bytes read so far, and its size."""
+_MAX_MESSAGE_CHARS = 160
 _UNREADABLE = (OSError, pa.ArrowException, ValueError)
-
-
-def check(
-    table: Table, files: Sequence[Place], stored: TableFile, *, quick: bool, read: Read
-) -> list[Damage]:
-    """Yield the damage of a table.
-
-    Args:
-        table: Name of the table.
-        files: Its files, in order, at least one.
-        stored: Its entry in `run.json`.
-        quick: Check sizes, footers and columns only, without reading content.
-        read: Progress callback.
-    """
-    found = [*_size(files, stored)]
-    if not quick:
-        found += _digest(files, stored, read)
-    opened, broken = _opened(files)
-    found += broken
-    if not broken:
-        found += _rows(opened, stored)
-        found += _columns(table, opened)
-    if not quick and not found:
-        found += _content(table, files)
-    return [Damage(kind=one.kind, table=table.name, message=one.message) for one in found]
-
-
-def size_of(files: Sequence[Place]) -> int:
-    """Return the bytes of files; inaccessible ones count 0."""
-    total = 0
-    for file in files:
-        try:
-            total += file.stat().st_size
-        except OSError:
-            continue
-    return total
-
-
-def _size(files: Sequence[Place], stored: TableFile) -> Iterator[Damage]:
-    size = size_of(files)
-    if size != stored.bytes:
-        yield Damage(kind=Kind.SIZE, message=f"{size:,} bytes on disk, {stored.bytes:,} were stored")
-
-
-def _digest(files: Sequence[Place], stored: TableFile, read: Read) -> Iterator[Damage]:
-    try:
-        found = _of_parts(files, read) if stored.parts else _together(files, read)
-    except OSError as error:
-        yield Damage(kind=Kind.PARQUET, message=f"cannot be read: {_line(error)}")
-        return
-    if found != stored.sha256:
-        yield Damage(kind=Kind.DIGEST, message="the content is not what was stored (SHA-256)")
-
-
-def _together(files: Sequence[Place], read: Read) -> str:
-    """Return the digest of the concatenated files."""
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-                read(len(block))
-    return digest.hexdigest()
-
-
-def _of_parts(files: Sequence[Place], read: Read) -> str:
-    """Return the digest of the digests of separately delivered files."""
-    found = "".join(f"{_together([file], read)}\n" for file in files)
-    return hashlib.sha256(found.encode()).hexdigest()
-
-
-def _opened(files: Sequence[Place]) -> tuple[list[tuple[pq.FileMetaData, pa.Schema]], list[Damage]]:
-    opened, broken = [], []
-    for file in files:
-        try:
-            with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
-                opened.append((parquet.metadata, parquet.schema_arrow))
-        except _UNREADABLE as error:
-            broken.append(Damage(kind=Kind.PARQUET, message=f"{file.name} does not open: {_line(error)}"))
-    return opened, broken
-
-
-def _rows(opened: Sequence[tuple[pq.FileMetaData, pa.Schema]], stored: TableFile) -> Iterator[Damage]:
-    rows = sum(metadata.num_rows for metadata, _ in opened)
-    if rows != stored.rows:
-        yield Damage(kind=Kind.ROWS, message=f"{rows:,} rows in the files, {stored.rows:,} were stored")
-
-
-def _columns(table: Table, opened: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> Iterator[Damage]:
-    for metadata, schema in opened:
-        version = (metadata.metadata or {}).get(VERSION_KEY)
-        if version != str(SCHEMA_VERSION).encode():
-            found = version.decode(errors="replace") if version else "none"
-            yield Damage(
-                kind=Kind.COLUMNS, message=f"schema version {found}, this tracekit reads {SCHEMA_VERSION}"
-            )
-        different = sorted(table.unfit(schema))  # other versions lack columns that may be null, or add some
-        if different:
-            yield Damage(kind=Kind.COLUMNS, message=f"columns missing or of another type: {_few(different)}")
-
-
-def _content(table: Table, files: Sequence[Place]) -> Iterator[Damage]:
-    """Decode all pages, by row group, and check the order of rows."""
-    for file in files:
-        try:
-            with (
-                file.open("rb") as stream,
-                pq.ParquetFile(stream, page_checksum_verification=True) as parquet,
-            ):
-                sorted_ = _is_sorted(parquet, table.time)
-        except _UNREADABLE as error:
-            yield Damage(kind=Kind.PARQUET, message=f"{file.name} cannot be read: {_line(error)}")
-            continue
-        if not sorted_:
-            yield Damage(kind=Kind.ORDER, message=f"rows of {file.name} are not sorted by {table.time}")
-
-
-def _is_sorted(parquet: pq.ParquetFile, key: str | None) -> bool:
-    last: int | None = None
-    sorted_ = True
-    for group in range(parquet.num_row_groups):
-        rows = parquet.read_row_group(group, use_threads=False)
-        if key is None or not rows.num_rows:
-            continue
-        times = rows[key].to_numpy()
-        sorted_ &= bool((np.diff(times) >= 0).all()) and (last is None or last <= times[0])
-        last = int(times[-1])
-    return sorted_
-
-
-def _line(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-if TYPE_CHECKING:
-    Progress = Callable[[str, int, int], None]
-    """Called with the run, its bytes read so far, and its size."""
 
 
 def verify(run: Run, *, quick: bool = False, progress: Progress = lambda *_: None) -> Verdict:
@@ -253,61 +110,42 @@ def verify(run: Run, *, quick: bool = False, progress: Progress = lambda *_: Non
         >>> verify(tracekit.open("latest")).is_whole  # doctest: +SKIP
         True
     """
-    sizes = size_of(storage.inside(run.path, "*.parquet", deep=True))
+    size = size_of(storage.inside(run.path, "*.parquet", deep=True))
     try:
-        meta, found = _metadata(run)
+        meta, damage = _read_metadata(run)
     except run_meta.NewerVersionError as error:
         newer = error.message.removeprefix(f"{run.path} has ")
-        return Verdict(run=run.path.name, tables=0, rows=0, bytes=sizes, damage=(), unsupported=newer)
+        return Verdict(run=run.path.name, tables=0, rows=0, bytes=size, damage=(), unsupported=newer)
     stored = meta.tables if meta else {}
     done = 0
 
-    def read(more: int) -> None:
+    def report(more: int) -> None:
         nonlocal done
         done += more
-        progress(run.path.name, done, sizes)
+        progress(run.path.name, done, size)
 
-    progress(run.path.name, 0, sizes)
-    for name, one in stored.items():
-        found += _table(run.path, name, one, quick=quick, read=read)
-    found += _links(run.path)
+    report(0)
+    for name, entry in stored.items():
+        if name not in TABLES:
+            damage.append(Damage(Kind.UNKNOWN, "run.json names a table that there is not", name))
+        elif not (files := files_of(run.path, name)):
+            damage.append(Damage(Kind.MISSING, f"{name}.parquet is not there", name))
+        else:
+            damage += _check_table(TABLES[name], files, entry, quick=quick, report=report)
+    damage += _find_links(run.path)
     if meta:
-        found += _unknown(run.path, meta)
-    rows = sum(one.rows for one in stored.values())
-    return Verdict(run=run.path.name, tables=len(stored), rows=rows, bytes=sizes, damage=tuple(found))
+        damage += _find_unknown(run.path, meta)
+    rows = sum(entry.rows for entry in stored.values())
+    return Verdict(run=run.path.name, tables=len(stored), rows=rows, bytes=size, damage=tuple(damage))
 
 
-def _metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
-    try:
-        meta = run_meta.read(run.path)
-        data = (run.path / run_meta.FILE_NAME).read_bytes()
-    except run_meta.NewerVersionError:
-        raise
-    except TracekitError as error:
-        return None, [_wrong(error.message)]
-    except OSError as error:
-        return None, [_wrong(f"{run_meta.FILE_NAME} cannot be read: {error.strerror}")]
-    found = []
-    if meta.run_id != run.path.name:
-        found.append(_wrong(f"it says that this is run {meta.run_id}"))
-    if run_meta.is_as_sealed(data) is False:
-        found.append(_wrong(f"{run_meta.FILE_NAME} was changed after the run was stored"))
-    return meta, found
-
-
-def _wrong(text: str) -> Damage:
-    return Damage(kind=Kind.METADATA, message=text)
-
-
-def _table(
-    folder: Place, name: str, stored: TableFile, *, quick: bool, read: Callable[[int], None]
-) -> list[Damage]:
-    if name not in TABLES:
-        return [Damage(kind=Kind.UNKNOWN, table=name, message="run.json names a table that there is not")]
-    files = files_of(folder, name)
-    if not files:
-        return [Damage(kind=Kind.MISSING, table=name, message=f"{name}.parquet is not there")]
-    return check(TABLES[name], files, stored, quick=quick, read=read)
+def size_of(files: Sequence[Place]) -> int:
+    """Return the bytes of files; inaccessible ones count 0."""
+    total = 0
+    for file in files:
+        with suppress(OSError):
+            total += file.stat().st_size
+    return total
 
 
 def files_of(folder: Place, name: str) -> Sequence[Place]:
@@ -316,18 +154,141 @@ def files_of(folder: Place, name: str) -> Sequence[Place]:
     return [single] if single.is_file() else storage.inside(folder / name, "*.parquet")
 
 
-def _unknown(folder: Place, meta: RunMeta) -> Iterator[Damage]:
+def _read_metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
+    try:
+        meta = run_meta.read(run.path)
+        data = (run.path / run_meta.FILE_NAME).read_bytes()
+    except run_meta.NewerVersionError:
+        raise
+    except TracekitError as error:
+        return None, [Damage(Kind.METADATA, error.message)]
+    except OSError as error:
+        return None, [Damage(Kind.METADATA, f"{run_meta.FILE_NAME} cannot be read: {error.strerror}")]
+    damage = []
+    if meta.run_id != run.path.name:
+        damage.append(Damage(Kind.METADATA, f"it says that this is run {meta.run_id}"))
+    if run_meta.is_as_sealed(data) is False:
+        damage.append(Damage(Kind.METADATA, f"{run_meta.FILE_NAME} was changed after the run was stored"))
+    return meta, damage
+
+
+def _check_table(
+    table: Table, files: Sequence[Place], entry: TableFile, *, quick: bool, report: Callable[[int], None]
+) -> list[Damage]:
+    """Return the damage of a table.
+
+    Args:
+        table: The table.
+        files: Its files, in order, at least one.
+        entry: Its entry in `run.json`.
+        quick: Check sizes, footers and columns only, without reading content.
+        report: Called with the number of further bytes read.
+    """
+    damage: list[tuple[Kind, str]] = []
+    if (size := size_of(files)) != entry.bytes:
+        damage.append((Kind.SIZE, f"{size:,} bytes on disk, {entry.bytes:,} were stored"))
+    if not quick:
+        damage += _check_digest(files, entry, report)
+    footers, unreadable = _read_footers(files)
+    damage += unreadable
+    if not unreadable:
+        rows = sum(metadata.num_rows for metadata, _ in footers)
+        if rows != entry.rows:
+            damage.append((Kind.ROWS, f"{rows:,} rows in the files, {entry.rows:,} were stored"))
+        damage += _check_columns(table, footers)
+    if not quick and not damage:
+        damage += _check_content(table, files)
+    return [Damage(kind, message, table.name) for kind, message in damage]
+
+
+def _check_digest(
+    files: Sequence[Place], entry: TableFile, report: Callable[[int], None]
+) -> Iterator[tuple[Kind, str]]:
+    try:
+        if entry.parts:  # the parts were written separately: their digests are digested
+            digests = "".join(f"{sha256([file], report)}\n" for file in files)
+            digest = hashlib.sha256(digests.encode()).hexdigest()
+        else:
+            digest = sha256(files, report)
+    except OSError as error:
+        yield Kind.PARQUET, f"cannot be read: {_one_line(error)}"
+        return
+    if digest != entry.sha256:
+        yield Kind.DIGEST, "the content is not what was stored (SHA-256)"
+
+
+def _read_footers(
+    files: Sequence[Place],
+) -> tuple[list[tuple[pq.FileMetaData, pa.Schema]], list[tuple[Kind, str]]]:
+    footers, unreadable = [], []
+    for file in files:
+        try:
+            with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
+                footers.append((parquet.metadata, parquet.schema_arrow))
+        except _UNREADABLE as error:
+            unreadable.append((Kind.PARQUET, f"{file.name} does not open: {_one_line(error)}"))
+    return footers, unreadable
+
+
+def _check_columns(
+    table: Table, footers: Sequence[tuple[pq.FileMetaData, pa.Schema]]
+) -> Iterator[tuple[Kind, str]]:
+    for metadata, schema in footers:
+        version = (metadata.metadata or {}).get(VERSION_KEY)
+        if version != str(SCHEMA_VERSION).encode():
+            actual = version.decode(errors="replace") if version else "none"
+            yield Kind.COLUMNS, f"schema version {actual}, this tracekit reads {SCHEMA_VERSION}"
+        # Other versions lack columns that may be null, or add some.
+        if different := sorted(table.unfit(schema)):
+            more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+            yield Kind.COLUMNS, f"columns missing or of another type: {', '.join(different[:5])}{more}"
+
+
+def _check_content(table: Table, files: Sequence[Place]) -> Iterator[tuple[Kind, str]]:
+    """Decode all pages, by row group, and check the order of rows."""
+    for file in files:
+        try:
+            with (
+                file.open("rb") as stream,
+                pq.ParquetFile(stream, page_checksum_verification=True) as parquet,
+            ):
+                is_sorted = _is_sorted(parquet, table.time)
+        except _UNREADABLE as error:
+            yield Kind.PARQUET, f"{file.name} cannot be read: {_one_line(error)}"
+            continue
+        if not is_sorted:
+            yield Kind.ORDER, f"rows of {file.name} are not sorted by {table.time}"
+
+
+def _is_sorted(parquet: pq.ParquetFile, key: str | None) -> bool:
+    last: int | None = None
+    is_sorted = True
+    for group in range(parquet.num_row_groups):  # all are read, also after a disorder: each may be damaged
+        rows = parquet.read_row_group(group, use_threads=False)
+        if key is None or not rows.num_rows:
+            continue
+        times = rows[key].to_numpy()
+        is_sorted &= bool((np.diff(times) >= 0).all()) and (last is None or last <= times[0])
+        last = int(times[-1])
+    return is_sorted
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}..."
+
+
+def _find_unknown(folder: Place, meta: RunMeta) -> Iterator[Damage]:
     for name in TABLES.keys() - meta.tables.keys():
         if files_of(folder, name):
-            yield Damage(kind=Kind.UNKNOWN, table=name, message="run.json does not name this table")
+            yield Damage(Kind.UNKNOWN, "run.json does not name this table", name)
     for name in meta.tables.keys() & TABLES.keys():
-        both = (folder / f"{name}.parquet").is_file() and (folder / name).is_dir()
-        if both:
-            yield Damage(kind=Kind.UNKNOWN, table=name, message="there is a file and a folder of this table")
+        if (folder / f"{name}.parquet").is_file() and (folder / name).is_dir():
+            yield Damage(Kind.UNKNOWN, "there is a file and a folder of this table", name)
 
 
-def _links(folder: Place) -> Iterator[Damage]:
+def _find_links(folder: Place) -> Iterator[Damage]:
     for path in storage.inside(folder, deep=True):
         if path.is_symlink():
             where = "/".join(path.parts[len(folder.parts) :])
-            yield Damage(kind=Kind.UNKNOWN, message=f"{where} is a link, and a run has none")
+            yield Damage(Kind.UNKNOWN, f"{where} is a link, and a run has none")

@@ -21,7 +21,7 @@ from tracekit.storage.remote import Place, RemotePath
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _SECRETS = {"access_key", "secret_key", "session_token", "access_token", "password"}
 _WILD = re.compile(r"[*\[]")
-_KNOWN = "an address is s3://bucket/prefix, gs://bucket/prefix, file:///path, or a path"
+_FORMS = "an address is s3://bucket/prefix, gs://bucket/prefix, file:///path, or a path"
 
 
 def is_address(text: str) -> bool:
@@ -51,14 +51,14 @@ def parse(text: str) -> Place:
     if scheme == "file":
         return _local(rest)
     if scheme not in OPTIONS:
-        raise UnusableInputError(f"{scheme}:// is not supported", hint=_KNOWN)
+        raise UnusableInputError(f"{scheme}:// is not supported", hint=_FORMS)
     where, _, query = rest.partition("?")
     bucket, _, key = where.partition("/")
     if "@" in bucket:
-        raise _secret(scheme)
+        raise _credentials_error(scheme)
     segments = [unquote(segment) for segment in key.split("/") if segment]
     if not bucket or {".", ".."} & set(segments):
-        raise UnusableInputError(f"{scheme}://{where[:80]} is not a valid URL", hint=_KNOWN)
+        raise UnusableInputError(f"{scheme}://{where[:80]} is not a valid URL", hint=_FORMS)
     return RemotePath(scheme, "/".join([bucket, *segments]), _options(scheme, query))
 
 
@@ -72,19 +72,19 @@ def _local(rest: str) -> Path:
 
 
 def _options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    if _SECRETS & set(given):
-        raise _secret(scheme)
-    unknown = sorted(set(given) - set(OPTIONS[scheme]))
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if _SECRETS & set(options):
+        raise _credentials_error(scheme)
+    unknown = sorted(set(options) - set(OPTIONS[scheme]))
     if unknown:
         raise UnusableInputError(
             f"unknown option {unknown[0][:40]!r} in a {scheme}:// URL",
             hint=f"use {', '.join(OPTIONS[scheme])}",
         )
-    return tuple(sorted(given.items()))
+    return tuple(sorted(options.items()))
 
 
-def _secret(scheme: str) -> UnusableInputError:
+def _credentials_error(scheme: str) -> UnusableInputError:
     variables = (
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" if scheme == "s3" else "GOOGLE_APPLICATION_CREDENTIALS"
     )
@@ -109,33 +109,33 @@ def expand(text: str) -> list[Place]:
         return [place]
     if not _WILD.search(text):
         return [place if isinstance(place, Path) else place.with_stat()]
-    anchor = next(one for one in place.parents if not _WILD.search(str(one)))
+    anchor = next(folder for folder in place.parents if not _WILD.search(str(folder)))
     pattern = list(place.parts[len(anchor.parts) :])
     try:
-        found = sorted(_matching(anchor, pattern))
+        matching = sorted(_match(anchor, pattern))
     except OSError as error:
         raise UnusableInputError(
             f"{anchor} cannot be listed: {error}", hint="check the address, the credentials and the network"
         ) from error
-    if not found:
+    if not matching:
         raise UnusableInputError(f"nothing matches {place}", hint="list the bucket with the provider's tool")
-    return found
+    return matching
 
 
-def _matching(folder: Place, pattern: list[str]) -> Iterator[Place]:
+def _match(folder: Place, pattern: list[str]) -> Iterator[Place]:
     if not pattern:
         yield folder
         return
     first, *rest = pattern
     if first == "**":
-        every = (one for one in folder.rglob("*") if one.is_file())
-        yield from (one for one in every if _fits(one.parts[len(folder.parts) :], rest or ["*"]))
+        files = (path for path in folder.rglob("*") if path.is_file())
+        yield from (file for file in files if _fits(file.parts[len(folder.parts) :], rest or ["*"]))
     elif not _WILD.search(first):
-        yield from _matching(folder / first, rest)
+        yield from _match(folder / first, rest)
     else:
-        for one in folder.iterdir():
-            if fnmatchcase(one.name, first) and (not rest or one.is_dir()):
-                yield from _matching(one, rest)
+        for path in folder.iterdir():
+            if fnmatchcase(path.name, first) and (not rest or path.is_dir()):
+                yield from _match(path, rest)
 
 
 def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:

@@ -47,7 +47,7 @@ def write_atomically(path: Path, *, temporary: Path | None = None, durable: bool
                 os.fsync(stream.fileno())
         temporary.replace(path)
     finally:
-        delete(temporary)
+        delete(temporary)  # nothing is there after the rename
 
 
 def delete(path: Path) -> None:
@@ -76,7 +76,7 @@ def put(place: Place) -> Iterator[Path]:
             yield file
     else:
         with tempfile.TemporaryDirectory(prefix="tracekit-put-") as folder:
-            file = Path(folder) / "file"
+            file = Path(folder) / "file"  # object storage has no rename: only a complete file is uploaded
             yield file
             copy_file(file, place)
 

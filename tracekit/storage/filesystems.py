@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,44 +39,39 @@ RETRY_SECONDS = 4.0
 def filesystem(scheme: str, bucket: str, options: tuple[tuple[str, str], ...]) -> pafs.FileSystem:
     """Return the file system of an address, with credentials from the environment.
 
+    Args:
+        scheme: `s3` or `gs`.
+        bucket: The bucket, whose region is looked up if it is not given.
+        options: Options of the address, by name.
+
     Raises:
         UnusableInputError: An option has an invalid value.
         OSError: It cannot be created.
     """
     if scheme == "gs":
         return _gs(options)
-    return _s3(bucket, options, _first(_ENDPOINTS), _first(_REGIONS))
+    endpoint, region = (
+        next((os.environ[name] for name in names if os.environ.get(name)), "")
+        for names in (_ENDPOINTS, _REGIONS)
+    )
+    return _s3(bucket, options, endpoint, region)
 
 
-def _first(names: tuple[str, ...]) -> str:
-    return next((os.environ[name] for name in names if os.environ.get(name)), "")
-
-
-@cache
+@cache  # the environment is an argument, as tests and programs may change it
 def _s3(bucket: str, options: tuple[tuple[str, str], ...], endpoint: str, region: str) -> pafs.FileSystem:
     from pyarrow import fs as pafs
 
-    known: dict[str, Any] = _typed(options)
-    known = {**_endpoint(known.pop("endpoint_override", endpoint)), **known}
-    if "region" not in known and not region and not known.get("endpoint_override"):
-        known |= _region_of(bucket)
+    arguments = _arguments(options, endpoint)
+    if "region" not in arguments and not region and not arguments.get("endpoint_override"):
+        with suppress(OSError):  # else the client's default
+            arguments["region"] = pafs.resolve_s3_region(bucket)
     return pafs.S3FileSystem(
         allow_delayed_open=True,  # one request for a small file instead of three
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-        **known,
+        **arguments,
     )
-
-
-def _region_of(bucket: str) -> dict[str, str]:
-    """Return the region of a bucket; nothing, for the client's default, if unknown."""
-    from pyarrow import fs as pafs
-
-    try:
-        return {"region": pafs.resolve_s3_region(bucket)}
-    except OSError:
-        return {}
 
 
 @cache
@@ -84,39 +80,36 @@ def _gs(options: tuple[tuple[str, str], ...]) -> pafs.FileSystem:
 
     from pyarrow import fs as pafs
 
-    known = _typed(options)
-    known = {**_endpoint(known.pop("endpoint_override", "")), **known}
-    return pafs.GcsFileSystem(retry_time_limit=timedelta(seconds=RETRY_SECONDS), **known)
+    return pafs.GcsFileSystem(retry_time_limit=timedelta(seconds=RETRY_SECONDS), **_arguments(options, ""))
 
 
-def _typed(options: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    return {name: _switch(name, value) if name in _SWITCHES else value for name, value in options}
-
-
-def _switch(name: str, value: str) -> bool:
-    words = {"true": True, "1": True, "": True, "false": False, "0": False}
-    if value.lower() not in words:
-        raise UnusableInputError(f"{name}={value[:40]} in a URL is neither true nor false")
-    return words[value.lower()]
-
-
-def _endpoint(url: str) -> dict[str, str]:
-    """Return the options of the file system for an endpoint with or without scheme.
+def _arguments(options: tuple[tuple[str, str], ...], endpoint: str) -> dict[str, Any]:
+    """Return the arguments of a file system for the options of an address.
 
     Example:
-        >>> _endpoint("http://127.0.0.1:9000/")
-        {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http'}
+        >>> _arguments((("anonymous", "1"),), "http://127.0.0.1:9000/")
+        {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http', 'anonymous': True}
     """
-    scheme, mark, host = url.rpartition("://")
-    found = {"endpoint_override": host.rstrip("/")} if host else {}
-    return {**found, "scheme": scheme} if mark else found
+    named: dict[str, Any] = {
+        name: _parse_switch(name, value) if name in _SWITCHES else value for name, value in options
+    }
+    scheme, separator, host = named.pop("endpoint_override", endpoint).rpartition("://")
+    arguments = {"endpoint_override": host.rstrip("/")} if host else {}
+    return {**arguments, **({"scheme": scheme} if separator else {}), **named}
+
+
+def _parse_switch(name: str, value: str) -> bool:
+    values = {"true": True, "1": True, "": True, "false": False, "0": False}
+    if value.lower() not in values:
+        raise UnusableInputError(f"{name}={value[:40]} in a URL is neither true nor false")
+    return values[value.lower()]
 
 
 class RemoteError(OSError):
     """Object storage denied access or is unreachable."""
 
 
-_SAID = {
+_MEANINGS = {
     "NO_SUCH_BUCKET": "there is no such bucket",
     "NoSuchBucket": "there is no such bucket",
     "ACCESS_DENIED": "access is denied to these credentials, or there are none",
@@ -135,7 +128,7 @@ _SAID = {
     "PermanentRedirect": "the bucket is in another region; name it, as in ?region=eu-west-1",
 }
 """Error codes of the services, and their meaning."""
-_LONGEST = 200
+_MAX_CHARS = 200
 
 
 def reason(error: BaseException) -> str:
@@ -146,5 +139,5 @@ def reason(error: BaseException) -> str:
         'the endpoint cannot be reached'
     """
     text = " ".join(str(error).split())
-    said = next((meaning for word, meaning in _SAID.items() if word in text), text)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+    text = next((meaning for code, meaning in _MEANINGS.items() if code in text), text)
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."

@@ -130,10 +130,10 @@ class RemotePath:
         if self.listed:
             return self.listed
         with self._one_line_errors():
-            found = _stat(self.filesystem.get_file_info(self.key))
-        if found is None:
+            stat = _stat(self.filesystem.get_file_info(self.key))
+        if stat is None:
             raise FileNotFoundError(2, "No such file or directory", str(self))
-        return found
+        return stat
 
     def with_stat(self) -> RemotePath:
         """Return the path with its current size and time, if it exists, which are not requested again."""
@@ -166,8 +166,8 @@ class RemotePath:
 
         with self._one_line_errors():
             select = pafs.FileSelector(self.key, recursive=deep, allow_not_found=True)
-            found = self.filesystem.get_file_info(select)
-        for info in found:
+            infos = self.filesystem.get_file_info(select)
+        for info in infos:
             yield replace(self, key=info.path.rstrip("/"), listed=_stat(info))
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
@@ -232,15 +232,18 @@ _Folder = TypeVar("_Folder", bound=Place)
 
 
 def inside(folder: _Folder, pattern: str = "*", *, deep: bool = False) -> list[_Folder]:
-    """Return the matching names in a folder, or recursively, sorted.
+    """Return the matching paths in a folder, sorted; none if it does not exist or is deleted concurrently.
 
-    Empty if the folder does not exist or is deleted concurrently.
+    Args:
+        folder: The folder.
+        pattern: Pattern of names, as in `fnmatch`.
+        deep: Search subfolders, too.
     """
     try:
-        found = cast("list[_Folder]", [*(folder.rglob(pattern) if deep else folder.glob(pattern))])
+        paths = cast("list[_Folder]", [*(folder.rglob(pattern) if deep else folder.glob(pattern))])
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda path: path.parts)
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def copy_file(source: Place, target: Place) -> None:

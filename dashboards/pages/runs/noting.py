@@ -45,7 +45,7 @@ def dialog() -> list[Component]:
             description="Shown in this list instead of the label",
             **data(autofocus="true"),
         ),
-        dmc.TagsInput(id="notes-tags", label="Tags", maxTags=notes.MOST_TAGS, value=[]),
+        dmc.TagsInput(id="notes-tags", label="Tags", maxTags=notes.MAX_TAGS, value=[]),
         dmc.Select(
             id="notes-color",
             label="Colour",
@@ -132,7 +132,7 @@ def _connect_opening(site: Site) -> None:
         if run is None:
             return [no_update] * 7
         try:
-            noted = notes.stored(run)
+            noted = notes.read_strictly(run)
         except TracekitError as error:  # without a run, so that nothing is saved over them
             return [True, "", "", [], _BY_ID, "", error_alert(error.message, error.hint)]
         color = noted.color if noted.color in notes.COLORS else _BY_ID

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
 from tracekit.runs import notes
-from tracekit.runs.meta import Level, RunMeta, together
+from tracekit.runs.meta import Level, RunMeta, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
 from tracekit.runs.step_times import StepTime, profiled, unprofiled
@@ -127,7 +127,7 @@ def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "size": size,
         "size_text": human(size, "bytes"),
         "diagnostics": _counted(meta),
-        "messages": "\n".join(clean(one.message) for one in together(meta.diagnostics)) or None,
+        "messages": "\n".join(clean(one.message) for one in combine_diagnostics(meta.diagnostics)) or None,
     }
 
 

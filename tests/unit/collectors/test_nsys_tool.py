@@ -22,7 +22,7 @@ OLDEST = VERSIONS[-1]
 def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(toolchain, "PLACES", ())
+    monkeypatch.setattr(toolchain, "NSYS_PATTERNS", ())
 
 
 def test_nsys_home_precedes_path_which_precedes_default_folders(
@@ -31,7 +31,7 @@ def test_nsys_home_precedes_path_which_precedes_default_folders(
     places = [
         install(tmp_path / "opt" / version / "bin") for version in ("2024.9.1", "2024.10.2", "2024.10.1")
     ]
-    monkeypatch.setattr(toolchain, "PLACES", (f"{tmp_path}/opt/*/bin/nsys",))
+    monkeypatch.setattr(toolchain, "NSYS_PATTERNS", (f"{tmp_path}/opt/*/bin/nsys",))
     assert toolchain.find_nsys() == str(places[1])
     monkeypatch.setenv("PATH", str(install(tmp_path / "path").parent))
     assert toolchain.find_nsys() == str(tmp_path / "path" / "nsys")

@@ -17,7 +17,7 @@ from tracekit.collectors.sampling import sample_counters
 
 from tests.unit.collectors.fake_nvml import Gpu, Library, installed, instance
 from tracekit.recording import doctor
-from tracekit.runs.nvml import QUESTIONS, SOURCE, M
+from tracekit.runs.nvml import QUERIES, SOURCE, M
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,7 +202,7 @@ def test_constant_metrics_are_queried_once(monkeypatch: pytest.MonkeyPatch) -> N
         own = sampler()
         own.read()
         again = values(own.read())
-    once = {name for one in QUESTIONS if one.once for name in one.names}
+    once = {name for one in QUERIES if one.once for name in one.names}
     assert once
     assert not once & again.keys()
     assert {M.SM_CLOCK, M.POWER} <= again.keys()

@@ -52,8 +52,8 @@ def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
 def test_starting_and_pages_over_all_runs_read_no_run_json_but_that_of_the_run(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "WORTH", 2)
-    monkeypatch.setattr(index, "SETTLED_NS", 0)
+    monkeypatch.setattr(index, "MAX_UNWRITTEN", 2)
+    monkeypatch.setattr(index, "MIN_AGE_NS", 0)
     of_commit = Git("a" * 40, "", "main", dirty=False, diff_sha256=None, commit_time="2026-11-21T00:00:00Z")
     run = make_run(
         store, fingerprint={"dtype": None}, git=of_commit, timings=Timings([2, 1, 3], [], "perf_counter")
@@ -192,7 +192,7 @@ def test_notes_are_beside_the_run_and_bounded(store: Store) -> None:
 def test_a_run_has_a_colour_of_the_palette_whatever_its_notes_say(store: Store) -> None:
     run = make_run(store)
     by_id = run_color(run)
-    with pytest.raises(UnusableInputError, match="unknown colour"):
+    with pytest.raises(UnusableInputError, match="unknown color"):
         notes.write(run, tags=[], note="", name="", color="url(//example.org)")
     (run.path / notes.FILE_NAME).write_text('{"color": "url(//example.org)"}')
     assert run_color(run) == by_id in COLORWAY

@@ -256,7 +256,7 @@ def test_plug_ins_that_do_not_load_are_grouped_by_reason(monkeypatch: pytest.Mon
         registry.Broken(registry.WORKLOADS, name, "x:y", "x cannot be imported", "") for name in ("a", "b")
     ]
     own = registry.Broken(registry.COLLECTORS, "nsys", missing.value, found.detail, found.next_step)
-    monkeypatch.setattr(registry, "broken", lambda: [*others, own])
+    monkeypatch.setattr(registry, "find_broken", lambda: [*others, own])
     assert [(one.detail, one.next_step) for one in doctor._plugins()] == [
         ("tracekit.workloads a, b: x cannot be imported", "reinstall its package"),
         ("tracekit.collectors nsys: 'nsys' needs the package 'no_such_module'", "pip install no_such_module"),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def large(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store of six runs, with an index of them."""
-    monkeypatch.setattr(index, "WORTH", 2)
-    monkeypatch.setattr(index, "SETTLED_NS", 0)
+    monkeypatch.setattr(index, "MAX_UNWRITTEN", 2)
+    monkeypatch.setattr(index, "MIN_AGE_NS", 0)
     fill(store, [make_run(store, label="first")], 5)
     assert labels(store.path)[:1] == ["first"]
     assert (store.path / index.FILE_NAME).is_file()
@@ -35,7 +35,7 @@ def labels(folder: Path) -> list[str | None]:
 
 
 def truth(folder: Path) -> list[str | None]:
-    return [meta.read(run.path).label for run in Store(folder).keeper.listed()]
+    return [meta.read(run.path).label for run in Store(folder).backend.list_runs()]
 
 
 def stored(folder: Path) -> dict[str, object]:
@@ -117,7 +117,7 @@ def test_two_writers_leave_a_whole_index(large: Store) -> None:
 
 
 def test_a_run_written_just_now_is_not_in_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "WORTH", 0)
+    monkeypatch.setattr(index, "MAX_UNWRITTEN", 0)
     make_run(store)
     store.runs()
     assert stored(store.path) == {}

@@ -112,9 +112,9 @@ def test_the_store_may_be_an_address(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_what_is_no_run_stays_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     one, other = (Store(RemotePath("gs", f"bucket/{name}")) for name in "ab")
-    assert one.beside != other.beside
-    assert one.beside.is_relative_to(tmp_path)
-    assert Store(tmp_path / "store").beside == tmp_path / "store"
+    assert one.local_folder != other.local_folder
+    assert one.local_folder.is_relative_to(tmp_path)
+    assert Store(tmp_path / "store").local_folder == tmp_path / "store"
     assert one.folder(".results").is_dir()
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tracekit import storage
+from tracekit.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +64,30 @@ def test_what_is_not_there_is_said_as_of_files(folder: storage.Place, s3: Server
         (folder / "nothing").open("rb").close()
     assert not (folder / "nothing").is_file()
     assert not list(folder.glob("*"))
+
+
+def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "file"
+    for text in ("before", "after"):
+        with write_atomically(path, durable=True) as temporary:
+            temporary.write_text(text)
+    assert path.read_text() == "after"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_is_renamed_into_place_or_deleted(tmp_path: Path) -> None:
+    target, temporary = tmp_path / "folder", tmp_path / ".part"
+    with pytest.raises(KeyboardInterrupt):
+        _write_folder(target, temporary, KeyboardInterrupt())
+    assert list(tmp_path.iterdir()) == []
+    _write_folder(target, temporary, None)
+    assert [entry.name for entry in target.iterdir()] == ["file"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def _write_folder(target: Path, temporary: Path, error: BaseException | None) -> None:
+    with write_atomically(target, temporary=temporary):
+        temporary.mkdir()
+        (temporary / "file").touch()
+        if error:
+            raise error

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tracekit.storage import locks
 
@@ -81,3 +83,27 @@ def test_a_link_is_held_by_nobody(tmp_path: Path) -> None:
     (tmp_path / name).symlink_to(tmp_path / "there")
     with locks.hold(tmp_path / "there"):
         assert locks.is_abandoned(tmp_path / name, name)
+
+
+def test_a_lock_is_held_once_and_free_after_its_holder(tmp_path: Path) -> None:
+    with locks.hold(tmp_path / "lock") as first:
+        assert first is True
+        with locks.hold(tmp_path / "lock", blocking=False) as second:
+            assert second is False
+        with locks.hold_abandoned(tmp_path / "lock") as free:
+            assert not free
+    with locks.hold_abandoned(tmp_path / "lock") as free:
+        assert free
+
+
+def test_a_file_system_without_locks_is_told_from_a_held_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    with locks.hold(tmp_path / "lock") as held:
+        assert held is None
+    with locks.hold_abandoned(tmp_path / "lock") as free:
+        assert not free

@@ -135,7 +135,7 @@ def test_a_failing_provider_is_reported_and_affects_no_other(
     registry._points.cache_clear()
     try:
         assert "mnist_cnn" in registry.names(registry.WORKLOADS)
-        (found,) = [one for one in registry.broken() if one.group == registry.PROVIDERS]
+        (found,) = [one for one in registry.find_broken() if one.group == registry.PROVIDERS]
     finally:
         registry._points.cache_clear()
     assert (found.name, "ZeroDivisionError" in found.reason) == ("bad", True)

@@ -205,7 +205,7 @@ def _normalize(
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
         executor = LocalExecutor(store, spool.path, progress)
         found = executor.decode(sources)
-        with store.writing():
+        with store.convert_write_errors():
             return assemble(
                 draft, executor, found, meta, samples=samples, kernels=kernels, with_sources=with_sources
             )

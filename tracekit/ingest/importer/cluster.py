@@ -27,7 +27,7 @@ from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.scan.loader import scanners
 from tracekit.ingest.pool import open_pool
 from tracekit.runs.store import Draft
-from tracekit.runs.tables import deliver
+from tracekit.runs.tables import move_to_draft
 from tracekit.storage import Place as Address
 from tracekit.storage import locks
 
@@ -122,7 +122,7 @@ def write_parts(task: Writing) -> Written:
         if task.place.part is not None:
             for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
                 part.rename(part.with_stem(f"{part.stem}-{secrets.token_hex(8)}"))
-        return Written(linked=linked, delivered=deliver(folder, task.spool.address))
+        return Written(linked=linked, delivered=move_to_draft(folder, task.spool.address))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.jobs.sources import Source
     from tracekit.ingest.link.graphs import Outcome
     from tracekit.ingest.link.trace import Trace
-    from tracekit.runs.tables import Delivered
+    from tracekit.runs.tables import WrittenFile
     from tracekit.schema import Table
     from tracekit.storage import Place
 
@@ -108,7 +108,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     linked: Linked
-    delivered: tuple[Delivered, ...] = ()
+    delivered: tuple[WrittenFile, ...] = ()
 
 
 class Executor(Protocol):

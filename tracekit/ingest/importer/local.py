@@ -134,7 +134,7 @@ class LocalExecutor(msgspec.Struct, frozen=True):
 
     def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
         name, size = file_name(source.path), source.size
-        with self.store.writing():  # `convert_read_errors` leaves errors of the spool alone
+        with self.store.convert_write_errors():  # `convert_read_errors` leaves errors of the spool alone
             try:
                 with convert_read_errors(source.path):
                     directory.mkdir()

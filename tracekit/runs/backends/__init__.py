@@ -1,21 +1,17 @@
-"""Backends of stores, which add and remove runs atomically: local folders, and object storage.
-
-`local` has the interface, the local backend and the index of remote runs, `remote` the backend for object
-storage.
-"""
+"""Backends of stores, which add and remove runs atomically: local folders, and object storage."""
 
 from __future__ import annotations
 
-from tracekit.runs.backends.local import Keeper, Leftover, LocalKeeper
+from tracekit.runs.backends.local import Backend, DraftHandle, Leftover, LocalBackend
 from tracekit.storage import Place, RemotePath
 
-__all__ = ["Keeper", "Leftover", "keeper_of"]
+__all__ = ["Backend", "DraftHandle", "Leftover", "backend_of"]
 
 
-def keeper_of(path: Place) -> Keeper:
+def backend_of(path: Place) -> Backend:
     """Return the backend of a place."""
     if not isinstance(path, RemotePath):
-        return LocalKeeper(path)
-    from tracekit.runs.backends.remote import RemoteKeeper  # not needed by local folders
+        return LocalBackend(path)
+    from tracekit.runs.backends.remote import RemoteBackend  # not needed by local folders
 
-    return RemoteKeeper(path)
+    return RemoteBackend(path)

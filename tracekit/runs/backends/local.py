@@ -1,9 +1,4 @@
-"""Interface of backends, the backend of local folders, and the index of remote runs.
-
-An entry of the index is a copy of a run's `run.json`, named `<run id>@<ns since the epoch>.json`, as times of
-object storage have a resolution of seconds. Entries are written after `run.json` and deleted before it, so
-each belongs to a complete run, unless another tool deleted it.
-"""
+"""Interface of the backends of stores, and the backend of local folders."""
 
 from __future__ import annotations
 
@@ -24,8 +19,8 @@ from tracekit.runs import meta as run_meta
 from tracekit.runs.index import Index, Stamp
 from tracekit.runs.meta import RUN_ID, RunMeta, TableFile
 from tracekit.runs.run import Run
-from tracekit.runs.tables import Delivered, describe_file, seal, sealed, table_files
-from tracekit.storage import Place, RemotePath, inside, locks
+from tracekit.runs.tables import WrittenFile, describe_file, table_entries, table_files, whole_entry
+from tracekit.storage import Place, inside, locks
 from tracekit.storage.atomic import TEMPORARY, delete, temporary_path
 
 
@@ -48,35 +43,26 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool | None
 
 
-class Open(Protocol):
-    """Interface of a draft in a backend.
+class DraftHandle(msgspec.Struct, frozen=True):
+    """Draft in a backend.
 
     Attributes:
         path: A local folder, deleted with the draft.
-        address: Place where files of the run are delivered.
+        address: Place of the run's files, to which any process may move some.
     """
 
-    @property
-    def path(self) -> Path:
-        """The local folder."""
+    path: Path
+    address: Place
+
+
+class Backend(Protocol):
+    """Interface of a backend; all runs that it lists are complete, whenever it is killed."""
 
     @property
-    def address(self) -> Place:
-        """The place of the run's files."""
+    def local_folder(self) -> Path:
+        """Local folder for other data of the store."""
 
-
-class Keeper(Protocol):
-    """Interface of a backend; all runs that it lists are complete, whenever it is killed.
-
-    Attributes:
-        beside: Local folder for other data of the store.
-    """
-
-    @property
-    def beside(self) -> Path:
-        """Path of that folder."""
-
-    def listed(self, *, read: bool = False) -> list[Run]:
+    def list_runs(self, *, read: bool = False) -> list[Run]:
         """Return the complete runs, oldest first.
 
         Args:
@@ -86,38 +72,33 @@ class Keeper(Protocol):
     def prepare(self) -> None:
         """Create the local folder."""
 
-    def draft(self, run_id: str | None) -> AbstractContextManager[Open]:
+    def draft(self, run_id: str | None) -> AbstractContextManager[DraftHandle]:
         """Create a draft, which is deleted at exit unless committed."""
 
-    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
-        """Commit a draft: move its tables and write `run.json` as the last file."""
+    def commit(self, draft: DraftHandle, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
+        """Commit a draft: move its tables and write `run.json` as the last file.
+
+        Args:
+            draft: The draft.
+            meta: Metadata of the run; its tables are filled in.
+            written: Files that were moved to the address of the draft.
+        """
 
     def remove(self, run: Run) -> None:
         """Delete a run; a partly deleted run is not listed."""
 
     def leftovers(self) -> list[Leftover]:
-        """Return the temporary folders."""
+        """Return the temporary folders of writers and removers, running or aborted."""
 
-    def free(self, leftover: Leftover) -> None:
+    def delete_leftover(self, leftover: Leftover) -> None:
         """Delete a leftover."""
 
 
 _MARKED = re.compile(re.escape(TEMPORARY) + locks.MARK_PATTERN)
 
 
-class LocalDraft(msgspec.Struct, frozen=True):
-    """Draft in a hidden folder of the store, where files are delivered too."""
-
-    path: Path
-
-    @property
-    def address(self) -> Path:
-        """The folder itself."""
-        return self.path
-
-
 @dataclass(frozen=True)
-class LocalKeeper:
+class LocalBackend:
     """Backend of a local folder, which need not exist yet."""
 
     path: Path
@@ -128,28 +109,29 @@ class LocalKeeper:
         object.__setattr__(self, "_index", Index(self.path))
 
     @property
-    def beside(self) -> Path:
+    def local_folder(self) -> Path:
         """The store itself, where names of other folders start with a dot."""
         return self.path
 
-    def listed(self, *, read: bool = False) -> list[Run]:
+    def list_runs(self, *, read: bool = False) -> list[Run]:
         """Return the complete runs, oldest first, with their headers if they are to be read."""
         if not self.path.is_dir():
             return []
-        named = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
-        found = [(entry, stamp) for entry in named if (stamp := _stamp(entry))]
-        found.sort(key=lambda one: _age(*one))
-        return self._index.runs(found) if read else [Run(entry) for entry, _ in found]
+        folders = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
+        stamped = [(folder, stamp) for folder in folders if (stamp := _stamp(folder))]
+        stamped.sort(key=lambda run: _age(*run))
+        return self._index.runs(stamped) if read else [Run(folder) for folder, _ in stamped]
 
     @contextmanager
-    def draft(self, run_id: str | None) -> Iterator[LocalDraft]:
+    def draft(self, run_id: str | None) -> Iterator[DraftHandle]:
         """Create a hidden folder, which is deleted at exit unless committed."""
         directory = temporary_path(self.path)
         self.prepare()
         directory.mkdir()
+        # The lock tells processes of other containers, which cannot see this one, that the draft is in use.
         try:
             with locks.hold(directory, blocking=False):
-                yield LocalDraft(directory)
+                yield DraftHandle(directory, directory)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -157,53 +139,56 @@ class LocalKeeper:
         """Create the folder, and delete abandoned drafts."""
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
-        if not ignore.exists():
+        if not ignore.exists():  # a store in a repository is not committed
             ignore.write_text("*\n")
         for entry in self.path.iterdir():
             name = entry.name.removeprefix(TEMPORARY)
             if name != entry.name and locks.is_abandoned(entry, name):
                 delete(entry)
 
-    def commit(self, draft: Open, meta: RunMeta, delivered: Sequence[Delivered]) -> Run:
+    def commit(self, draft: DraftHandle, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
         """Write the digests of the tables to `run.json`, and rename the folder to the run's id."""
-        run_meta.write(draft.path, replace(meta, tables=_sealed(draft.path, delivered)))
+        run_meta.write(draft.path, replace(meta, tables=_table_entries(draft.path, written)))
         target = self.path / meta.run_id
-        draft.path.rename(target)
+        draft.path.rename(target)  # from here on the run is listed, with all its files
         return Run(target)
 
     def remove(self, run: Run) -> None:
         """Rename a run to a temporary name, then delete it."""
         grave = temporary_path(self.path)
         Path(str(run.path)).rename(grave)
-        if grave.is_symlink():
+        if grave.is_symlink():  # a linked run is removed from the store, not deleted where it is
             grave.unlink()
         else:
             shutil.rmtree(grave)
 
     def leftovers(self) -> list[Leftover]:
         """Return drafts and runs being deleted, also those of running processes."""
-        found = self.path.iterdir() if self.path.is_dir() else ()
-        return [_leftover(entry) for entry in found if _MARKED.fullmatch(entry.name)]
+        entries = self.path.iterdir() if self.path.is_dir() else ()
+        return [_leftover(entry) for entry in entries if _MARKED.fullmatch(entry.name)]
 
-    def free(self, leftover: Leftover) -> None:
+    def delete_leftover(self, leftover: Leftover) -> None:
         """Delete a leftover."""
         delete(Path(str(leftover.place)))
 
 
-def _sealed(folder: Path, delivered: Sequence[Delivered]) -> dict[str, TableFile]:
-    """Return the entries of tables; delivered tables consist of the delivered files only."""
-    if not delivered:
-        return {name: seal(files) for name, files in table_files(folder)}
-    expected = {(one.table, one.file.name) for one in delivered}
-    own: list[Delivered] = []
+def _table_entries(folder: Path, written: Sequence[WrittenFile]) -> dict[str, TableFile]:
+    """Return the entries of tables; those with reported files consist of these only.
+
+    Others are of tasks that were done twice or that nobody waited for.
+    """
+    if not written:
+        return {name: whole_entry(files) for name, files in table_files(folder)}
+    reported = {(part.table, part.file.name) for part in written}
+    tables = {part.table for part in written}
+    described: list[WrittenFile] = []
     for name, files in table_files(folder):
-        if name not in {one.table for one in delivered}:
-            own += [describe_file(name, file) for file in files]
-            continue
         for file in files:
-            if (name, file.name) not in expected:
+            if name not in tables:
+                described.append(describe_file(name, file))
+            elif (name, file.name) not in reported:
                 file.unlink()
-    return sealed([*delivered, *own])
+    return table_entries([*written, *described])
 
 
 def _leftover(entry: Path) -> Leftover:
@@ -230,52 +215,12 @@ def _stamp(run: Path) -> Stamp | None:
     One system call, as a run may be deleted concurrently.
     """
     try:
-        found = os.stat(f"{run}/{run_meta.FILE_NAME}")  # noqa: PTH116 (a path takes longer than the call)
+        status = os.stat(f"{run}/{run_meta.FILE_NAME}")  # noqa: PTH116 (a path takes longer than the call)
     except OSError:
         return None
-    return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _age(run: Path, stamp: Stamp) -> tuple[str, int, str]:
     """Return the sort key of a run: second of the run id, then time of `run.json`."""
     return run.name.partition("-")[0], stamp.written_ns, run.name
-
-
-FOLDER = ".index"
-_NAME = re.compile(r"(.+)@(\d{1,19})\.json")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """Entry of the index.
-
-    Attributes:
-        place: The copy of `run.json`.
-        written_ns: Time of writing, ns since the epoch, by the writer's clock.
-    """
-
-    place: RemotePath
-    written_ns: int
-
-
-def entries(store: RemotePath) -> dict[str, Entry]:
-    """Return the entries by run id.
-
-    Raises:
-        OSError: Access is denied.
-    """
-    found = ((_NAME.fullmatch(one.name), one) for one in (store / FOLDER).iterdir())
-    return {match[1]: Entry(place=place, written_ns=int(match[2])) for match, place in found if match}
-
-
-def add(store: RemotePath, run_id: str, content: bytes) -> int:
-    """Add a run with the content of its `run.json`; return the time of the entry."""
-    now = time.time_ns()
-    (store / FOLDER / f"{run_id}@{now}.json").write_bytes(content)
-    return now
-
-
-def drop(store: RemotePath, run_id: str) -> None:
-    """Delete a run's entry, if it exists."""
-    if entry := entries(store).get(run_id):
-        entry.place.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def test_without_nsys_the_error_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setattr(toolchain, "PLACES", ())
+    monkeypatch.setattr(toolchain, "NSYS_PATTERNS", ())
     with pytest.raises(UnusableInputError, match="needs nsys to open; nsys is not installed") as raised:
         imported(store, made_report(tmp_path))
     assert "nsys export --type=sqlite run.nsys-rep elsewhere, then import run.sqlite" in raised.value.hint
