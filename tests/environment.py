@@ -22,6 +22,8 @@ REMOVED = {
 }
 """Variables that change what tracekit, the Python of a child process or their output does."""
 REMOVED_PREFIXES = ("GIT_",)
+HANG_SECONDS = 240
+"""Limit of a wait that only something that hangs reaches; pytest ends a test after 300 seconds."""
 FIXED = {"OMP_NUM_THREADS": "1", "TERM": "dumb"}
 """One OpenMP thread, as more than processors slow programs down, and a terminal without colors."""
 

@@ -29,6 +29,7 @@ import psutil
 
 from samples.simulator import nsys
 from samples.simulator.examples import training
+from tests.environment import HANG_SECONDS
 from tests.integration.killed_child import ROOM
 from tests.traces import kernels_text
 from tracekit.cli.leftovers import free, leftovers
@@ -96,7 +97,7 @@ class ForkServer:
         assert self._process.stdin
         self._errors.write_bytes(b"")
         self._process.stdin.write(json.dumps([str(self._errors), *arguments]).encode() + b"\n")
-        pid = self.answer(60)
+        pid = self.answer(HANG_SECONDS)
         assert pid is not None
         return Forked(self, pid, self._errors)
 
@@ -109,7 +110,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End it."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=HANG_SECONDS)
 
 
 class Forked:

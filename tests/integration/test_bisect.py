@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.tiers import thinned
 from tracekit.cli.main import run
 
@@ -234,7 +235,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(
         if "6/12" in line:
             os.kill(child.pid, signal.SIGINT)
             break
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=HANG_SECONDS)
     assert (child.returncode, out) == (130, "")
     assert "run the same command to resume" in err
     assert len(git("worktree", "list").splitlines()) == 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.tiers import thinned
 from tests.traces import table
 from tracekit import analyze
@@ -274,11 +275,11 @@ def test_a_collector_that_ends_early_takes_the_workload_with_it(
     children = psutil.Process(collecting.pid).children(recursive=True)
     assert children
     collecting.send_signal(number)
-    out, err = collecting.communicate(timeout=60)
+    out, err = collecting.communicate(timeout=HANG_SECONDS)
     assert collecting.returncode == code
     assert out == ""
     assert "Traceback" not in err
-    assert psutil.wait_procs(children, timeout=60)[1] == []
+    assert psutil.wait_procs(children, timeout=HANG_SECONDS)[1] == []
     with store.draft():
         pass  # sweeps what a killed process could not
     assert left_in(store) == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.traces import kernels_text
 from tracekit.ingest.kineto.scan import native
 
@@ -55,10 +56,10 @@ def test_a_killed_import_leaves_no_run_or_process(
     importing.stdin.flush()  # and never closed: the import waits for the rest
     workers = _once_decoding(store, importing.pid, processes)
     importing.send_signal(with_signal)
-    out, err = importing.communicate(timeout=60)
+    out, err = importing.communicate(timeout=HANG_SECONDS)
     assert out == b""
     assert b"Traceback" not in err
-    gone, alive = psutil.wait_procs(workers, timeout=60)
+    gone, alive = psutil.wait_procs(workers, timeout=HANG_SECONDS)
     assert not alive
     assert len(gone) >= processes
     assert store.runs() == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.traces import COUNT, durations, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.ingest.importer import import_traces
@@ -47,7 +48,7 @@ def left_in(store: Store) -> list[str]:
 def import_in_process(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
     script = "import sys; from tracekit.cli.main import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", script, "import", *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, check=False, timeout=HANG_SECONDS, **options)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])

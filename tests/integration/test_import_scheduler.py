@@ -13,6 +13,7 @@ import pytest
 
 from samples.simulator import kineto
 from tests.cluster import cluster, complete_clusters
+from tests.environment import HANG_SECONDS
 from tests.traces import busy_program
 from tracekit import storage
 from tracekit.cli.main import run as tracekit
@@ -210,7 +211,7 @@ def test_a_killed_driver_leaves_no_run(
     ) as importing:
         _once(lambda: bool(set(scratch(three)) - before))
         importing.send_signal(with_signal)
-        out, err = importing.communicate(timeout=60)
+        out, err = importing.communicate(timeout=HANG_SECONDS)
     assert out == b""
     assert b"Traceback" not in err
     assert store.runs() == []

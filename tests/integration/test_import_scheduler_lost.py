@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.cluster import SeparateCluster
+from tests.environment import HANG_SECONDS
 from tests.integration.test_import_scheduler import IMPORT, _once, job, same
 from tracekit.executors.model import scratch_at
 from tracekit.ingest.importer import cluster, import_traces
@@ -70,7 +71,7 @@ def test_a_lost_scheduler_ends_the_import_and_leaves_nothing(
     process = importing(stuck, job(tmp_path / "job", 3), store)
     begun, own = time.monotonic(), psutil.Process(process.pid).children(recursive=True)
     stuck.scheduler.kill()
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     waited = time.monotonic() - begun
     assert (process.returncode, out) == (2, "")
     assert err.count("\n") == 1
@@ -93,7 +94,7 @@ def test_a_lost_client_leaves_nothing_on_the_workers(
     process = importing(stuck, job(tmp_path / "job", 3), store)
     assert spools(stuck)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG_SECONDS)
     stuck.release()
     _once(lambda: not spools(stuck))
     with store.draft():
@@ -110,7 +111,7 @@ def test_a_lost_worker_loses_no_rows(stuck: SeparateCluster, tmp_path: Path, sto
     _once(lambda: bool(stuck.stuck.read_text()))
     os.kill(int(stuck.stuck.read_text()), signal.SIGKILL)
     stuck.release()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, err
     (there,) = (run for run in store.runs() if run.path != here.path)
     assert same(here, there)
@@ -130,7 +131,7 @@ def test_a_wrong_address_ends_the_import_before_any_work(
 ) -> None:
     pytest.importorskip("distributed")
     process = command(job(tmp_path / "job", 1), store, address)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out) == (2, "")
     assert err.count("\n") == 1
     assert said in err

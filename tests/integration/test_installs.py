@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.environment import HANG_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -138,6 +140,6 @@ def test_imports_analyzes_and_serves(python: str, packages: str, tmp_path: Path)
     assert "\nplug-ins,ok," in tracekit("doctor", "--format", "csv", code=NOTHING_CAN_BE_COLLECTED)
     with tracekit.served() as address:
         for path in ("/", "/_dash-layout", "/_dash-dependencies"):
-            with urllib.request.urlopen(f"{address}{path}", timeout=60) as answer:  # noqa: S310 (of this test)
+            with urllib.request.urlopen(f"{address}{path}", timeout=HANG_SECONDS) as answer:  # noqa: S310 (of this test)
                 assert answer.status == 200
                 assert answer.read()

@@ -14,6 +14,7 @@ import pytest
 from tracekit.collectors.libtorch.prepare import ensure_built
 
 from tests.cpp import cache, needs_toolchain
+from tests.environment import HANG_SECONDS
 from tests.traces import table
 from tests.unit.workloads.building import BUILT_INS, built
 from tracekit.errors import CollectionError, UnusableInputError
@@ -226,11 +227,11 @@ def test_an_interrupt_ends_the_program_and_leaves_nothing(store: Store) -> None:
     children = psutil.Process(collecting.pid).children(recursive=True)
     assert "tracekit_libtorch" in {child.name() for child in children}
     collecting.send_signal(signal.SIGINT)
-    out, err = collecting.communicate(timeout=60)
+    out, err = collecting.communicate(timeout=HANG_SECONDS)
     assert collecting.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert psutil.wait_procs(children, timeout=HANG_SECONDS)[1] == []
     assert [path.name for path in store.path.iterdir() if path.name != ".gitignore"] == []
 
 
@@ -253,8 +254,8 @@ def test_an_interrupt_while_it_is_compiled_leaves_nothing(store: Store, tmp_path
         children = psutil.Process(collecting.pid).children(recursive=True)
         assert "cmake" in {child.name() for child in children}
         collecting.send_signal(signal.SIGINT)
-        _, err = collecting.communicate(timeout=60)
+        _, err = collecting.communicate(timeout=HANG_SECONDS)
     assert collecting.returncode == 130
     assert "build: compiling the C++ program, once" in err
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert psutil.wait_procs(children, timeout=HANG_SECONDS)[1] == []
     assert [path for path in home.rglob("*") if path.is_dir() and path.parent.name == "libtorch"] == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.nsys import install, write_export
 from tests.tiers import thinned
 from tracekit.recording import logs
@@ -100,21 +101,21 @@ def test_the_users_program(with_signal: signal.Signals, store: Store, tmp_path: 
     collecting = start(store, tmp_path, outcome="daemon", own=sleeping)
     wait_for_nsys(collecting, processes=4)  # with the guard, the program, and the daemon of nsys
     collecting.send_signal(with_signal)
-    collecting.communicate(timeout=60)
+    collecting.communicate(timeout=HANG_SECONDS)
     nothing_is_left(store, tmp_path)
 
 
 @pytest.mark.slow
 def test_at_any_moment(store: Store, tmp_path: Path) -> None:
     began = time.monotonic()
-    start(store, tmp_path, outcome="daemon").communicate(timeout=120)
+    start(store, tmp_path, outcome="daemon").communicate(timeout=HANG_SECONDS)
     whole = time.monotonic() - began
     chosen = random.Random(20261121)
     for number in range(MOMENTS):
         collecting = start(store, tmp_path, outcome="daemon")
         time.sleep(chosen.uniform(0, whole))  # any moment is as good as another
         collecting.send_signal(SIGNALS[number % len(SIGNALS)])
-        collecting.communicate(timeout=120)
+        collecting.communicate(timeout=HANG_SECONDS)
         for run in store.runs():
             store.remove(run)  # it had ended before it was killed
         nothing_is_left(store, tmp_path)
@@ -134,10 +135,10 @@ def test_in_the_middle_of(
         assert line, "it ended before it came to that"
     children = wait_for_nsys(collecting)
     collecting.send_signal(with_signal)
-    out, err = collecting.communicate(timeout=60)
+    out, err = collecting.communicate(timeout=HANG_SECONDS)
     assert out == ""
     assert "Traceback" not in err
     codes = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
     assert collecting.returncode == codes[with_signal]
-    assert psutil.wait_procs(children, timeout=30)[1] == []
+    assert psutil.wait_procs(children, timeout=HANG_SECONDS)[1] == []
     nothing_is_left(store, tmp_path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.integration.programs import collecting, variables
 from tests.tiers import thinned
 
@@ -72,7 +73,7 @@ def left_over(store: Store) -> list[str]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return psutil.wait_procs(processes, timeout=30)[1] == []
+    return psutil.wait_procs(processes, timeout=HANG_SECONDS)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_asked_to_end_the_program_ends_and_what_was_recorded_is_kept(
         assert collector.stderr
         program, helper = ready(collector.stdout.fileno())
         collector.send_signal(number)
-        assert collector.wait(60) == 128 + number
+        assert collector.wait(HANG_SECONDS) == 128 + number
         helper.kill()  # it has the other end of the pipe, too
         said = collector.stderr.read()
     assert gone([program])
@@ -110,13 +111,13 @@ def test_a_program_ends_in_its_own_way_and_a_second_request_ends_it_at_once(
         program, helper = ready(collector.stdout.fileno())
         collector.send_signal(signal.SIGTERM)
         if "exit" in handled:
-            assert collector.wait(60) == 7
+            assert collector.wait(HANG_SECONDS) == 7
             helper.kill()
         else:
             assert os.read(collector.stdout.fileno(), 99) == b"asked\n"
             time.sleep(1)
             collector.send_signal(signal.SIGTERM)
-            assert collector.wait(60) == 128 + signal.SIGTERM
+            assert collector.wait(HANG_SECONDS) == 128 + signal.SIGTERM
     assert gone([program, helper])
     assert left_over(store) == [run.id for run in store.runs()]
     assert len(left_over(store)) == ("exit" in handled)
@@ -129,7 +130,7 @@ def test_killed_outright_it_takes_the_program_and_its_folder_along(tmp_path: Pat
         program = ready(collector.stdout.fileno())
         [guard] = psutil.Process(collector.pid).children()
         collector.kill()
-        collector.wait(60)
+        collector.wait(HANG_SECONDS)
     assert gone([*program, guard])
     assert left_over(store) == []
 
@@ -140,7 +141,7 @@ def test_an_interrupt_is_the_programs_and_what_was_recorded_is_kept(tmp_path: Pa
         program = ready(collector.stdout.fileno())
         collector.send_signal(signal.SIGINT)
         assert collector.stdout.read() == b"once\n"
-        assert collector.wait(60) == 9
+        assert collector.wait(HANG_SECONDS) == 9
     assert gone(program)
     [run] = store.runs()
     assert run.rows("steps") == 5

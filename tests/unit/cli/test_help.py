@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tracekit.cli.main import run
 
 _OF_COLORS = ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS")
@@ -21,7 +22,12 @@ def piped(**surroundings: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_COLORS}
     command = [sys.executable, "-c", "from tracekit.cli.main import main; main()", "import", "-h"]
     shown = subprocess.run(
-        command, env=environment | surroundings, capture_output=True, text=True, check=True, timeout=60
+        command,
+        env=environment | surroundings,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_SECONDS,
     )
     return shown.stdout
 

@@ -13,6 +13,8 @@ import psutil
 import pytest
 from tracekit.collectors.children import child, end
 
+from tests.environment import HANG_SECONDS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -73,7 +75,7 @@ def test_a_child_ends_when_the_collector_is_killed(number: signal.Signals) -> No
         family = psutil.Process(collector.pid).children(recursive=True)
         assert guard in [one.pid for one in family]
         collector.send_signal(number)
-        collector.wait(60)
+        collector.wait(HANG_SECONDS)
     assert gone([other, guard, *(one.pid for one in family)])
 
 

@@ -14,6 +14,8 @@ import psutil
 import pytest
 from tracekit.collectors import children, guard, program
 
+from tests.environment import HANG_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -78,7 +80,7 @@ def test_signals_that_are_ignored_stay_ignored(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         os.write(pipe, bytes([signal.SIGUSR1]))
         assert process.stdout.read() == "got it\n"
-        assert process.wait(30) == 5
+        assert process.wait(HANG_SECONDS) == 5
 
 
 def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> None:
@@ -87,9 +89,9 @@ def test_a_signal_for_a_program_that_has_ended_is_dropped(tmp_path: Path) -> Non
         process.stdout.readline()
         [started] = psutil.Process(process.pid).children()
         os.write(pipe, bytes([guard.END]))
-        psutil.wait_procs([started], timeout=30)
+        psutil.wait_procs([started], timeout=HANG_SECONDS)
         os.write(pipe, bytes([signal.SIGUSR1]))
-        assert process.wait(30) == -signal.SIGTERM
+        assert process.wait(HANG_SECONDS) == -signal.SIGTERM
 
 
 def test_a_signal_that_the_program_received_itself_is_not_forwarded(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_signal_that_the_program_received_itself_is_not_forwarded(tmp_path: Pa
         os.write(pipe, bytes([signal.SIGUSR2]))  # which would end the program
         os.write(pipe, bytes([signal.SIGUSR1]))
         assert process.stdout.read() == "got it\n"
-        assert process.wait(30) == 5
+        assert process.wait(HANG_SECONDS) == 5
 
 
 def test_the_end_of_the_collector_ends_all_processes_and_removes_their_folder(tmp_path: Path) -> None:
@@ -112,8 +114,8 @@ def test_the_end_of_the_collector_ends_all_processes_and_removes_their_folder(tm
         started = psutil.Process(process.pid).children(recursive=True)
         with Path(os.devnull).open() as other:
             os.dup2(other.fileno(), pipe)  # closes this end, as the system does
-        assert process.wait(30) == -signal.SIGKILL
-    assert psutil.wait_procs(started, timeout=30)[1] == []
+        assert process.wait(HANG_SECONDS) == -signal.SIGKILL
+    assert psutil.wait_procs(started, timeout=HANG_SECONDS)[1] == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from tracekit.collectors.libtorch import prepare as build
 
 from tests.cpp import needs_toolchain
+from tests.environment import HANG_SECONDS
 from tracekit.errors import CollectionError
 
 pytest.importorskip("torch")
@@ -86,7 +87,7 @@ def test_another_source_is_built_separately(small: Small) -> None:
 @pytest.mark.slow
 def test_concurrent_requests_build_once(small: Small) -> None:
     both = [small.start(), small.start()]
-    reported = {one.communicate(timeout=120)[0] for one in both}
+    reported = {one.communicate(timeout=HANG_SECONDS)[0] for one in both}
     assert [one.returncode for one in both] == [0, 0]
     assert reported == {f"{small.built()}\n"}
     assert small.times_built() == 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.nsys import install, recorded
 from tests.nsys_help import CURRENT
 
@@ -39,7 +40,9 @@ def run(tmp_path: Path) -> Run:
     ) -> subprocess.CompletedProcess[str]:
         nsys = install(tmp_path / "bin", version=version)
         command = [nsys, "profile", *options, f"--output={tmp_path / 'run'}", sys.executable, "-c", code]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=HANG_SECONDS, stdin=subprocess.DEVNULL
+        )
 
     return profiled
 
@@ -124,6 +127,6 @@ def test_without_permission_samples_are_left_out(run: Run) -> None:
 )
 def test_what_a_version_refuses(version: str, options: list[str], message: str, tmp_path: Path) -> None:
     words = [install(tmp_path, version=version), "profile", *options, "true"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 1
     assert done.stderr.startswith(message)

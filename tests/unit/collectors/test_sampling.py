@@ -22,6 +22,7 @@ from tracekit.collectors.sampling import (
     sample_counters,
 )
 
+from tests.environment import HANG_SECONDS
 from tracekit.ingest.write import Sample
 from tracekit.runs.meta import Diagnostic, Level
 
@@ -61,7 +62,7 @@ def test_samplers_are_read_first_repeatedly_and_last_and_closed() -> None:
     before = time.time_ns()
     with sample_counters(interval_s=0.001, samplers=[lambda _: own]) as buffer:
         assert buffer.samples()
-        assert own.enough.wait(60)
+        assert own.enough.wait(HANG_SECONDS)
     times = [one.t_unix_ns for one in buffer.samples()]
     assert times == sorted(times)
     assert before <= times[0] <= times[-1] <= time.time_ns()
@@ -81,7 +82,7 @@ def test_the_interval_grows_with_the_length_of_a_program(monkeypatch: pytest.Mon
     monkeypatch.setattr("tracekit.collectors.sampling.MAX_READINGS", 8)
     own = Scripted(enough=40)
     with sample_counters(interval_s=0.0001, samplers=[lambda _: own]) as buffer:
-        assert own.enough.wait(60)
+        assert own.enough.wait(HANG_SECONDS)
     values = [one.value for one in buffer.samples()]
     assert values[0] == 1
     assert len(values) < 16
@@ -96,7 +97,7 @@ def test_a_failing_sampler_is_reported_and_affects_no_other() -> None:
     breaks, works = Scripted(breaks_at=2, closing=False), Scripted()
     makes = [broken, lambda _: None, lambda _: breaks, lambda _: works]
     with sample_counters(interval_s=0.001, samplers=makes) as buffer:
-        assert works.enough.wait(60)
+        assert works.enough.wait(HANG_SECONDS)
     assert (breaks.reads, breaks.closed, works.closed) == (2, 1, 1)
     assert [one.message for one in buffer.diagnostics() if one.code != "scripted"] == [
         "sampling of broken ended early: RuntimeError: cannot start",
@@ -164,7 +165,7 @@ def test_the_program_is_sampled_only_in_its_window(tmp_path: Path, guard: psutil
         wait_for_readings(3)
         assert (pids, buffer.samples()) == ([], ())
         (tmp_path / "rank-0.claim").touch()
-        assert own.enough.wait(60)
+        assert own.enough.wait(HANG_SECONDS)
         assert pids == [program.pid]
         (tmp_path / "rank-0.facts").touch()
         wait_for_readings(2)  # one may have been under way
@@ -184,7 +185,7 @@ def test_samplers_are_made_once_there_is_a_process() -> None:
         pid=lambda: next(answers),
         samplers=[lambda pid: pids.append(pid) or own],  # type: ignore[func-returns-value]
     ):
-        assert own.enough.wait(60)
+        assert own.enough.wait(HANG_SECONDS)
     assert pids == [7]
 
 

@@ -18,6 +18,7 @@ from tracekit.dashboards.parts.finding import around, coded, finding, spots
 from tracekit.dashboards.site import Site, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
+from tests.environment import HANG_SECONDS
 from tracekit import analysis
 from tracekit.analysis import Basis, Finding, Result, Severity
 from tracekit.analysis.findings import advise
@@ -177,7 +178,7 @@ def test_the_findings_are_those_of_the_command(store: Store) -> None:
     run = make_run(store.path, **rows())
     context = context_of(store)
     job = advising(context)
-    assert job.finished.wait(60)
+    assert job.finished.wait(HANG_SECONDS)
     assert job.advice is not None
     assert job.advice.findings == advise(run).findings
     assert advising(context) is job
@@ -191,7 +192,7 @@ def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("tracekit.dashboards.pages.overview.advice.gather", broken)
     job = advising(context_of(store))
-    assert job.finished.wait(60)
+    assert job.finished.wait(HANG_SECONDS)
     assert job.error == "ValueError: no budget"
 
 

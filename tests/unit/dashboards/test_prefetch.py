@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.runs import make_run
 
 pytest.importorskip("dash")
@@ -55,7 +56,7 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     old, new = make_run(store), make_run(store, after_s=1)
     site.app.server.test_client().get("/overview", headers=HTML)
     first = site.pages["overview"].prefetch
-    assert all(asked.done.acquire(timeout=60) for _ in first)
+    assert all(asked.done.acquire(timeout=HANG_SECONDS) for _ in first)
     assert asked.names == [(new.path.name, name) for name in first]
     prefetch.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
     assert asked.names[len(first) :] == [(old.path.name, name) for name in site.pages["kernels"].covers]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tests.tiers import thinned
 from tracekit.errors import UnusableInputError
 
@@ -52,7 +53,7 @@ def dashboard(
 
 
 def fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 (our own server)
+    with urllib.request.urlopen(address, timeout=HANG_SECONDS) as answer:  # noqa: S310 (our own server)
         text: str = answer.read().decode()
     return text
 
@@ -70,7 +71,7 @@ def test_it_prints_one_line_and_ends_quietly_when_interrupted(
         assert match
         assert fetched(match[1] + "healthz") == "ok"
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out, err) == (code, "", "")
 
 
@@ -113,7 +114,7 @@ def test_every_refusal_carries_the_headers(store: Store) -> None:
     with dashboard(store) as (process, line):
         port = int(line.split(":")[3].split("/")[0])
         for request_line, status in REFUSED.items():
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as connection:
                 connection.sendall(f"{request_line}\r\nConnection: close\r\n\r\n".encode())
                 with closing(http.client.HTTPResponse(connection)) as answer:
                     answer.begin()
@@ -123,7 +124,7 @@ def test_every_refusal_carries_the_headers(store: Store) -> None:
             assert found == security.HEADERS, request_line[:80]
             assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         process.send_signal(signal.SIGTERM)
-        assert "Traceback" not in process.communicate(timeout=60)[1]
+        assert "Traceback" not in process.communicate(timeout=HANG_SECONDS)[1]
 
 
 HALF_OPEN = 500
@@ -134,7 +135,9 @@ def test_half_open_connections_lock_nobody_out(store: Store) -> None:
         match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
         assert match
         for number in range(HALF_OPEN):
-            half = opened.enter_context(socket.create_connection(("127.0.0.1", int(match[1])), timeout=60))
+            half = opened.enter_context(
+                socket.create_connection(("127.0.0.1", int(match[1])), timeout=HANG_SECONDS)
+            )
             half.sendall(b"GET / HTTP/1.1\r\nHost: 127" * (number % 2))
         assert fetched(match[0] + "healthz") == "ok"
         assert "_dash-config" in fetched(match[0])
@@ -145,8 +148,8 @@ def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) 
     ready: queue.Queue[str] = queue.Queue()
     started = {"host": "127.0.0.1", "port": 0, "on_ready": ready.put}
     threading.Thread(target=app.serve, args=(store,), kwargs=started, daemon=True).start()
-    port = int(ready.get(timeout=60).split(":")[2].rstrip("/"))
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as half:
+    port = int(ready.get(timeout=HANG_SECONDS).split(":")[2].rstrip("/"))
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as half:
         half.sendall(b"GET / HTTP/1.1\r\n")
         assert half.recv(1) == b""
 
@@ -177,7 +180,7 @@ def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyP
 
     with answering(answer) as (server, turn), ExitStack() as opened:
         address = ("127.0.0.1", int(server.effective_port))
-        opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+        opened.enter_context(socket.create_connection(address, timeout=HANG_SECONDS)).sendall(REQUEST)
         while not server.active_channels:
             turn()
         while server.active_channels:  # else ended by the timeout of tests
@@ -196,7 +199,7 @@ def test_a_proxy_on_this_machine_opens_many_connections() -> None:
         opened.callback(over.set)
         address = ("127.0.0.1", int(server.effective_port))
         for number in range(connections.MOST_PER_ADDRESS + 1):
-            opened.enter_context(socket.create_connection(address, timeout=60)).sendall(REQUEST)
+            opened.enter_context(socket.create_connection(address, timeout=HANG_SECONDS)).sendall(REQUEST)
             while sum(bool(one.requests) for one in server.active_channels.values()) <= number:
                 turn()
 
@@ -206,7 +209,7 @@ def test_a_body_is_received_only_with_the_token(store: Store) -> None:
         match = re.search(r":(\d+)/\?token=([\w-]+)", line)
         assert match
         request = f"POST /import?name=x HTTP/1.1\r\nHost: 127.0.0.1:{match[1]}\r\nContent-Length: 1000\r\n"
-        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=HANG_SECONDS) as connection:
             connection.sendall(f"{request}\r\n".encode())
             assert b" 401 " in connection.recv(100)
 
@@ -217,12 +220,12 @@ def test_an_unfinished_upload_is_deleted_when_the_server_ends(store: Store) -> N
         assert match
         address = match[0] + "import?name=x&size=99&more=1"
         sent = urllib.request.Request(address, b"part", method="POST")  # noqa: S310
-        with urllib.request.urlopen(sent, timeout=30) as answer:  # noqa: S310 (our own server)
+        with urllib.request.urlopen(sent, timeout=HANG_SECONDS) as answer:  # noqa: S310 (our own server)
             assert answer.status == 200
         folder = store.path / FOLDER
         assert list(folder.iterdir())
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=HANG_SECONDS) == ("", "")
         assert not list(folder.iterdir())
 
 
@@ -240,10 +243,10 @@ def test_it_ends_quietly_while_an_import_starts(store: Store) -> None:
         match = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert match
         asked = urllib.request.Request(match[0] + "import/samples", method="POST")  # noqa: S310
-        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 (our own server)
+        with urllib.request.urlopen(asked, timeout=HANG_SECONDS) as answer:  # noqa: S310 (our own server)
             assert answer.status == 200
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out, err) == (130, "", "")
 
 

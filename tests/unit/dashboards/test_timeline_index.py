@@ -20,6 +20,7 @@ from tracekit.dashboards.timeline.build import VERSION, build, seal
 from tracekit.dashboards.timeline.disk import Opened
 
 from tests.builders import device, host, kernel, make_run, step
+from tests.environment import HANG_SECONDS
 from tests.tiers import examples
 from tests.unit.dashboards.timeline_runs import HOSTILE, index_of, training_run
 from tracekit.runs import meta
@@ -169,7 +170,7 @@ def opened(run: Run, store: Store) -> Index:
 def test_an_index_is_kept_and_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     first = opened(run, store)
-    assert first.causes.final.wait(60)
+    assert first.causes.final.wait(HANG_SECONDS)
     assert disk.place(store, run.path.name).is_dir()
     monkeypatch.setattr("tracekit.dashboards.timeline.disk.build", None)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
@@ -184,7 +185,7 @@ def test_causes_are_those_that_the_analysis_gives(tmp_path: Path) -> None:
     run = training_run(tmp_path)
     results = Results()
     index = Opened(Store(tmp_path), results).of(run)
-    assert index.causes.final.wait(60)
+    assert index.causes.final.wait(HANG_SECONDS)
     explained = index.causes.explained
     assert explained is not None
     assert len(explained.label) == 1
@@ -198,7 +199,7 @@ def test_the_causes_of_a_large_run_are_worked_out_apart(
     monkeypatch.setattr("tracekit.dashboards.timeline.disk.LARGE", 0)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     index = opened(run, store)
-    assert index.causes.final.wait(120)
+    assert index.causes.final.wait(HANG_SECONDS)
     assert index.causes.explained is not None
     assert disk.load_causes(disk.place(store, run.path.name)) is not None
 
@@ -216,7 +217,7 @@ def test_an_analysis_that_fails_leaves_idle_time_plain(
 
     monkeypatch.setattr("tracekit.analysis.analyze", fails)
     index = opened(training_run(tmp_path), Store(tmp_path))
-    assert index.causes.final.wait(60)
+    assert index.causes.final.wait(HANG_SECONDS)
     assert index.causes.explained is None
 
 

@@ -11,6 +11,7 @@ from tracekit.dashboards.timeline.disk import WORKER
 from tracekit.dashboards.timeline.reading import CATEGORIES
 
 from tests.builders import device, host, kernel, make_run, memcpy
+from tests.environment import HANG_SECONDS
 from tests.unit.dashboards.timeline_runs import HOSTILE, training_run, unpacked
 from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
@@ -40,7 +41,7 @@ def client(run: Run) -> Get:
     get("lanes")
     for thread in threading.enumerate():
         if thread.name.startswith(WORKER):
-            thread.join(60)
+            thread.join(HANG_SECONDS)
     return get
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tracekit.recording.agent import STARTUP, VARIABLE, AgentRequest, environment_with_agent
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(
     paths = [*filter(None, [given.get("PYTHONPATH")]), str(own)]
     variables = {**given, "PYTHONPATH": os.pathsep.join(paths)}
     words = [sys.executable, "-c", code]
-    return subprocess.run(words, env=variables, cwd=own, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, env=variables, cwd=own, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def recorded(directory: Path) -> dict[str, str]:
