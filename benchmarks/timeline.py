@@ -155,7 +155,7 @@ def child(store: Store, options: argparse.Namespace) -> dict[str, Any]:
     found["bytes"] = sum(array.nbytes for array in arrays.values()) / len(arrays["row"])
     del outline, arrays
     started = time.perf_counter()
-    saved = disk.load(disk.place(store, run.path.name), build.seal(run))
+    saved = disk.load(disk.index_folder(store, run.path.name), build.seal(run))
     assert saved is not None  # noqa: S101 (it was saved above)
     index = build.assemble(*saved)
     found["reopen_s"] = time.perf_counter() - started
@@ -172,7 +172,7 @@ def _peak_mb() -> float:
 
 def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds and bytes of an answer at a zoom, over places across the capture."""
-    from tracekit.dashboards.timeline import draw, reading, routes
+    from tracekit.dashboards.timeline import read_columns, render, routes
 
     first, last = index.span
     length = int((last - first) * zoom)
@@ -181,8 +181,8 @@ def _drawn(index: Index, zoom: float, options: argparse.Namespace) -> dict[str, 
     for round_ in range(options.rounds):
         start = first + (last - first - length) * round_ // options.rounds
         began, busy = time.perf_counter(), time.process_time()
-        window = reading.Window(start=start, end=start + length, width=options.width)
-        data = routes.pack(window, draw.draw(index, lanes, window), index.names.texts)
+        window = read_columns.Window(start=start, end=start + length, width=options.width)
+        data = routes.pack(window, render.render_intervals(index, lanes, window), index.names.texts)
         taken.append((time.perf_counter() - began) * 1e3)
         worked.append((time.process_time() - busy) * 1e3)
         sizes.append(len(data))

@@ -9,7 +9,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import waitress
 from dash import Dash
@@ -17,18 +16,15 @@ from waitress import wasyncore
 
 from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
+from tracekit.runs.store import Store
 
-from . import blocks, callback_bodies, connections, frame, prefetch, security
-from .answers.pages import registered
-from .exports import offers
-from .grids import table
+from . import blocks, callback_bodies, connections, prefetch, security, shell
+from .analysis_pages.pages import load_pages
+from .exports import downloads
 from .imports import routes
-from .security import LARGEST_BODY, LOOPBACK
+from .security import LOOPBACK, MAX_BODY_BYTES
 from .site import Results, Site
-
-if TYPE_CHECKING:
-    from tracekit.runs.store import Store
-
+from .tables import table
 
 UPLOAD_LIMIT = 4 << 30
 
@@ -65,22 +61,22 @@ def create_app(
         compress=False,
         serve_locally=True,
         assets_ignore=r"early\.js$",  # loaded by the frame before first paint
-        index_string=frame.INDEX,
+        index_string=shell.INDEX,
     )
-    site = Site(app=app, store=store, pages=registered(), results=Results(analyze=ResultCache(store).analyze))
-    app.layout = frame.frame(site.pages)
-    frame.connect(site)
-    frame.connect_pickers(site)
+    site = Site(app=app, store=store, pages=load_pages(), results=Results(analyze=ResultCache(store).analyze))
+    app.layout = shell.shell(site.pages)
+    shell.connect(site)
+    shell.connect_pickers(site)
     routes.connect(site, limit=upload_limit)
     blocks.connect(site)
     table.connect(site)
-    offers.connect(site)
+    downloads.connect(site)
     for shown in site.pages.values():
         if shown.connect:
             shown.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
-    security.protect(app, hosts=hosts, token=token)
-    callback_bodies.check(app)
+    security.restrict_access(app, hosts=hosts, token=token)
+    callback_bodies.refuse_malformed(app)
     prefetch.connect(site)
     return app
 
@@ -125,13 +121,15 @@ def serve(
         sockets=[listening],
         threads=THREADS,
         ident="tracekit",
-        max_request_body_size=LARGEST_BODY,  # refused before it is written to a temporary file
-        connection_limit=2 * connections.MOST_CONNECTIONS,  # never reached: it would stop accepting
+        max_request_body_size=MAX_BODY_BYTES,  # refused before it is written to a temporary file
+        connection_limit=2 * connections.MAX_CONNECTIONS,  # never reached: it would stop accepting
         channel_timeout=IDLE_S,
         cleanup_interval=5,
     )
     port = listening.getsockname()[1]
-    server.channel_class = connections.admitting(lambda headers: security.may_send(headers, token, port))
+    server.channel_class = connections.connection_opener(
+        lambda headers: security.may_send(headers, token, port)
+    )
     address = f"http://{_url_host(host)}:{port}/" + (f"?token={token}" if token else "")
     on_ready(address)
     if open_browser:
@@ -142,14 +140,14 @@ def serve(
     finally:
         logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
         wasyncore.close_all(opened, ignore_all=True)
-        routes.of(app).close()
+        routes.imports_of(app).close()
 
 
 def _bind(host: str, port: int) -> socket.socket:
     """Bind a socket; prefer IPv4 for a name with addresses of both versions."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(candidates, key=lambda candidate: candidate[0] != socket.AF_INET)
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -160,7 +158,7 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         running = f"if a dashboard is already running, open http://{_url_host(host)}:{port}/; otherwise "
         raise UnusableInputError(
-            f"cannot listen on {_bracketed(host)}:{port}: {error.strerror or error}",
+            f"cannot listen on {_bracket(host)}:{port}: {error.strerror or error}",
             hint=f"{running if error.errno == errno.EADDRINUSE else ''}"
             "choose another port with --port (0 picks a free one)",
         ) from error
@@ -169,8 +167,8 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def _url_host(host: str) -> str:
     """Return the host for a URL; the machine's name for a wildcard address."""
-    return socket.gethostname() if host in {"0.0.0.0", "::"} else _bracketed(host)  # noqa: S104
+    return socket.gethostname() if host in {"0.0.0.0", "::"} else _bracket(host)  # noqa: S104
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -7,26 +7,23 @@ view changes. One that fails shows its error; the others are unaffected.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 from flask import abort
 
 from tracekit.errors import TracekitError
 
-from .parts.charts import aria
+from .components.charts import aria
 from .site import Site, View
 
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-
 _LOG = logging.getLogger(__name__)
-KIND = "block"
-AGAIN = "again"
+BLOCK_TYPE = "block"
+AGAIN_TYPE = "again"
 """Type of the store whose change recomputes a block."""
-RETRY = "retry"
+RETRY_TYPE = "retry"
 
 
 def block(page: str, name: str, *, height: int = 120) -> Component:
@@ -39,23 +36,23 @@ def block(page: str, name: str, *, height: int = 120) -> Component:
     """
     place = html.Div(
         dmc.Skeleton(height=height, radius="sm"),
-        id={"type": KIND, "page": page, "name": name},
+        id={"type": BLOCK_TYPE, "page": page, "name": name},
         className="tk-block",
         **aria(busy="true"),
     )
-    return html.Div([place, dcc.Store(id={"type": AGAIN, "page": page, "name": name})])
+    return html.Div([place, dcc.Store(id={"type": AGAIN_TYPE, "page": page, "name": name})])
 
 
 def connect(site: Site) -> None:
     """Register the callbacks that fill and retry blocks."""
 
     @site.app.callback(
-        Output({"type": KIND, "page": MATCH, "name": MATCH}, "children"),
-        Output({"type": KIND, "page": MATCH, "name": MATCH}, "aria-busy"),
+        Output({"type": BLOCK_TYPE, "page": MATCH, "name": MATCH}, "children"),
+        Output({"type": BLOCK_TYPE, "page": MATCH, "name": MATCH}, "aria-busy"),
         Input("view", "data"),
         Input("theme", "data"),
-        Input({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
-        State({"type": KIND, "page": MATCH, "name": MATCH}, "id"),
+        Input({"type": AGAIN_TYPE, "page": MATCH, "name": MATCH}, "data"),
+        State({"type": BLOCK_TYPE, "page": MATCH, "name": MATCH}, "id"),
     )
     def fill(view: dict[str, str] | None, theme: str, _: Any, place: dict[str, str]) -> tuple[Any, Any]:
         if view is None:
@@ -65,17 +62,17 @@ def connect(site: Site) -> None:
             return no_update, no_update  # the user has navigated away
         if requested.page not in site.pages or place["name"] not in site.pages[requested.page].blocks:
             abort(404)
-        return content(site, requested, place["name"], dark=theme == "dark"), "false"
+        return compute_block(site, requested, place["name"], dark=theme == "dark"), "false"
 
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "again"),
-        Output({"type": AGAIN, "page": MATCH, "name": MATCH}, "data"),
-        Input({"type": RETRY, "page": MATCH, "name": MATCH}, "n_clicks"),
+        Output({"type": AGAIN_TYPE, "page": MATCH, "name": MATCH}, "data"),
+        Input({"type": RETRY_TYPE, "page": MATCH, "name": MATCH}, "n_clicks"),
         prevent_initial_call=True,
     )
 
 
-def content(site: Site, view: View, name: str, *, dark: bool) -> Any:
+def compute_block(site: Site, view: View, name: str, *, dark: bool) -> Any:
     """Compute a block, or an error message if it failed."""
     try:
         return site.pages[view.page].blocks[name](site.context(view, dark=dark))
@@ -100,7 +97,7 @@ def error_alert(message: str, hint: str = "", *, again: tuple[str, str] | None =
     """
     retry = []
     if again:
-        place = {"type": RETRY, "page": again[0], "name": again[1]}
+        place = {"type": RETRY_TYPE, "page": again[0], "name": again[1]}
         retry.append(html.Button("Try again", id=place, className="tk-button"))
     return dmc.Alert(
         [*([html.P(hint)] if hint else []), *retry],

@@ -14,9 +14,9 @@ import msgspec
 from dash import Dash
 from flask import Flask, abort, request
 
-from .frame import NAMES
+from .shell import NAMES
 
-UPDATE = "/_dash-update-component"
+UPDATE_PATH = "/_dash-update-component"
 _MANY = ("ALL", "ALLSMALLER")
 
 
@@ -103,24 +103,24 @@ _TYPES: dict[str, Any] = {
 """Types of values by property, or by id and property; others are taken as any JSON."""
 
 
-def check(app: Dash) -> None:
+def refuse_malformed(app: Dash) -> None:
     """Refuse malformed bodies; install after the request checks."""
     decoder, server = msgspec.json.Decoder(_Body), cast("Flask", app.server)
 
     @server.before_request
     def refuse() -> None:
-        if request.path != UPDATE or request.method != "POST":
+        if request.path != UPDATE_PATH or request.method != "POST":
             return
         try:
             body = decoder.decode(request.get_data())
-            _check(body, app.callback_map)
+            _check_body(body, app.callback_map)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             abort(400, f"malformed body of a callback: {str(error)[:200]}")
 
 
-def _check(body: _Body, known: dict[str, Any]) -> None:
+def _check_body(body: _Body, callbacks: dict[str, Any]) -> None:
     """Raise ValueError or ValidationError if the body is not one of a callback of this server."""
-    callback = known.get(body.output)
+    callback = callbacks.get(body.output)
     if callback is None or "callback" not in callback:
         raise ValueError("unknown output")
     outputs = callback["output"]
@@ -128,25 +128,25 @@ def _check(body: _Body, known: dict[str, Any]) -> None:
         raise ValueError("other outputs")
     declared = outputs if isinstance(outputs, (list, tuple)) else [outputs]
     sent = body.outputs if isinstance(body.outputs, list) else [body.outputs]
-    _compare(sent, [(one.component_id, one.component_property) for one in declared])
+    _check_slots(sent, [(dependency.component_id, dependency.component_property) for dependency in declared])
     for slots, named in ((body.inputs, "inputs"), (body.state, "state")):
-        pairs = [(_parsed(one["id"]), one["property"]) for one in callback[named]]
-        _compare(slots, pairs)
+        pairs = [(_parse_id(dependency["id"]), dependency["property"]) for dependency in callback[named]]
+        _check_slots(slots, pairs)
         for slot in slots:
-            for one in slot if isinstance(slot, list) else [slot]:
-                _convert(one)
+            for dependency in slot if isinstance(slot, list) else [slot]:
+                _convert(dependency)
 
 
-def _parsed(component: str) -> Any:
+def _parse_id(component: str) -> Any:
     return json.loads(component) if component.startswith("{") else component
 
 
-def _compare(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[Any, str]]) -> None:
+def _check_slots(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[Any, str]]) -> None:
     if len(sent) != len(declared):
         raise ValueError(f"{len(sent)} instead of {len(declared)} properties")
     for slot, (component, name) in zip(sent, declared, strict=True):
-        for one in slot if isinstance(slot, list) else [slot]:
-            if one.property.partition("@")[0] != name.partition("@")[0] or not _fits(one.id, component):
+        for single in slot if isinstance(slot, list) else [slot]:
+            if single.property.partition("@")[0] != name.partition("@")[0] or not _fits(single.id, component):
                 raise ValueError("other properties")
         if isinstance(slot, list) != _is_many(component):
             raise ValueError("other properties")

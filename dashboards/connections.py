@@ -18,16 +18,16 @@ from waitress.parser import HTTPRequestParser
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
-from .security import BARE_POLICY, HEADERS, LARGEST_BODY, is_loopback
+from .security import BARE_POLICY, HEADERS, MAX_BODY_BYTES, is_loopback
 
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 """Maximum connections; below the usual limit of 1,024 open files."""
-MOST_PER_ADDRESS = 64
+MAX_PER_ADDRESS = 64
 """Maximum connections of one address of another machine. A browser uses 6.
 
 On this machine, a proxy opens those of all its clients, for HTTP/2 many at once.
 """
-MOST_RECEIVED = 8 * LARGEST_BODY
+MAX_RECEIVED_BYTES = 8 * MAX_BODY_BYTES
 """Maximum bytes of all bodies that are being received, which waitress keeps in temporary files."""
 HEADER_S = 10
 """Seconds until the header of a request must be complete, from its first byte or from the connection."""
@@ -66,7 +66,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
     @property
     def body_bytes(self) -> int:
         """Bytes of the body, as declared; the maximum if it has no length."""
-        return LARGEST_BODY if self.chunked else int(self.content_length)
+        return MAX_BODY_BYTES if self.chunked else int(self.content_length)
 
     def received(self, data: bytes) -> int:
         had_header = self.headers_finished
@@ -84,24 +84,30 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _Refusal
     will_close: bool
 
-    def __init__(self, *given: Any, may_send: Callable[[Mapping[str, str]], bool], **named: Any) -> None:
+    def __init__(self, *args: Any, may_send: Callable[[Mapping[str, str]], bool], **named: Any) -> None:
         self._may_send, self.served = may_send, False
         self._opened_s = self._sent_s = time.monotonic()
         self.parser_class = lambda adjustments: _Request(self, adjustments)
-        super().__init__(*given, **named)
+        super().__init__(*args, **named)
 
     def refusal(self, request: _Request) -> _BodyError | None:
         """Return why the body of a request is not received; None if it is."""
         if not self._may_send(request.headers):
             return _BodyError(401, "Unauthorized", "open the address with the access token first")
-        receiving = (one.request for one in list(self.server.active_channels.values()) if one is not self)
-        total = sum(one.body_bytes for one in receiving if one is not None and one.headers_finished)
-        if total + request.body_bytes > MOST_RECEIVED:
+        receiving = (
+            channel.request for channel in list(self.server.active_channels.values()) if channel is not self
+        )
+        total = sum(
+            request_in_progress.body_bytes
+            for request_in_progress in receiving
+            if request_in_progress is not None and request_in_progress.headers_finished
+        )
+        if total + request.body_bytes > MAX_RECEIVED_BYTES:
             return _BodyError(503, "Service Unavailable", "too many uploads at once; try again later")
         return None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the connection is idle or its header is incomplete."""
         receives = self.request is not None and self.request.headers_finished
         return not (self.requests or self.total_outbufs_len or receives)
@@ -132,7 +138,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         return now_s - self.request.begun_s > (BODY_S if self.request.headers_finished else HEADER_S)
 
 
-def admitting(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _Channel | None]:
+def connection_opener(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _Channel | None]:
     """Return a function that opens a connection of waitress, in place of its class.
 
     Args:
@@ -142,15 +148,17 @@ def admitting(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _C
     def admit(
         server: Any, client: socket.socket, address: Any, adjustments: Any, **named: Any
     ) -> _Channel | None:
-        channels = [one for one in server.active_channels.values() if not one.will_close]
-        own = [one for one in channels if one.addr[0] == address[0]]
-        is_full = len(channels) >= MOST_CONNECTIONS
-        if is_full or (len(own) >= MOST_PER_ADDRESS and not is_loopback(address[0])):
-            waiting = [one for one in (channels if is_full else own) if one.waits]
+        channels = [channel for channel in server.active_channels.values() if not channel.will_close]
+        of_address = [channel for channel in channels if channel.addr[0] == address[0]]
+        is_full = len(channels) >= MAX_CONNECTIONS
+        if is_full or (len(of_address) >= MAX_PER_ADDRESS and not is_loopback(address[0])):
+            waiting = [
+                candidate for candidate in (channels if is_full else of_address) if candidate.is_waiting
+            ]
             if not waiting:
                 client.close()
                 return None
-            min(waiting, key=lambda one: one.last_activity).will_close = True
+            min(waiting, key=lambda candidate: candidate.last_activity).will_close = True
         return _Channel(server, client, address, adjustments, may_send=may_send, **named)
 
     return admit

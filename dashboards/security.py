@@ -22,9 +22,9 @@ from tracekit.errors import TracekitError
 LOOPBACK = ("127.0.0.1", "localhost")
 COOKIE = "tracekit_token"
 HEALTH = "/healthz"
-LARGEST_BODY = 32 << 20
+MAX_BODY_BYTES = 32 << 20
 """Maximum bytes of a request; traces are uploaded in smaller slices."""
-_READING = {"GET", "HEAD", "OPTIONS"}
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 _POLICY = (
     "default-src 'self'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; "
@@ -41,7 +41,7 @@ BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """Content security policy of plain-text responses."""
 
 
-def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
+def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
     """Reject requests that do not come from the dashboard's pages.
 
     Args:
@@ -50,13 +50,13 @@ def protect(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") ->
         token: Access token that a browser must send once, in the address; empty for loopback.
     """
     server: Flask = app.server
-    server.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
+    server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
 
     def refuse() -> Response | None:
-        if hosts and _host() not in hosts:
+        if hosts and _requested_host() not in hosts:
             abort(400, "unknown host name")  # prevents DNS rebinding
-        if request.method not in _READING and not own_page():
+        if request.method not in _SAFE_METHODS and not is_same_origin():
             abort(403, "not from a page of this dashboard")
         return _authorize(token) if token and request.path != HEALTH else None
 
@@ -83,7 +83,7 @@ def _hashes(app: Dash) -> list[str]:
     return [f"'{value}'" if not value.startswith("'") else value for value in app.csp_hashes()]
 
 
-def _host() -> str:
+def _requested_host() -> str:
     """Return the requested host name without port and brackets."""
     try:
         return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
@@ -91,7 +91,7 @@ def _host() -> str:
         return ""
 
 
-def own_page() -> bool:
+def is_same_origin() -> bool:
     """Return whether the request comes from a page of this server or from a non-browser client."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")
@@ -105,25 +105,25 @@ def own_page() -> bool:
 def _authorize(token: str) -> Response | None:
     cookie = _cookie(request.environ.get("SERVER_PORT", ""))
     shown = request.args.get("token", "")
-    if _is_token(shown, token):
+    if _matches(shown, token):
         response = redirect(_without_token())
         response.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return response  # type: ignore[return-value]
-    if not _is_token(request.cookies.get(cookie, ""), token):
+    if not _matches(request.cookies.get(cookie, ""), token):
         abort(401, "open the address printed by `tracekit dashboard`, which includes the access token")
     return None
 
 
 def may_send(headers: Mapping[str, str], token: str, port: int) -> bool:
     """Return whether a request with these headers, as WSGI names them, shows the token, if there is one."""
-    return not token or _is_token(parse_cookie(headers.get("COOKIE", "")).get(_cookie(port), ""), token)
+    return not token or _matches(parse_cookie(headers.get("COOKIE", "")).get(_cookie(port), ""), token)
 
 
 def _cookie(port: object) -> str:
     return f"{COOKIE}_{port}"  # cookies are shared between ports
 
 
-def _is_token(shown: str, token: str) -> bool:
+def _matches(shown: str, token: str) -> bool:
     return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
 from dash import html
@@ -18,10 +17,9 @@ from dash.development.base_component import Component
 
 from .site import Page
 
-if TYPE_CHECKING:
-    Rows = tuple[tuple[tuple[str, ...], str], ...]
+Rows = tuple[tuple[tuple[str, ...], str], ...]
 
-GO = {
+PAGE_KEYS = {
     "runs": "r",
     "overview": "o",
     "timeline": "t",
@@ -83,23 +81,23 @@ TABLES = (
 )
 
 
-def keys(pages: Mapping[str, Page]) -> dict[str, str]:
+def assign_keys(pages: Mapping[str, Page]) -> dict[str, str]:
     """Return the key of each existing page.
 
     Example:
-        >>> keys({})
+        >>> assign_keys({})
         {}
     """
-    taken: dict[str, str] = {}
+    page_of_key: dict[str, str] = {}
     for name in pages:
-        if name in GO and GO[name] not in taken:
-            taken[GO[name]] = name
-    return {name: key for key, name in taken.items()}
+        if name in PAGE_KEYS and PAGE_KEYS[name] not in page_of_key:
+            page_of_key[PAGE_KEYS[name]] = name
+    return {name: key for key, name in page_of_key.items()}
 
 
-def groups(pages: Mapping[str, Page]) -> dict[str, Rows]:
+def group_shortcuts(pages: Mapping[str, Page]) -> dict[str, Rows]:
     """Return the shortcuts by where they work: keys, and what they do."""
-    go = tuple(((key,), pages[name].title) for name, key in keys(pages).items())
+    go = tuple(((key,), pages[name].title) for name, key in assign_keys(pages).items())
     placed = {
         "On the timeline": ("timeline", TIMELINE),
         "On the flame graph": ("flame", FLAME),
@@ -113,9 +111,11 @@ def groups(pages: Mapping[str, Page]) -> dict[str, Rows]:
     }
 
 
-def lists(pages: Mapping[str, Page]) -> Component:
+def show_shortcuts(pages: Mapping[str, Page]) -> Component:
     """Create the list of all shortcuts."""
-    return html.Div([_group(title, rows) for title, rows in groups(pages).items()], className="tk-keys")
+    return html.Div(
+        [_group(title, rows) for title, rows in group_shortcuts(pages).items()], className="tk-keys"
+    )
 
 
 def _group(title: str, rows: Rows) -> Component:
@@ -127,16 +127,16 @@ def _group(title: str, rows: Rows) -> Component:
     return html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)])
 
 
-def markdown(pages: Mapping[str, Page]) -> str:
+def as_markdown(pages: Mapping[str, Page]) -> str:
     """Return the list of all shortcuts as a page of the documents."""
     parts = ["# Keyboard shortcuts", "`?` shows this list on any page of the dashboard."]
-    for title, rows in groups(pages).items():
+    for title, rows in group_shortcuts(pages).items():
         lines = [f"| {' '.join(f'`{key}`' for key in pressed)} | {what} |" for pressed, what in rows]
         parts += [f"## {title}", "\n".join(["| keys | action |", "|---|---|", *lines])]
     return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    from .answers.pages import registered
+    from .analysis_pages.pages import load_pages
 
-    sys.stdout.write(markdown(registered()))
+    sys.stdout.write(as_markdown(load_pages()))

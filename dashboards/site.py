@@ -12,11 +12,14 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+from flask import request
 
 from tracekit import analysis
 from tracekit.analysis import Analyze, Finding, Result
@@ -24,7 +27,7 @@ from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import find_named
 from tracekit.schema import TABLES
 
-from .catalogue import Catalogue
+from .catalog import Catalog
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
     Block: TypeAlias = Callable[["Context"], Component | list[Component]]
+
+T = TypeVar("T")
 
 
 class Section(StrEnum):
@@ -93,10 +98,10 @@ class Page:
 HOME = "runs"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
-LONGEST = 200
-LONGEST_SQL = 4_000
+MAX_PARAMETER_CHARS = 200
+MAX_SQL_CHARS = 4_000
 """Maximum characters of a parameter, and of the query of the SQL page."""
-_LONGEST_FILTER = 2_000
+_MAX_FILTER_CHARS = 2_000
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -140,17 +145,17 @@ class View:
     def parse(cls, path: str | None, search: str | None) -> View:
         """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
-        words = {name: value[: _longest(name)] for name, value in parse_qsl((search or "").lstrip("?"))}
+        words = {name: value[: _max_chars(name)] for name, value in parse_qsl((search or "").lstrip("?"))}
         row = words.pop("row", "")
         return cls(
             page=page if _NAME.fullmatch(page) else "",
             run=words.pop("run", ""),
             base=words.pop("base", ""),
-            rank=_integer(words.pop("rank", "")),
-            device=_integer(words.pop("device", "")),
-            start_ns=_integer(words.pop("from", "")),
-            end_ns=_integer(words.pop("to", "")),
-            row=row if selected(row) else "",
+            rank=_parse_integer(words.pop("rank", "")),
+            device=_parse_integer(words.pop("device", "")),
+            start_ns=_parse_integer(words.pop("from", "")),
+            end_ns=_parse_integer(words.pop("to", "")),
+            row=row if parse_row(row) else "",
             peaks=words.pop("peaks", ""),
             options={name: value for name, value in words.items() if _NAME.fullmatch(name)},
         )
@@ -186,31 +191,33 @@ class View:
         return other.href(**changes)
 
 
-def _longest(name: str) -> int:
+def _max_chars(name: str) -> int:
     """Return the maximum length of a parameter; longer queries keep one more, to be refused and not cut."""
-    return {"sql": LONGEST_SQL + 1, "filter": _LONGEST_FILTER, "varying": _LONGEST_FILTER}.get(name, LONGEST)
+    return {"sql": MAX_SQL_CHARS + 1, "filter": _MAX_FILTER_CHARS, "varying": _MAX_FILTER_CHARS}.get(
+        name, MAX_PARAMETER_CHARS
+    )
 
 
-def _integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def selected(row: str) -> tuple[str, int] | None:
+def parse_row(row: str) -> tuple[str, int] | None:
     """Parse a selected row into table and row id; None if it is invalid.
 
     Example:
-        >>> selected("device_intervals:7"), selected("passwd:1")
+        >>> parse_row("device_intervals:7"), parse_row("passwd:1")
         (('device_intervals', 7), None)
     """
     match = _ROW.fullmatch(row)
     return (match[1], int(match[2])) if match and match[1] in TABLES else None
 
 
-CAPACITY = 64
+MAX_RESULTS = 64
 """Default number of cached results."""
 
 
-def _computed(run: Run, name: str) -> Result:
+def _analyze(run: Run, name: str) -> Result:
     return analysis.analyze(run, name)
 
 
@@ -225,10 +232,10 @@ class Results:
         analyze: Function that runs an analysis.
     """
 
-    capacity: int = CAPACITY
-    analyze: Analyze = _computed
+    capacity: int = MAX_RESULTS
+    analyze: Analyze = _analyze
     _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
-    _locks: dict[Hashable, threading.Lock] = field(default_factory=dict)
+    _running: dict[Hashable, Future[Any]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run, name: str) -> Result:
@@ -249,24 +256,34 @@ class Results:
         key = (base.path, head.path, name, analysis.peaks_of(head, name))
         return self.get(key, lambda: analysis.compare(base, head, name))
 
-    def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached value of a key, or compute it; errors are not cached."""
         with self._guard:
             if key in self._done:
                 self._done.move_to_end(key)
-                return self._done[key]
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            with self._guard:
-                if key in self._done:
-                    return self._done[key]
+                value: T = self._done[key]
+                return value
+            running = self._running.get(key)
+            future = self._running.setdefault(key, Future())
+        if running:
+            return running.result()
+        try:
             value = compute()
-            with self._guard:
-                self._done[key] = value
-                self._locks.pop(key, None)
-                while len(self._done) > self.capacity:
-                    self._done.popitem(last=False)
+        except BaseException as error:
+            self._finish(key)
+            future.set_exception(error)  # for those who wait, too
+            raise
+        self._finish(key, value)
+        future.set_result(value)
         return value
+
+    def _finish(self, key: Hashable, *values: Any) -> None:
+        with self._guard:
+            del self._running[key]
+            for value in values:
+                self._done[key] = value
+            while len(self._done) > self.capacity:
+                self._done.popitem(last=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,24 +367,32 @@ class Site:
         return {name for page in self.pages.values() for name in page.covers if name != page.name}
 
     @cached_property
-    def catalogue(self) -> Catalogue:
+    def catalog(self) -> Catalog:
         """Cached listing of the store's runs."""
-        return Catalogue(self.store)
+        return Catalog(self.store)
 
     def run(self, run_id: str) -> Run | None:
         """Return the run with this full id, or None; the id is never used as a path."""
-        return self.catalogue.listing().find(run_id)
+        return self.catalog.list_runs().find(run_id)
 
     def latest(self) -> Run | None:
         """Return the latest readable run; None in an empty store."""
-        return next(reversed(self.catalogue.listing().runs), None)
+        return next(reversed(self.catalog.list_runs().runs), None)
 
     def context(self, view: View, *, dark: bool) -> Context:
         """Resolve a view to the context of its blocks; without a run, the latest is used."""
-        listing = self.catalogue.listing()
+        listing = self.catalog.list_runs()
         chosen = listing.find(view.run) if view.run else next(reversed(listing.runs), None)
         filled = replace(view, run=chosen.path.name) if chosen else view
         base = listing.find(view.base) if view.base else None
         return Context(
             view=filled, dark=dark, store=self.store, results=self.results, chosen=chosen, base=base
         )
+
+    def context_of(self, view: Mapping[str, str], theme: str = "") -> Context:
+        """Resolve the view that the browser shows, as callbacks receive it."""
+        return self.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
+
+    def requested(self, page: str) -> Context:
+        """Resolve the query of the current request, as a view of a page."""
+        return self.context(View.parse(page, request.query_string.decode(errors="replace")), dark=False)

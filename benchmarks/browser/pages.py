@@ -23,7 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect, sync_playwright
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 
 from benchmarks.browser.chromium import chromium
 from benchmarks.dashboard import serving
@@ -76,7 +76,7 @@ _FITS = """() => {
 
 def names(wanted: Sequence[str] = ()) -> list[str]:
     """Names of the pages, in the order of the menu."""
-    return [name for name in registered() if name in wanted or not wanted]
+    return [name for name in load_pages() if name in wanted or not wanted]
 
 
 def stored(trace: Path, folder: Path) -> tuple[Path, str]:
@@ -180,7 +180,7 @@ def memory(server: psutil.Process, address: str, run: str, pages: Sequence[str],
     output = next(
         one for one in re.findall(r'"output":"((?:[^"\\]|\\.)*)"', entries) if BLOCK in unquoted(one)
     )
-    blocks = {name: list(page.blocks) for name, page in registered().items() if name in pages}
+    blocks = {name: list(page.blocks) for name, page in load_pages().items() if name in pages}
     yield f"{'loads':>8}{'MB':>8}"
     for number in range(count + 1):
         if number % EVERY == 0 or number == len(pages):

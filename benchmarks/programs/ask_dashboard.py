@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 
 _SERVE = "from tracekit.cli.main import main; main()"
 BLOCK = '"type":"block"'
@@ -73,7 +73,7 @@ def main() -> None:
     store, run, *asked_for = sys.argv[1:]
     pages = {
         name: list(page.blocks)
-        for name, page in sorted(registered().items())
+        for name, page in sorted(load_pages().items())
         if page.blocks and (name in asked_for or not asked_for)
     }
     figures: dict[str, float] = {"failures": 0}

@@ -1,1 +1,1 @@
-"""Generated pages: for any analysis, and for answers with figures and tables."""
+"""Earlier names of `analysis_pages`, which plug-ins import."""

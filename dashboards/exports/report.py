@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from markupsafe import Markup, escape
 
 from tracekit.analysis import Analysis, Finding, Result, TableSpec
@@ -21,17 +22,13 @@ from tracekit.render.facts import FACT, sections
 from tracekit.render.results import evidence, verdict_line
 from tracekit.runs.run import Run
 
+from ..components.links import device_names
+from ..components.text import sentence
 from ..figures import bars, shares
-from ..figures.standard import Standard, first
+from ..figures.standard import Standard, first_figure
 from ..figures.svg import svg
-from ..parts.finding import sentence
-from ..parts.links import places
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-LIMIT = 500
+MAX_ROWS = 500
 """Maximum number of rows per table."""
 _DEFINITION = (
     "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
@@ -41,7 +38,7 @@ _NAMED = "named"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def report(
+def render_report(
     run: Run,
     *,
     title: str,
@@ -53,7 +50,7 @@ def report(
     facts: bool = False,
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
     capture: Capture | None = None,
-    limit: int = LIMIT,
+    limit: int = MAX_ROWS,
 ) -> str:
     """Render the report.
 
@@ -82,12 +79,12 @@ def report(
         created=clean(run.meta.created_at),
         verdict=sentence(verdict_line(integrity).strip()),
         bound=clean(bound),
-        advice=[_finding(one) for one in advice or ()],
+        advice=[_finding(finding) for finding in advice or ()],
         advised=advice is not None,
         parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
         unit="step" if budget(run).marked else "capture",
         facts=_facts(run) if facts else [],
-        lacking=[(prose(note), ", ".join(names)) for note, names in lacking],
+        lacking=[(as_html(note), ", ".join(names)) for note, names in lacking],
         capture=_capture(capture),
         version=VERSION,
     )
@@ -98,7 +95,7 @@ def _capture(lacks: Capture | None) -> dict[str, Any] | None:
         return None
     return {
         "title": f"{TITLE} ({clean(lacks.framework)})",
-        "missing": [prose(one.text) for one in lacks.missing],
+        "missing": [as_html(gap.text) for gap in lacks.missing],
         "lines": "\n".join(map(clean, lacks.lines)),
     }
 
@@ -113,14 +110,14 @@ def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:
-    figure = _breakdown(result) or _causes(result) or first(analysis.tables, result.tables)
+    figure = _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
     caption = clean(figure.caption) if figure else ""
     return {
         "name": analysis.name,
         "title": clean(analysis.title),
         "question": clean(analysis.question),
-        "findings": [] if advised else [_finding(one) for one in result.findings],
-        "notes": [prose(note) for note in result.notes],
+        "findings": [] if advised else [_finding(finding) for finding in result.findings],
+        "notes": [as_html(note) for note in result.notes],
         # all text in it is escaped by the figure functions
         "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
         "caption": caption,
@@ -129,7 +126,7 @@ def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> d
             for spec in analysis.tables
             if spec.name in result.tables
         ],
-        "definition": clean_lines(analysis.definition),
+        "definition": clean_each_line(analysis.definition),
         "sources": [clean(source) for source in analysis.sources],
     }
 
@@ -140,9 +137,9 @@ def _breakdown(result: Result) -> Standard | None:
     frame = result.tables[name] if name else None
     if frame is None or shares.WINDOW not in frame:
         return None
-    shown, some = shares.extremes(frame.assign(**{_NAMED: places(frame)}))
+    shown, cut = shares.extremes(frame.assign(**{_NAMED: device_names(frame)}))
     figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {_DEFINITION}{some}")
+    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {_DEFINITION}{cut}")
 
 
 def _causes(result: Result) -> Standard | None:
@@ -155,11 +152,11 @@ def _causes(result: Result) -> Standard | None:
     return Standard(figure, "Idle time of the capture by cause, summed over all devices.")
 
 
-def prose(text: str) -> Markup:
+def as_html(text: str) -> Markup:
     """Convert prose to HTML; text in backticks becomes code.
 
     Example:
-        >>> prose("set `a<b` first")
+        >>> as_html("set `a<b` first")
         Markup('Set <code>a&lt;b</code> first.')
     """
     parts = sentence(clean(text)).split("`")
@@ -171,25 +168,25 @@ def prose(text: str) -> Markup:
     return Markup("").join(pieces)
 
 
-def clean_lines(text: str) -> str:
+def clean_each_line(text: str) -> str:
     r"""Clean each line of a text, keeping line breaks.
 
     Example:
-        >>> clean_lines("a\nb\x1b")
+        >>> clean_each_line("a\nb\x1b")
         'a\nb\\x1b'
     """
     return "\n".join(clean(line) for line in text.splitlines())
 
 
-def _finding(one: Finding) -> dict[str, str]:
-    saving = one.saving_ns_per_step
+def _finding(finding: Finding) -> dict[str, str]:
+    saving = finding.saving_ns_per_step
     return {
-        "severity": str(one.severity),
-        "title": clean(one.title),
-        "advice": prose(one.advice),
-        "how": prose(one.how),
+        "severity": str(finding.severity),
+        "title": clean(finding.title),
+        "advice": as_html(finding.advice),
+        "how": as_html(finding.how),
         "saving": "" if saving is None else human(saving, "ns"),
-        "evidence": clean("; ".join(evidence(one))),
+        "evidence": clean("; ".join(evidence(finding))),
     }
 
 
@@ -198,7 +195,9 @@ def _table(spec: TableSpec, frame: pd.DataFrame, limit: int) -> dict[str, Any]:
     words = {column.name: is_text(rows, column) for column in spec.columns}
     return {
         "title": clean(spec.title),
-        "heads": [(clean(header(one)), clean(one.meaning), words[one.name]) for one in spec.columns],
-        "rows": [[(cell(row, one), words[one.name]) for one in spec.columns] for row in rows],
+        "heads": [
+            (clean(header(column)), clean(column.meaning), words[column.name]) for column in spec.columns
+        ],
+        "rows": [[(cell(row, column), words[column.name]) for column in spec.columns] for row in rows],
         "left": total - len(rows),
     }

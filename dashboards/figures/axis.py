@@ -5,31 +5,28 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.runs.text import SIZES, TIMES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 _SCALES = {"ns": (TIMES, "ns"), "bytes": (SIZES, "B")}
 LABEL = 48
 """Maximum characters of an axis label; the hover text has the full name."""
 
 
-def scaled(values: Sequence[float | None], unit: str) -> tuple[list[float | None], str]:
+def scale_values(values: Sequence[float | None], unit: str) -> tuple[list[float | None], str]:
     """Scale values by the unit that fits the largest; also return the unit.
 
     Example:
-        >>> scaled([1_500_000, None, 250_000], "ns")
+        >>> scale_values([1_500_000, None, 250_000], "ns")
         ([1.5, None, 0.25], 'ms')
-        >>> scaled([0.25, 1.0], "share")
+        >>> scale_values([0.25, 1.0], "share")
         ([25.0, 100.0], '%')
     """
     if unit == "share":
@@ -48,7 +45,7 @@ def scale_factor(values: Iterable[float], unit: str) -> tuple[float, str]:
         (1e-06, 'ms')
     """
     largest = max((abs(value) for value in values), default=0)
-    (shown,), name = scaled([largest], unit)
+    (shown,), name = scale_values([largest], unit)
     return ((shown or 0.0) / largest if largest else 1.0), name
 
 
@@ -56,39 +53,39 @@ def row_axis(names: Sequence[str], *, width: int = LABEL) -> dict[str, Any]:
     """Return a vertical axis with one named row per bar, the first at the top."""
     return {
         "tickvals": list(range(len(names))),
-        "ticktext": [label(each, width) for each in names],
+        "ticktext": [axis_label(name, width) for name in names],
         "autorange": "reversed",
         "automargin": True,
     }
 
 
-def texts(values: Iterable[Any], unit: str) -> list[str]:
+def format_values(values: Iterable[Any], unit: str) -> list[str]:
     """Format each value."""
     return [human(value, unit) for value in values]
 
 
-def label(text: str, width: int = LABEL) -> str:
+def axis_label(text: str, width: int = LABEL) -> str:
     """Return an escaped name for an axis or legend; long names are cut in the middle."""
     return escape(brief(clean(text), width))
 
 
-def whole(text: str, width: int = 90) -> str:
+def hover_name(text: str, width: int = 90) -> str:
     """Return an escaped name for hover text, wrapped into at most six lines."""
     text = clean(text)
     cut = text if len(text) <= 6 * width else text[: 6 * width] + "…"
-    return "<br>".join(escape(cut[at : at + width]) for at in range(0, max(len(cut), 1), width))
+    return "<br>".join(escape(cut[start : start + width]) for start in range(0, max(len(cut), 1), width))
 
 
-def titled(title: str, scale: str) -> str:
+def axis_title(title: str, scale: str) -> str:
     """Return an axis title with its unit.
 
     Example:
-        >>> titled("sum", "ms"), titled("", "ms"), titled("step", "")
+        >>> axis_title("sum", "ms"), axis_title("", "ms"), axis_title("step", "")
         ('sum (ms)', 'ms', 'step')
-        >>> titled("launches", "count")
+        >>> axis_title("launches", "count")
         'launches'
     """
-    name = label(title)
+    name = axis_label(title)
     return f"{name} ({scale})" if name and scale and scale != "count" else name or scale
 
 
@@ -121,7 +118,7 @@ MAX_BARS = 32
 """Maximum number of bars; half from each end."""
 
 
-def extremes(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
+def keep_extremes(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFrame, str]:
     """Keep the rows with the smallest and largest values, in table order; also return a caption.
 
     Args:
@@ -135,7 +132,7 @@ def extremes(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFram
     Example:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"rank": range(256), "idle_ns": range(256)})
-        >>> shown, words = extremes(frame, frame["idle_ns"], "idle time")
+        >>> shown, words = keep_extremes(frame, frame["idle_ns"], "idle time")
         >>> len(shown), words
         (32, ' Showing the 16 lowest and 16 highest of 256 by idle time.')
     """
@@ -144,7 +141,7 @@ def extremes(frame: pd.DataFrame, by: pd.Series, what: str) -> tuple[pd.DataFram
     half = MAX_BARS // 2
     order = by.reset_index(drop=True).sort_values(kind="stable").index
     most = by.reset_index(drop=True).iloc[::-1].sort_values(kind="stable").index[-half:]  # ties: first rows
-    least = [at for at in order if at not in set(most)][:half]
+    least = [position for position in order if position not in set(most)][:half]
     words = f" Showing the {half} lowest and {half} highest of {len(frame):,} by {what}."
     return frame.iloc[sorted([*least, *most])].reset_index(drop=True), words
 
@@ -178,4 +175,4 @@ def unpack(value: Any) -> list[float | None]:
     if not isinstance(value, dict):
         return list(value)
     array = np.frombuffer(base64.b64decode(value["bdata"]), dtype="<f8")
-    return [None if np.isnan(one) else float(one) for one in array]
+    return [None if np.isnan(number) else float(number) for number in array]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.render import human
 
-from .axis import COLORWAY, LEGEND, TOTAL, label, row_axis, scaled, texts, titled, whole
+from .axis import (
+    COLORWAY,
+    LEGEND,
+    TOTAL,
+    axis_label,
+    axis_title,
+    format_values,
+    hover_name,
+    row_axis,
+    scale_values,
+)
 
-if TYPE_CHECKING:
-    Numbers = Sequence[float | None]
+Numbers = Sequence[float | None]
 
 
 def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -> dict[str, Any]:
@@ -26,23 +35,24 @@ def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -
         >>> bars(["gemm"], [1_500_000], "ns")["data"][0]["x"]
         [1.5]
     """
-    x, name = scaled(values, unit)
+    x, name = scale_values(values, unit)
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": x,
         "y": list(range(len(names))),
-        "text": texts(values, unit),
+        "text": format_values(values, unit),
         "textposition": "auto",
         "hovertext": [
-            f"{whole(each)}<br>{text}" for each, text in zip(names, texts(values, unit), strict=True)
+            f"{hover_name(bar_name)}<br>{text}"
+            for bar_name, text in zip(names, format_values(values, unit), strict=True)
         ],
         "hoverinfo": "text",
     }
-    return {"data": [trace], "layout": _rows(names, titled(title, name))}
+    return {"data": [trace], "layout": _rows(names, axis_title(title, name))}
 
 
-def stacked(
+def stack_bars(
     names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
     """Draw stacked horizontal bars.
@@ -54,30 +64,30 @@ def stacked(
         title: What the values are, for the axis.
     """
     flat = [value for values in parts.values() for value in values]
-    every, name = scaled(flat, unit)
+    lengths, name = scale_values(flat, unit)
     count = len(names)
     traces = [
         {
             "type": "bar",
             "orientation": "h",
-            "name": label(part),
-            "x": every[at * count : (at + 1) * count],
+            "name": axis_label(part),
+            "x": lengths[place * count : (place + 1) * count],
             "y": list(range(count)),
             "hovertext": [
-                f"{whole(each)}<br>{whole(part)}: {text}"
-                for each, text in zip(names, texts(values, unit), strict=True)
+                f"{hover_name(bar_name)}<br>{hover_name(part)}: {text}"
+                for bar_name, text in zip(names, format_values(values, unit), strict=True)
             ],
             "hoverinfo": "text",
         }
-        for at, (part, values) in enumerate(parts.items())
+        for place, (part, values) in enumerate(parts.items())
     ]
-    layout = _rows(names, titled(title, name))
+    layout = _rows(names, axis_title(title, name))
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}
 
 
-def upright(at: float) -> dict[str, Any]:
+def vertical_line(x: float) -> dict[str, Any]:
     """Return a dotted vertical line across the plot at an axis position."""
-    ends = {"xref": "x", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}
+    ends = {"xref": "x", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
     return {"type": "line", **ends, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
 
 
@@ -90,7 +100,7 @@ def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
 
 
 UNKNOWN = "unknown"
-FEW = 6
+MAX_BINS_WITH_BOUNDS = 6
 """Maximum bins whose ticks show both bounds; with more, ticks show the lower bound."""
 
 
@@ -118,7 +128,7 @@ def histogram(
         ['0 B to 1.00 KiB']
     """
     names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
-    many = len(names) > FEW
+    many = len(names) > MAX_BINS_WITH_BOUNDS
     ticks = names
     if many:
         least = [human(low or 0, bin_unit).replace(".00", "") for low in lower]
@@ -126,25 +136,25 @@ def histogram(
     traces = [
         {
             "type": "bar",
-            "name": label(each, 30),
+            "name": axis_label(series, 30),
             "x": list(range(len(names))),
             "y": list(values),
             "hovertext": [
-                f"{name}<br>{whole(each)}: {text}"
-                for name, text in zip(names, texts(values, "count"), strict=True)
+                f"{name}<br>{hover_name(series)}: {text}"
+                for name, text in zip(names, format_values(values, "count"), strict=True)
             ],
             "hoverinfo": "text",
         }
-        for each, values in counts.items()
+        for series, values in counts.items()
     ]
     layout = {
         "xaxis": {
-            "title": {"text": label(f"{x_title} (lower bound)" if many and x_title else x_title)},
+            "title": {"text": axis_label(f"{x_title} (lower bound)" if many and x_title else x_title)},
             "tickvals": list(range(len(names))),
             "ticktext": ticks,
             "automargin": True,
         },
-        "yaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": axis_label(title)}, "rangemode": "tozero"},
         "bargap": 0.08,
         "barmode": "group",
         "showlegend": len(counts) > 1,
@@ -163,7 +173,7 @@ def _bounds(low: float | None, high: float | None, unit: str) -> str:
 _LEGEND_ROW = 19
 
 
-def composed(
+def compose_bars(
     names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
     """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is grey.
@@ -175,14 +185,14 @@ def composed(
         title: Axis title.
 
     Example:
-        >>> composed(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
+        >>> compose_bars(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
         157
     """
-    figure = stacked(names, parts, unit, title=title)
-    for at, trace in enumerate(figure["data"]):
+    figure = stack_bars(names, parts, unit, title=title)
+    for place, trace in enumerate(figure["data"]):
         idle = trace["name"] == "idle" and len(parts) < len(COLORWAY)
-        trace["marker"] = {"color": TOTAL if idle else COLORWAY[at % len(COLORWAY)]}
-        if at >= len(COLORWAY):
+        trace["marker"] = {"color": TOTAL if idle else COLORWAY[place % len(COLORWAY)]}
+        if place >= len(COLORWAY):
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
     height = 112 + 26 * len(names) + _LEGEND_ROW * -(-len(parts) // 2)  # a phone has two parts per row
     bargap = max(0.25, 1 - 30 * len(names) / (height - 90))

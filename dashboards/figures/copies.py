@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import whole
+from .axis import hover_name
 from .bars import histogram
 from .lines import Dots, Limit, lines, points
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-
-    Positions = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
@@ -28,8 +26,8 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         tables: The `sizes` table of each direction, by its name.
     """
     counts_of = {name: _counts(table) for name, table in tables.items()}
-    known = sorted({low for counts in counts_of.values() for low in counts if low >= 0})
-    lows = _doubled(known)
+    known_lows = sorted({low for counts in counts_of.values() for low in counts if low >= 0})
+    lows = _powers_of_two(known_lows)
     unknown = any(-1 in counts for counts in counts_of.values())
     lower: list[int | None] = [*lows, *([None] if unknown else [])]
     upper: list[int | None] = [*(2 * low or 1 for low in lows), *([None] if unknown else [])]
@@ -39,11 +37,11 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     }
     figure = histogram(lower, upper, counted, bin_unit="bytes", title="copies", x_title="copy size")
     figure["layout"]["height"] = 380
-    figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _least(low) for low in lower]
+    figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _format_size(low) for low in lower]
     return figure
 
 
-def _least(low: int) -> str:
+def _format_size(low: int) -> str:
     return human(low, "bytes").replace(".00", "")
 
 
@@ -52,7 +50,7 @@ def _counts(table: pd.DataFrame) -> dict[int, int]:
     return dict(zip(lows, table["copies"].tolist(), strict=True))
 
 
-def _doubled(lows: Sequence[int]) -> list[int]:
+def _powers_of_two(lows: Sequence[int]) -> list[int]:
     """Return every power of two from the smallest to the largest, and 0 if it occurs."""
     positive = [low for low in lows if low]
     if not positive:
@@ -69,23 +67,23 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
         ceilings: Known ceilings in GB/s, by direction.
     """
     kinds = [
-        _kind(f"{direction} {memory}", rows)
+        _dots_of_copies(f"{direction} {memory}", rows)
         for direction, table in groups.items()
-        for memory, rows in _known(table).groupby("memory", sort=True, observed=True)
+        for memory, rows in _with_rate(table).groupby("memory", sort=True, observed=True)
     ]
-    every = [size for kind in kinds for size in kind.x]
-    ends = [min(every), max(every)] if every else [1, 2]
+    copy_sizes = [size for kind in kinds for size in kind.x]
+    ends = [min(copy_sizes), max(copy_sizes)] if copy_sizes else [1, 2]
     limits = [
         Limit(f"{name} ceiling {human(rate, 'GB/s')}", ends, [rate, rate]) for name, rate in ceilings.items()
     ]
     return points(kinds, limits, x_title="copy size", y_title="GB/s", x_ticks=_size_ticks(ends))
 
 
-def _known(table: pd.DataFrame) -> pd.DataFrame:
+def _with_rate(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["bytes_each"].fillna(0) > 0) & (table["gb_per_s"].fillna(0) > 0)]
 
 
-def _kind(name: str, rows: pd.DataFrame) -> Dots:
+def _dots_of_copies(name: str, rows: pd.DataFrame) -> Dots:
     longest = float(rows["sum_ns"].max()) or 1.0
     sizes_ = [int(size) for size in rows["bytes_each"]]
     rows_of = zip(rows["op"], sizes_, rows["copies"], rows["gb_per_s"], strict=True)
@@ -94,19 +92,20 @@ def _kind(name: str, rows: pd.DataFrame) -> Dots:
         sizes_,
         [float(rate) for rate in rows["gb_per_s"]],
         [
-            f"{whole(str(op) or '(no op recorded)')}<br>{human(int(count), 'count')} × {human(size, 'bytes')}"
+            f"{hover_name(str(op) or '(no op recorded)')}<br>"
+            f"{human(int(count), 'count')} × {human(size, 'bytes')}"
             f"<br>{human(float(rate), 'GB/s')}<br>{name}"
             for op, size, count, rate in rows_of
         ],
-        [float(each) / longest for each in rows["sum_ns"]],
+        [float(row) / longest for row in rows["sum_ns"]],
     )
 
 
 def _size_ticks(ends: Sequence[float]) -> tuple[list[float], list[str]]:
     least, most = int(ends[0]).bit_length() - 1, int(ends[1]).bit_length()
-    every = max(2, (most - least) // 8 or 1)
-    values = [float(1 << exponent) for exponent in range(least - least % 2, most + 1, every)]
-    return values, [_least(int(value)) for value in values]
+    step = max(2, (most - least) // 8 or 1)
+    values = [float(1 << exponent) for exponent in range(least - least % 2, most + 1, step)]
+    return values, [_format_size(int(value)) for value in values]
 
 
 MAX_POINTS = 4_000
@@ -130,10 +129,13 @@ def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> 
     parts = max(1, most // (2 + 2 * len(series)))
     edges = np.linspace(0, count, parts + 1).astype(np.int64)
     starts = edges[:-1]
-    found = [starts, edges[1:] - 1]
+    positions = [starts, edges[1:] - 1]
     for values in series:
-        found += [_first_extreme(values, edges, smallest=True), _first_extreme(values, edges, smallest=False)]
-    return np.unique(np.concatenate(found))
+        positions += [
+            _first_extreme(values, edges, smallest=True),
+            _first_extreme(values, edges, smallest=False),
+        ]
+    return np.unique(np.concatenate(positions))
 
 
 def _first_extreme(values: npt.NDArray[np.float64], edges: Positions, *, smallest: bool) -> Positions:
@@ -157,12 +159,12 @@ def over_time(timeline: pd.DataFrame, *, most: int = MAX_POINTS) -> dict[str, An
         for name in ("allocated", "reserved")
         if timeline[name].notna().any()
     }
-    at = chunk_extremes(*values_of.values(), most=most)
+    drawn = chunk_extremes(*values_of.values(), most=most)
     series = {
-        name: [None if np.isnan(value) else int(value) for value in values[at].tolist()]
+        name: [None if np.isnan(value) else int(value) for value in values[drawn].tolist()]
         for name, values in values_of.items()
     }
-    moments = timeline[C.T_NS].to_numpy(np.int64)[at].tolist()
+    moments = timeline[C.T_NS].to_numpy(np.int64)[drawn].tolist()
     return lines(moments, series, "bytes", title="memory in use", x_title="time", x_unit="ns", stepped=True)
 
 
@@ -185,7 +187,7 @@ def roofs(ops: pd.DataFrame) -> dict[str, Any]:
         if (bounds == bound).any()
     ]
     x = ops["intensity"].astype(float)
-    limits = _limits(ops, float(x.min()) / 2, float(x.max()) * 2)
+    limits = _roof_lines(ops, float(x.min()) / 2, float(x.max()) * 2)
     figure = points(kinds, limits, x_title="arithmetic intensity (FLOP/byte)", y_title="TFLOP/s")
     figure["layout"]["height"] = 440
     return figure
@@ -204,22 +206,22 @@ def _hover(
     op: str, shapes: str, precision: str, tflops: float, intensity: float, used: float, device_ns: int
 ) -> str:
     lines = [
-        whole(str(op)),
-        whole(str(shapes)),
-        f"{whole(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP/byte",
+        hover_name(str(op)),
+        hover_name(str(shapes)),
+        f"{hover_name(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP/byte",
         f"device time {human(int(device_ns), 'ns')}",
     ]
     return "<br>".join(lines if used != used else [*lines, f"{human(float(used), 'share')} of the roof"])
 
 
-def _limits(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
-    known = ops.dropna(subset=["peak_tflops", "peak_gb_per_s"])
-    peaks = known[["precision", "peak_tflops", "peak_gb_per_s"]].drop_duplicates()
+def _roof_lines(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
+    with_peaks = ops.dropna(subset=["peak_tflops", "peak_gb_per_s"])
+    peaks = with_peaks[["precision", "peak_tflops", "peak_gb_per_s"]].drop_duplicates()
     limits = []
     for precision, peak, bandwidth in peaks.itertuples(index=False, name=None):
         ridge = KILO * peak / bandwidth
         x = sorted({low, min(max(ridge, low), high), high})
-        y = [min(peak, bandwidth * each / KILO) for each in x]
+        y = [min(peak, bandwidth * intensity / KILO) for intensity in x]
         lines = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
         limits.append(Limit(lines, x, y))
     return limits

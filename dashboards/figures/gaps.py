@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.idle_causes import label as label_of
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import LEGEND, TOTAL, label, row_axis, scale_factor, scaled, texts, whole
+from .axis import LEGEND, TOTAL, axis_label, format_values, hover_name, row_axis, scale_factor, scale_values
 from .lines import Dots, Limit, heatmap, points
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 COLORS: dict[str, str] = {
     IdleCause.LAUNCH_BOUND: "#d55e00",
@@ -60,34 +57,37 @@ def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None =
         names: Label of each row.
         rows: Labels of the bars, each of several rows; default: one bar per row.
     """
-    every, unit = scaled(frame[IDLE].tolist(), "ns")
+    lengths, unit = scale_values(frame[IDLE].tolist(), "ns")
     positions = [rows.index(name) for name in names] if rows else list(range(len(names)))
     hover = [
-        f"{whole(name)}<br>{label_of(why_idle)}: {time} in {count} gaps<br>{share} of the device's idle time"
+        f"{hover_name(name)}<br>{label_of(why_idle)}: {time} in {count} gaps"
+        f"<br>{share} of the device's idle time"
         for name, why_idle, time, count, share in zip(
             names,
             frame["cause"].tolist(),
-            texts(frame[IDLE].tolist(), "ns"),
-            texts(frame[COUNT].tolist(), "count"),
-            texts(frame["share"].tolist(), "share"),
+            format_values(frame[IDLE].tolist(), "ns"),
+            format_values(frame[COUNT].tolist(), "count"),
+            format_values(frame["share"].tolist(), "share"),
             strict=True,
         )
     ]
     causes = frame["cause"].tolist()
     traces = []
-    for name in _ordered(causes):
-        at = [index for index, one in enumerate(causes) if one == name]
+    for name in _order_causes(causes):
+        indices = [index for index, cause in enumerate(causes) if cause == name]
         traces.append(
             _trace(name)
             | {
                 "orientation": "h",
-                "x": [every[index] for index in at],
-                "y": [positions[index] for index in at],
-                "text": [human(frame["share"].iloc[index], "share") for index in at] if not rows else None,
+                "x": [lengths[index] for index in indices],
+                "y": [positions[index] for index in indices],
+                "text": [human(frame["share"].iloc[index], "share") for index in indices]
+                if not rows
+                else None,
                 "textposition": "auto",
                 "textangle": 0,
                 "constraintext": "none",
-                "hovertext": [hover[index] for index in at],
+                "hovertext": [hover[index] for index in indices],
             }
         )
     return {"data": traces, "layout": _layout(rows or names, f"idle time ({unit})")}
@@ -103,13 +103,13 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
     edges = _edges(int(length.min()), int(length.max()))
     bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
     sums = {}
-    for name in _ordered(frame["cause"].unique().tolist()):
-        own = (frame["cause"] == name).to_numpy()
+    for name in _order_causes(frame["cause"].unique().tolist()):
+        of_cause = (frame["cause"] == name).to_numpy()
         time = np.zeros(len(edges), np.int64)
-        np.add.at(time, bins[own], length[own])
-        sums[name] = (time, np.bincount(bins[own], minlength=len(edges)))
+        np.add.at(time, bins[of_cause], length[of_cause])
+        sums[name] = (time, np.bincount(bins[of_cause], minlength=len(edges)))
     scale, unit = scale_factor([int(time.max()) for time, _ in sums.values()], "ns")
-    names = [_bin(edges, at) for at in range(len(edges))]
+    names = [_bin(edges, number) for number in range(len(edges))]
     traces = [
         _trace(name)
         | {
@@ -144,21 +144,21 @@ def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(inner[max(0, below - 1) :], np.int64)
 
 
-def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> str:
-    lower = human(int(edges[at]), "ns")
-    return f"{lower} to {human(int(edges[at + 1]), 'ns')}" if at + 1 < len(edges) else f"≥ {lower}"
+def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], number: int) -> str:
+    lower = human(int(edges[number]), "ns")
+    return f"{lower} to {human(int(edges[number + 1]), 'ns')}" if number + 1 < len(edges) else f"≥ {lower}"
 
 
-def _ordered(causes: Sequence[str]) -> list[str]:
+def _order_causes(causes: Sequence[str]) -> list[str]:
     """Return the causes that occur, in legend order; unknown ones last."""
-    found = dict.fromkeys(causes)
-    return [name for name in COLORS if name in found] + [name for name in found if name not in COLORS]
+    present = dict.fromkeys(causes)
+    return [name for name in COLORS if name in present] + [name for name in present if name not in COLORS]
 
 
 def _trace(name: str) -> dict[str, Any]:
     return {
         "type": "bar",
-        "name": label(label_of(name), 30),
+        "name": axis_label(label_of(name), 30),
         "marker": {"color": COLORS.get(name, TOTAL)},
         "hoverinfo": "text",
     }
@@ -176,7 +176,7 @@ def _layout(names: Sequence[str], title: str) -> dict[str, Any]:
     }
 
 
-COLUMNS = 60
+MAX_COLUMNS = 60
 """Maximum collectives shown separately; with more, waits are summed by step or by kind."""
 
 
@@ -201,17 +201,17 @@ def matrix(skew: pd.DataFrame) -> tuple[dict[str, Any], str]:
 
 
 def _columns(skew: pd.DataFrame) -> tuple[list[str], str]:
-    one = skew.sort_index()
-    if len(one) <= COLUMNS:
-        pairs = zip(one["collective"], one["number"], strict=True)
+    ordered = skew.sort_index()
+    if len(ordered) <= MAX_COLUMNS:
+        pairs = zip(ordered["collective"], ordered["number"], strict=True)
         return [f"{kind} {number}" for kind, number in pairs], "by collective"
-    if one[C.STEP].notna().any() and one[C.STEP].nunique() > 1:
-        missing = one[C.STEP].isna()
+    if ordered[C.STEP].notna().any() and ordered[C.STEP].nunique() > 1:
+        missing = ordered[C.STEP].isna()
         names = [
-            "no step" if none else f"step {step}" for step, none in zip(one[C.STEP], missing, strict=True)
+            "no step" if none else f"step {step}" for step, none in zip(ordered[C.STEP], missing, strict=True)
         ]
         return names, "by step"
-    return [str(kind) for kind in one["collective"]], "by collective type"
+    return [str(kind) for kind in ordered["collective"]], "by collective type"
 
 
 FULL = "at least one full wave"
@@ -278,8 +278,8 @@ def _dots(kind: str, frame: pd.DataFrame, x: str, y: str) -> Dots:
 
 def _hover(op: str, family: str, grid: str, block: str, total_ns: int, made: float) -> str:
     lines = [
-        whole(str(op) or "(no op recorded)"),
-        whole(str(family)),
+        hover_name(str(op) or "(no op recorded)"),
+        hover_name(str(family)),
         f"grid {grid}, block {block}",
         human(int(total_ns), "ns"),
     ]

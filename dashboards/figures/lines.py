@@ -5,21 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tracekit.render.cells import plain
 from tracekit.schema import C
 
-from .axis import COLORWAY, MAX_LIST, SEQUENTIAL, TOTAL, label, pack, scaled, texts, titled, whole
+from .axis import (
+    COLORWAY,
+    MAX_LIST,
+    SEQUENTIAL,
+    TOTAL,
+    axis_label,
+    axis_title,
+    format_values,
+    hover_name,
+    pack,
+    scale_values,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
+Numbers = Sequence[float | None]
 
-    Numbers = Sequence[float | None]
-
-_MANY = 2_000
+_MAX_EXACT_HOVER = 2_000
 """Maximum points with exact hover text; above this, hover text is computed from the axes."""
 
 
@@ -51,49 +60,49 @@ def lines(
         [1.5, 2.0]
     """
     flat = [value for values in series.values() for value in values]
-    every, name = scaled(flat, unit)
-    place, x_name = scaled(x, x_unit)
+    heights, name = scale_values(flat, unit)
+    positions, x_name = scale_values(x, x_unit)
     count = len(x)
     traces = [
         {
-            "type": "scattergl" if count > _MANY else "scatter",
+            "type": "scattergl" if count > _MAX_EXACT_HOVER else "scatter",
             "mode": "markers" if points else "lines" if count > MAX_LIST else "lines+markers",
-            "name": label(each, 40),
-            "x": pack(place),
-            "y": pack(every[at * count : (at + 1) * count]),
+            "name": axis_label(line_name, 40),
+            "x": pack(positions),
+            "y": pack(heights[place * count : (place + 1) * count]),
             "line": {"shape": "hv" if stepped else "linear", "width": 2},
         }
-        | _hover(each, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
-        for at, (each, values) in enumerate(series.items())
+        | _hover(line_name, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
+        for place, (line_name, values) in enumerate(series.items())
     ]
     layout = {
-        "xaxis": {"title": {"text": titled(x_title, x_name)}} | _whole_ticks(x, x_unit),
-        "yaxis": {"title": {"text": titled(title, name)}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": axis_title(x_title, x_name)}} | _integer_ticks(x, x_unit),
+        "yaxis": {"title": {"text": axis_title(title, name)}, "rangemode": "tozero"},
         "showlegend": len(series) > 1,
     }
     return {"data": traces, "layout": layout}
 
 
 def _hover(
-    each: str, x: Numbers, values: Numbers, unit: str, *, x_title: str, x_unit: str, scale: str
+    line_name: str, x: Numbers, values: Numbers, unit: str, *, x_title: str, x_unit: str, scale: str
 ) -> dict[str, Any]:
     """Return exact hover text per point, or a template if there are many points."""
-    if len(x) > _MANY:
-        return {"hovertemplate": f"{label(each)}: %{{y:.4~g}} {scale}<extra></extra>"}
-    lead = f"{label(x_title)} " if x_title else ""
+    if len(x) > _MAX_EXACT_HOVER:
+        return {"hovertemplate": f"{axis_label(line_name)}: %{{y:.4~g}} {scale}<extra></extra>"}
+    lead = f"{axis_label(x_title)} " if x_title else ""
     return {
         "hovertext": [
-            f"{whole(each)}<br>{lead}{at}: {text}"
-            for at, text in zip(texts(x, x_unit), texts(values, unit), strict=True)
+            f"{hover_name(line_name)}<br>{lead}{x_text}: {text}"
+            for x_text, text in zip(format_values(x, x_unit), format_values(values, unit), strict=True)
         ],
         "hoverinfo": "text",
     }
 
 
-def _whole_ticks(x: Numbers, unit: str) -> dict[str, Any]:
+def _integer_ticks(x: Numbers, unit: str) -> dict[str, Any]:
     """Put a tick at each value of a short integer axis, such as steps."""
-    few = not unit and 1 < len(x) <= 20 and all(isinstance(value, int) for value in x)
-    return {"tickvals": list(x)} if few else {}
+    is_short = not unit and 1 < len(x) <= 20 and all(isinstance(value, int) for value in x)
+    return {"tickvals": list(x)} if is_short else {}
 
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
@@ -156,8 +165,8 @@ def points(
         >>> points([Dots("a", [1], [2], ["a"])], x_title="x", y_title="y")["data"][0]["marker"]["symbol"]
         'circle'
     """
-    traces = [_dots(at, kind) for at, kind in enumerate(kinds)]
-    traces += [_limit(at, limit) for at, limit in enumerate(limits)]
+    traces = [_dots(place, kind) for place, kind in enumerate(kinds)]
+    traces += [_limit(place, limit) for place, limit in enumerate(limits)]
     across = [value for kind in kinds for value in kind.x] + [value for line in limits for value in line.x]
     up = [value for kind in kinds for value in kind.y] + [value for line in limits for value in line.y]
     ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
@@ -165,8 +174,9 @@ def points(
         "data": traces,
         "layout": {
             "height": 380,
-            "xaxis": {"type": "log", "title": {"text": label(x_title)}} | ticks,
-            "yaxis": {"type": "log", "title": {"text": label(y_title)}, "automargin": True} | decades(up),
+            "xaxis": {"type": "log", "title": {"text": axis_label(x_title)}} | ticks,
+            "yaxis": {"type": "log", "title": {"text": axis_label(y_title)}, "automargin": True}
+            | decades(up),
             "hovermode": "closest",
             "showlegend": len(traces) > 1,
         },
@@ -183,28 +193,28 @@ def decades(values: Sequence[float]) -> dict[str, Any]:
     if not values:
         return {}
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    every = max(1, (high - low) // 8)
+    power_step = max(1, (high - low) // 8)
     narrow = max(values) < 10 * min(values)
     steps = range(1, 10) if narrow else (1, 2, 5) if high - low <= 3 else (1,)
-    ticks = [step * 10.0**power for power in range(low, high + 1, every) for step in steps]
+    ticks = [step * 10.0**power for power in range(low, high + 1, power_step) for step in steps]
     inside = [tick for tick in ticks if min(values) / 3 <= tick <= max(values) * 3]
     return {"tickvals": inside, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in inside]}
 
 
-def _dots(at: int, kind: Dots) -> dict[str, Any]:
+def _dots(place: int, kind: Dots) -> dict[str, Any]:
     weight = np.asarray(kind.weight or [0.1] * len(kind.x), float)
     size = _SMALL + (_LARGE - _SMALL) * np.sqrt(np.clip(weight, 0, 1))
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": label(kind.name, 30),
+        "name": axis_label(kind.name, 30),
         "x": pack(list(kind.x)),
         "y": pack(list(kind.y)),
         "hovertext": list(kind.hover),
         "hoverinfo": "text",
         "marker": {
-            "symbol": SYMBOLS[at % len(SYMBOLS)],
-            "color": COLORWAY[at % len(COLORWAY)],
+            "symbol": SYMBOLS[place % len(SYMBOLS)],
+            "color": COLORWAY[place % len(COLORWAY)],
             "size": pack(size.tolist()),
             "opacity": 0.75,
             "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
@@ -212,15 +222,15 @@ def _dots(at: int, kind: Dots) -> dict[str, Any]:
     }
 
 
-def _limit(at: int, limit: Limit) -> dict[str, Any]:
+def _limit(place: int, limit: Limit) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": label(limit.name, 40),
+        "name": axis_label(limit.name, 40),
         "x": list(limit.x),
         "y": list(limit.y),
         "hoverinfo": "name",
-        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[at % 4], "width": 1.5, "color": TOTAL},
+        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[place % 4], "width": 1.5, "color": TOTAL},
     }
 
 
@@ -250,10 +260,10 @@ def heatmap(
         [[2.0]]
     """
     width = len(columns)
-    flat, name = scaled([value for row in values for value in row], unit)
-    human = texts([value for row in values for value in row], unit)
-    cells = [flat[at * width : (at + 1) * width] for at in range(len(rows))]
-    written = [human[at * width : (at + 1) * width] for at in range(len(rows))]
+    flat, name = scale_values([value for row in values for value in row], unit)
+    human = format_values([value for row in values for value in row], unit)
+    cells = [flat[place * width : (place + 1) * width] for place in range(len(rows))]
+    written = [human[place * width : (place + 1) * width] for place in range(len(rows))]
     trace = {
         "type": "heatmap",
         "x": list(range(width)),
@@ -261,9 +271,12 @@ def heatmap(
         "z": cells,
         "xgap": 1,
         "ygap": 1,
-        "colorbar": {"title": {"text": titled(title, name)}, "thickness": 12},
+        "colorbar": {"title": {"text": axis_title(title, name)}, "thickness": 12},
         "hovertext": [
-            [f"{whole(row)}<br>{whole(column)}: {text}" for column, text in zip(columns, line, strict=True)]
+            [
+                f"{hover_name(row)}<br>{hover_name(column)}: {text}"
+                for column, text in zip(columns, line, strict=True)
+            ]
             for row, line in zip(rows, written, strict=True)
         ],
         "hoverinfo": "text",
@@ -273,18 +286,18 @@ def heatmap(
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
         "height": max(210, 90 + 26 * min(len(rows), 40)),
-        "xaxis": _named(columns, column_title, most=20),
-        "yaxis": _named(rows, row_title, most=40) | {"autorange": "reversed"},
+        "xaxis": _name_ticks(columns, column_title, most=20),
+        "yaxis": _name_ticks(rows, row_title, most=40) | {"autorange": "reversed"},
     }
     return {"data": [trace], "layout": layout}
 
 
-def _named(names: Sequence[str], title: str, *, most: int) -> dict[str, Any]:
-    every = max(1, math.ceil(len(names) / most))
+def _name_ticks(names: Sequence[str], title: str, *, most: int) -> dict[str, Any]:
+    step = max(1, math.ceil(len(names) / most))
     return {
-        "title": {"text": label(title)},
-        "tickvals": list(range(0, len(names), every)),
-        "ticktext": [label(name, 32) for name in names[::every]],
+        "title": {"text": axis_label(title)},
+        "tickvals": list(range(0, len(names), step)),
+        "ticktext": [axis_label(name, 32) for name in names[::step]],
         "automargin": True,
         "showgrid": False,
     }
@@ -309,7 +322,7 @@ def durations(frame: pd.DataFrame) -> dict[str, Any]:
     ranks = sorted(frame[C.RANK].unique().tolist())
     steps = sorted(frame[C.STEP].unique().tolist())
     if len(ranks) == 1:
-        series = _distinct({name: _values(frame, column, steps) for name, column in MEASURES.items()})
+        series = _merge_equal({name: _values(frame, column, steps) for name, column in MEASURES.items()})
     else:
         series = {f"rank {rank}": _values(frame[frame[C.RANK] == rank], OWN, steps) for rank in ranks}
     figure = lines(steps, series, "ns", title="step time", x_title="step")
@@ -318,11 +331,11 @@ def durations(frame: pd.DataFrame) -> dict[str, Any]:
     return figure
 
 
-def _distinct(series: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+def _merge_equal(series: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
     """Drop empty measures; draw equal ones once under both names."""
     distinct: dict[str, list[float | None]] = {}
     for name, values in series.items():
-        same = next((known for known, others in distinct.items() if others == values), None)
+        same = next((name_drawn for name_drawn, others in distinct.items() if others == values), None)
         if same is not None:
             distinct = {f"{old} and {name}" if old == same else old: line for old, line in distinct.items()}
         elif any(values):
@@ -331,24 +344,24 @@ def _distinct(series: dict[str, list[float | None]]) -> dict[str, list[float | N
 
 
 def _values(frame: pd.DataFrame, column: str, steps: list[int]) -> list[float | None]:
-    known = dict(zip(frame[C.STEP].tolist(), map(plain, frame[column].astype(object)), strict=True))
-    return [known.get(step) for step in steps]
+    value_of_step = dict(zip(frame[C.STEP].tolist(), map(plain, frame[column].astype(object)), strict=True))
+    return [value_of_step.get(step) for step in steps]
 
 
-def _outlier_marks(frame: pd.DataFrame, every: list[float | None]) -> list[dict[str, Any]]:
+def _outlier_marks(frame: pd.DataFrame, line_values: list[float | None]) -> list[dict[str, Any]]:
     """Draw the warm-up outliers on the scale of the lines."""
     outliers = frame[frame[OUTLIER].astype(bool)]
     if outliers.empty:
         return []
     values = outliers[OWN].tolist()
-    at, _ = scaled([*every, *values], "ns")
+    heights, _ = scale_values([*line_values, *values], "ns")
     return [
         {
             "type": "scatter",
             "mode": "markers",
             "name": "warm-up outlier",
             "x": outliers[C.STEP].tolist(),
-            "y": at[len(every) :],
+            "y": heights[len(line_values) :],
             "marker": {"symbol": "x", "size": 11, "color": "#d55e00"},
             "hoverinfo": "skip",
         }

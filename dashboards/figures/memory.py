@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, LEGEND, TOTAL, label, scale_factor, titled, whole
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .axis import COLORWAY, LEGEND, TOTAL, axis_label, axis_title, hover_name, scale_factor
 
 MORE = "other groups"
 EARLIER = "(before the capture)"
@@ -21,7 +20,7 @@ _HATCHED = {"shape": "/", "size": 6, "solidity": 0.25, "fillmode": "overlay", "f
 _Path = list[tuple[int, int]]
 
 
-def stack(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
+def stack_lives(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
     """Stack allocations in order of their starts; those above one that is freed drop by its size.
 
     Args:
@@ -31,29 +30,29 @@ def stack(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
         Per allocation the times at which its lower edge moves, with the edge from then on.
 
     Example:
-        >>> stack([(0, 20, 5), (10, 30, 7)])
+        >>> stack_lives([(0, 20, 5), (10, 30, 7)])
         [[(0, 0)], [(10, 5), (20, 0)]]
     """
-    known = list(spans)
-    events = [(start, True, at) for at, (start, _, _) in enumerate(known)]
-    events += [(end, False, at) for at, (_, end, _) in enumerate(known)]
+    lives = list(spans)
+    events = [(start, True, number) for number, (start, _, _) in enumerate(lives)]
+    events += [(end, False, number) for number, (_, end, _) in enumerate(lives)]
     live: list[int] = []
-    paths: list[_Path] = [[] for _ in known]
-    for time, begins, at in sorted(events):  # at equal times, frees come first
+    paths: list[_Path] = [[] for _ in lives]
+    for time, begins, number in sorted(events):  # at equal times, frees come first
         if begins:
-            paths[at].append((time, sum(known[one][2] for one in live)))
-            live.append(at)
+            paths[number].append((time, sum(lives[other][2] for other in live)))
+            live.append(number)
             continue
-        place = live.index(at)
+        place = live.index(number)
         live.pop(place)
-        for one in live[place:]:
-            last, edge = paths[one][-1]
-            lower = edge - known[at][2]
-            paths[one][-1 if last == time else len(paths[one]) :] = [(time, lower)]
+        for other in live[place:]:
+            last, edge = paths[other][-1]
+            lower = edge - lives[number][2]
+            paths[other][-1 if last == time else len(paths[other]) :] = [(time, lower)]
     return paths
 
 
-def active(
+def draw_lives(
     lives: pd.DataFrame, over_time: pd.DataFrame, by: str, layers: Mapping[str, str]
 ) -> dict[str, Any]:
     """Draw the largest allocations as areas over time, and the bytes of all others on top of them.
@@ -66,11 +65,11 @@ def active(
     """
     wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
     tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
-    colours = _colours([*layers, *_groups(lives, by)])
+    colours = _colors([*layers, *_groups(lives, by)])
     traces = [
         _area([time * wide for time in x], [edge * tall for edge in y])
-        | _grouped(str(row[by]), colours)
-        | {"text": _described(row)}
+        | _color_and_legend(str(row[by]), colours)
+        | {"text": _hover_text(row)}
         for row, x, y in _areas(lives)
     ]
     traces += _others(over_time, layers or {OTHERS: "others"}, colours, (wide, tall))
@@ -80,8 +79,8 @@ def active(
         seen.add(trace["legendgroup"])
     layout = {
         "height": 420,
-        "xaxis": {"title": {"text": titled("time", unit)}},
-        "yaxis": {"title": {"text": titled("memory in use", size)}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": axis_title("time", unit)}},
+        "yaxis": {"title": {"text": axis_title("memory in use", size)}, "rangemode": "tozero"},
         "legend": LEGEND,
         "showlegend": True,
         "hovermode": "closest",
@@ -97,7 +96,7 @@ def _areas(lives: pd.DataFrame) -> list[tuple[dict[str, Any], list[int], list[in
     ]
     return [
         ({str(name): value for name, value in row.items()}, *_outline(path, end, size))
-        for row, path, (_, end, size) in zip(shown, stack(spans), spans, strict=True)
+        for row, path, (_, end, size) in zip(shown, stack_lives(spans), spans, strict=True)
     ]
 
 
@@ -107,15 +106,19 @@ def _groups(lives: pd.DataFrame, by: str) -> list[str]:
     return [str(name) for name in sums.index]
 
 
-def _colours(groups: list[str]) -> dict[str, str]:
+def _colors(groups: list[str]) -> dict[str, str]:
     coloured = [group for group in dict.fromkeys(groups) if group != EARLIER]
     return dict(zip(coloured, COLORWAY[:-1], strict=False))
 
 
-def _grouped(group: str, colours: dict[str, str]) -> dict[str, Any]:
+def _color_and_legend(group: str, colours: dict[str, str]) -> dict[str, Any]:
     """Return colour and legend of an area; groups beyond the palette, and earlier allocations, are grey."""
     named = group if group in colours or group in {EARLIER, OTHERS} else MORE
-    return {"name": label(named, 32), "legendgroup": whole(named), "fillcolor": colours.get(group, TOTAL)}
+    return {
+        "name": axis_label(named, 32),
+        "legendgroup": hover_name(named),
+        "fillcolor": colours.get(group, TOTAL),
+    }
 
 
 def _outline(path: _Path, end: int, size: int) -> tuple[list[int], list[int]]:
@@ -142,9 +145,9 @@ def _area(x: list[float], y: list[float]) -> dict[str, Any]:
     }
 
 
-def _described(row: dict[str, Any]) -> str:
+def _hover_text(row: dict[str, Any]) -> str:
     crosses = f"<br>crosses the {row['edge']} of the capture" if row["edge"] else ""
-    words = [whole(str(row[name])) for name in ("op", "category", "module")]
+    words = [hover_name(str(row[name])) for name in ("op", "category", "module")]
     life = f"{human(int(row['life_ns']), 'ns')} from {human(int(row[C.START_NS]), 'ns')}"
     return "<br>".join([human(int(row["size"]), "bytes"), *dict.fromkeys(words), life]) + crosses
 
@@ -163,19 +166,19 @@ def _others(
         if not moments[column].any():
             continue
         up, down = (
-            _stepped(times, [int(value) * scales[1] for value in values]) for values in (upper, lower)
+            _step_corners(times, [int(value) * scales[1] for value in values]) for values in (upper, lower)
         )
         traces.append(
             _area([*up[0], *reversed(down[0])], [*up[1], *reversed(down[1])])
-            | _grouped(name, colours)
+            | _color_and_legend(name, colours)
             | {"text": OTHERS if name == OTHERS else f"{OTHERS}: {name}"}
             | {"fillpattern": _HATCHED, "line": {"width": 0}}
         )
     return traces
 
 
-def _stepped(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
+def _step_corners(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
     """Return the corners of a line whose values hold until the next."""
     later = [*x[1:], *x[-1:]]
-    corners_x = [each for pair in zip(x, later, strict=True) for each in pair]
-    return corners_x, [each for value in y for each in (value, value)]
+    corners_x = [corner for pair in zip(x, later, strict=True) for corner in pair]
+    return corners_x, [corner for value in y for corner in (value, value)]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+
+from tracekit.diff import Diff
+from tracekit.diff.breakdowns import Range
 
 from . import axis
-from .axis import LEGEND, TOTAL, hatch, row_axis, scale_factor, scaled, texts, whole
-from .bars import stacked
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.diff import Diff
-    from tracekit.diff.breakdowns import Range
-
+from .axis import LEGEND, TOTAL, format_values, hatch, hover_name, row_axis, scale_factor, scale_values
+from .bars import stack_bars
 
 PARTS = {
     "active": ("active_ns", "#3b82c4", ""),
@@ -32,7 +30,7 @@ def extremes(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     Args:
         frame: `gpu_breakdown.whole` or `profiled_steps`.
     """
-    return axis.extremes(
+    return axis.keep_extremes(
         frame, frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1), "active time"
     )
 
@@ -46,10 +44,10 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     """
     windows = frame[WINDOW].tolist()
     traces = []
-    for part, (column, color, pattern) in _present(frame):
+    for part, (column, color, pattern) in _parts_present(frame):
         values = frame[column].tolist()
         shares = [value / window if window else 0.0 for value, window in zip(values, windows, strict=True)]
-        percent, _ = scaled(shares, "share")
+        percent, _ = scale_values(shares, "share")
         traces.append(
             {
                 "type": "bar",
@@ -64,9 +62,13 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
                 "textfont": {"color": "#111"},
                 "marker": _marker(color, pattern),
                 "hovertext": [
-                    f"{whole(name)}<br>{part}: {text}<br>{share} of {length}"
+                    f"{hover_name(name)}<br>{part}: {text}<br>{share} of {length}"
                     for name, text, (_, share), length in zip(
-                        names, texts(values, "ns"), _pairs(shares), texts(windows, "ns"), strict=True
+                        names,
+                        format_values(values, "ns"),
+                        _pairs(shares),
+                        format_values(windows, "ns"),
+                        strict=True,
                     )
                 ],
                 "hoverinfo": "text",
@@ -104,14 +106,14 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
                 f"step {step}<br>{part}: {text} of {length}"
                 for step, text, length in zip(
                     steps,
-                    texts(frame[column].tolist(), "ns"),
-                    texts(frame[WINDOW].tolist(), "ns"),
+                    format_values(frame[column].tolist(), "ns"),
+                    format_values(frame[WINDOW].tolist(), "ns"),
                     strict=True,
                 )
             ],
             "hoverinfo": "text",
         }
-        for part, (column, color, pattern) in _present(frame)
+        for part, (column, color, pattern) in _parts_present(frame)
     ]
     layout = {
         "barmode": "stack",
@@ -131,18 +133,18 @@ def step_axis(steps: Sequence[int]) -> dict[str, Any]:
         >>> step_axis([7, 8])["ticktext"]
         ['7', '8']
     """
-    every = max(1, -(-len(steps) // 10))
-    at = list(range(0, len(steps), every))
-    return {"title": {"text": "step"}, "tickvals": at, "ticktext": [str(steps[index]) for index in at]}
+    tick_step = max(1, -(-len(steps) // 10))
+    ticks = list(range(0, len(steps), tick_step))
+    return {"title": {"text": "step"}, "tickvals": ticks, "ticktext": [str(steps[index]) for index in ticks]}
 
 
-def _present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
+def _parts_present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
     """Return the parts to show; opaque graphs only if there are any."""
     return [(part, how) for part, how in PARTS.items() if part != "opaque graph" or (frame[how[0]] > 0).any()]
 
 
 def _pairs(shares: Sequence[float]) -> list[tuple[float, str]]:
-    return list(zip(shares, texts(shares, "share"), strict=True))
+    return list(zip(shares, format_values(shares, "share"), strict=True))
 
 
 def _marker(color: str, pattern: str) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def steps(rows: Sequence[Mapping[str, Any]], ranges: tuple[Range, Range] | None 
         ranges: Shortest and longest step of both sides, for whiskers.
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
-    figure = stacked(["A, base", "B, head"], parts, "ns", title="mean step")
+    figure = stack_bars(["A, base", "B, head"], parts, "ns", title="mean step")
     if ranges:
         means = [sum(values[side] for values in parts.values()) for side in (0, 1)]
         figure["data"].append(_whiskers(means, ranges, _factor(parts)))
@@ -174,25 +176,27 @@ def _factor(parts: Mapping[str, Sequence[float]]) -> float:
     return scale_factor([value for values in parts.values() for value in values], "ns")[0]
 
 
-def _whiskers(at: Sequence[float], ranges: Sequence[Range | None], factor: float) -> dict[str, Any]:
+def _whiskers(centers: Sequence[float], ranges: Sequence[Range | None], factor: float) -> dict[str, Any]:
     """Draw the least and most value of each row around a marker."""
-    known = [(row, value, ends) for row, (value, ends) in enumerate(zip(at, ranges, strict=True)) if ends]
+    with_range = [
+        (row, value, ends) for row, (value, ends) in enumerate(zip(centers, ranges, strict=True)) if ends
+    ]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "spread of the steps",
-        "x": [value * factor for _, value, _ in known],
-        "y": [row for row, _, _ in known],
+        "x": [value * factor for _, value, _ in with_range],
+        "y": [row for row, _, _ in with_range],
         "marker": {"color": TOTAL, "size": 5},
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [(ends[1] - value) * factor for _, value, ends in known],
-            "arrayminus": [(value - ends[0]) * factor for _, value, ends in known],
+            "array": [(ends[1] - value) * factor for _, value, ends in with_range],
+            "arrayminus": [(value - ends[0]) * factor for _, value, ends in with_range],
             "color": TOTAL,
             "thickness": 1.5,
         },
-        "hovertext": [" to ".join(texts(ends, "ns")) for _, _, ends in known],
+        "hovertext": [" to ".join(format_values(ends, "ns")) for _, _, ends in with_range],
         "hoverinfo": "text",
     }
 
@@ -206,9 +210,9 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
     """
     names = ["A, base", *(str(row["part"]) for row in rows), "B, head"]
     values = [total["base_ns"], *(row["delta_ns"] for row in rows), total["head_ns"]]
-    x, unit = scaled(values, "ns")
-    labels = texts(values, "ns")
-    labels[1:-1] = [_signed(value, text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)]
+    x, unit = scale_values(values, "ns")
+    labels = format_values(values, "ns")
+    labels[1:-1] = [_with_sign(value, text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)]
     trace = {
         "type": "waterfall",
         "orientation": "h",
@@ -218,7 +222,7 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
         "text": labels,
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, labels, strict=True)],
+        "hovertext": [f"{hover_name(name)}<br>{text}" for name, text in zip(names, labels, strict=True)],
         "hoverinfo": "text",
         "increasing": {"marker": {"color": "#e03131"}},
         "decreasing": {"marker": {"color": "#2f9e44"}},
@@ -228,23 +232,23 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
     return {"data": [trace], "layout": _rows(names, f"step ({unit})", _range(x))}
 
 
-def _signed(value: float, text: str) -> str:
+def _with_sign(value: float, text: str) -> str:
     return f"+{text}" if value > 0 else text
 
 
 def _range(x: Sequence[float | None]) -> list[float]:
     """Return the axis range with room for text; from zero unless the changes are small."""
-    known = [value or 0.0 for value in x]
-    sums = [known[0]]
-    for value in known[1:-1]:
+    lengths = [value or 0.0 for value in x]
+    sums = [lengths[0]]
+    for value in lengths[1:-1]:
         sums.append(sums[-1] + value)
-    low, high = min(*sums, known[-1]), max(*sums, known[-1])
+    low, high = min(*sums, lengths[-1]), max(*sums, lengths[-1])
     room = (high - low) or high or 1.0
     start = low - 0.35 * room if room < 0.5 * high else min(0.0, low)
     return [start, high + (0.35 * room if room < 0.5 * high else 0.18 * (high or 1.0))]
 
 
-def truncated(figure: Mapping[str, Any]) -> bool:
+def starts_above_zero(figure: Mapping[str, Any]) -> bool:
     """Return whether the axis of a waterfall does not start at zero."""
     return bool(figure["layout"]["xaxis"]["range"][0] > 0)
 
@@ -256,18 +260,18 @@ def terms(diff: Diff) -> dict[str, Any]:
         diff: A comparison with causes.
     """
     causes, steps = diff.causes[:MAX_CAUSES], max(1, diff.compared.steps if diff.compared else 1)
-    names = [one.label for one in causes]
+    names = [cause.label for cause in causes]
     parts = {
-        name: [sign * getattr(one.terms, name) / steps for one in causes] for name, sign in _TERMS.items()
+        name: [sign * getattr(cause.terms, name) / steps for cause in causes] for name, sign in _TERMS.items()
     }
-    figure = stacked(names, parts, "ns", title="change per step")
+    figure = stack_bars(names, parts, "ns", title="change per step")
     layout = figure["layout"]
     layout |= {"barmode": "relative", "legend": LEGEND}
     layout["xaxis"] = {"title": layout["xaxis"]["title"], "zeroline": True}
     drawn = [trace for trace in figure["data"] if any(trace["x"])]
-    if any(one.change for one in causes):
-        deltas = [one.terms.delta / steps for one in causes]
-        drawn.append(_whiskers(deltas, [one.change for one in causes], _factor(parts)))
+    if any(cause.change for cause in causes):
+        deltas = [cause.terms.delta / steps for cause in causes]
+        drawn.append(_whiskers(deltas, [cause.change for cause in causes], _factor(parts)))
     return {"data": drawn, "layout": layout}
 
 

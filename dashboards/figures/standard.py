@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.render.cells import Record, header, records
@@ -14,11 +16,7 @@ from tracekit.schema import C
 from .bars import bars, histogram
 from .lines import lines
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-TOP = 15
+MAX_BARS = 15
 """Maximum number of bars."""
 _UNITS = ("ns", "bytes", "share", "count", "TFLOP/s", "GB/s", "×")
 """Units of values, by preference."""
@@ -26,9 +24,9 @@ _INSTANTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
 """Columns that are instants, not durations."""
 _BOUNDS = (("from_ns", "to_ns"), ("from_bytes", "to_bytes"))
 _GROUPS = (C.RANK, C.DEVICE)
-_LINES = 8
-_FEW = 2
-_POINTS = 20_000
+_MAX_LINES = 8
+_FEW_ROWS = 2
+_MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Standard:
     caption: str
 
 
-def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+def choose_figure(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     """Return the figure of a table; None if there is nothing to compare.
 
     Args:
@@ -56,20 +54,20 @@ def standard(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
         >>> from tracekit.analysis import Column, TableSpec
         >>> spec = TableSpec("t", "By op", (Column("op", "", "op"), Column("sum_ns", "ns", "time")))
         >>> frame = pd.DataFrame({"op": ["a", "b"], "sum_ns": [1_000, 3_000]})
-        >>> standard(spec, frame).figure["data"][0]["x"]
+        >>> choose_figure(spec, frame).figure["data"][0]["x"]
         [3.0, 1.0]
     """
     if len(frame) < 2:
         return None
-    return _bins(spec, frame) or _series(spec, frame) or _largest(spec, frame)
+    return _draw_bins(spec, frame) or _draw_series(spec, frame) or _draw_largest(spec, frame)
 
 
-def first(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) -> Standard | None:
+def first_figure(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) -> Standard | None:
     """Return the figure of the first suitable table; tables with few rows come last."""
     present = [(spec, tables[spec.name]) for spec in specs if spec.name in tables]
-    ample = [(spec, frame) for spec, frame in present if len(frame) > _FEW]
-    found = (standard(spec, frame) for spec, frame in [*ample, *present])
-    return next((one for one in found if one), None)
+    ample = [(spec, frame) for spec, frame in present if len(frame) > _FEW_ROWS]
+    candidates = (choose_figure(spec, frame) for spec, frame in [*ample, *present])
+    return next((figure for figure in candidates if figure), None)
 
 
 def value_column(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
@@ -86,7 +84,7 @@ def _has_numbers(frame: pd.DataFrame, column: Column) -> bool:
     return bool(values.notna().any()) and bool((values.fillna(0) != 0).any())
 
 
-def _bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+def _draw_bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     names = {column.name: column for column in spec.columns}
     bounds = next((pair for pair in _BOUNDS if set(pair) <= names.keys()), None)
     if bounds is None:
@@ -112,7 +110,7 @@ def _one_group(rows: list[Record]) -> tuple[list[Record], str]:
     return first, f", {_label(first[0], _GROUPS)} only"
 
 
-def _series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+def _draw_series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     names = {column.name: column for column in spec.columns}
     x_column = names.get(C.T_NS) or names.get(C.STEP)
     value = value_column(spec, frame)
@@ -120,10 +118,10 @@ def _series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     if x_column is None or value is None or len(before) > 3:
         return None
     rows = [row for row in records(frame, spec.columns) if row[x_column.name] is not None]
-    groups = _grouped(rows, [column.name for column in before])
-    if not 0 < len(groups) <= _LINES or len(rows) > _POINTS or not _distinct(groups, x_column.name):
+    groups = _group_rows(rows, [column.name for column in before])
+    if not 0 < len(groups) <= _MAX_LINES or len(rows) > _MAX_POINTS or not _distinct(groups, x_column.name):
         return None
-    return Standard(_drawn(groups, x_column, value), f"{spec.title}: {_describe(value)}.")
+    return Standard(_draw_lines(groups, x_column, value), f"{spec.title}: {_describe(value)}.")
 
 
 def _describe(value: Column) -> str:
@@ -132,7 +130,7 @@ def _describe(value: Column) -> str:
     return meaning if meaning.startswith(header(value)) else f"{header(value)}, {meaning}"
 
 
-def _grouped(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
+def _group_rows(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
     groups: dict[str, list[Record]] = {}
     varying = [key for key in keys if len({str(row[key]) for row in rows}) > 1]
     for row in rows:
@@ -146,12 +144,12 @@ def _distinct(groups: dict[str, list[Record]], x_column: str) -> bool:
     return longest > 1 and all(len({row[x_column] for row in rows}) == len(rows) for rows in groups.values())
 
 
-def _drawn(groups: dict[str, list[Record]], x_column: Column, value: Column) -> dict[str, Any]:
+def _draw_lines(groups: dict[str, list[Record]], x_column: Column, value: Column) -> dict[str, Any]:
     positions = sorted({row[x_column.name] for rows in groups.values() for row in rows})
     series = {}
     for name, rows in groups.items():
-        at = {row[x_column.name]: row[value.name] for row in rows}
-        series[name or header(value)] = [at.get(one) for one in positions]
+        value_at = {row[x_column.name]: row[value.name] for row in rows}
+        series[name or header(value)] = [value_at.get(position) for position in positions]
     return lines(
         positions,
         series,
@@ -163,21 +161,21 @@ def _drawn(groups: dict[str, list[Record]], x_column: Column, value: Column) -> 
     )
 
 
-def _largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
+def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     value = value_column(spec, frame)
     if value is None:
         return None
     top = frame.assign(**{value.name: frame[value.name].astype("Float64")})
-    largest = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(TOP)
+    largest = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(MAX_BARS)
     rows = [
         row
-        for row in records(frame.loc[largest.index].head(TOP), spec.columns)
+        for row in records(frame.loc[largest.index].head(MAX_BARS), spec.columns)
         if isinstance(row[value.name], int | float)
     ]
     labels = _labels(spec, rows)
     if len(rows) < 2 or not labels:
         return None
-    which = f", {TOP} largest of {len(frame):,}" if len(frame) > TOP else ""
+    which = f", {MAX_BARS} largest of {len(frame):,}" if len(frame) > MAX_BARS else ""
     caption = f"{spec.title}{which}: {_describe(value)}."
     return Standard(bars(labels, [row[value.name] for row in rows], value.unit, title=header(value)), caption)
 

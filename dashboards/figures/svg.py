@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape, unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from tracekit.errors import clean
 from tracekit.schema import C
 
 from .axis import COLORWAY, unpack
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-
-    Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 960, 330, 110, 10, 24
@@ -64,9 +62,9 @@ def _rect(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x:.2f}" y="{y:.2f}" {size} fill="{colour}"/>'
 
 
-def _colour(trace: dict[str, Any], place: int) -> str:
-    own = trace.get("marker", {}).get("color")
-    return own if isinstance(own, str) else COLORWAY[place % len(COLORWAY)]
+def _color(trace: dict[str, Any], place: int) -> str:
+    color = trace.get("marker", {}).get("color")
+    return color if isinstance(color, str) else COLORWAY[place % len(COLORWAY)]
 
 
 def _title(axis: dict[str, Any]) -> str:
@@ -76,20 +74,20 @@ def _title(axis: dict[str, Any]) -> str:
 def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
     names = layout["yaxis"]["ticktext"]
     columns = [unpack(trace["x"]) for trace in traces]
-    totals = [sum(column[at] or 0 for column in columns) for at in range(len(names))]
+    totals = [sum(column[row] or 0 for column in columns) for row in range(len(names))]
     scale = (_WIDTH - _LEFT - _RIGHT) / (max(totals, default=0) or 1)
     parts = []
-    for at, name in enumerate(names):
-        top, x = _TOP + at * _ROW, float(_LEFT)
+    for row, name in enumerate(names):
+        top, x = _TOP + row * _ROW, float(_LEFT)
         parts.append(_text(_LEFT - 8, top + 15, name, "end"))
         for place, (trace, column) in enumerate(zip(traces, columns, strict=True)):
-            width = (column[at] or 0) * scale
-            parts.append(_rect(x, top + 3, width, _ROW - 6, _colour(trace, place)))
+            width = (column[row] or 0) * scale
+            parts.append(_rect(x, top + 3, width, _ROW - 6, _color(trace, place)))
             if len(traces) > 1 and "text" in trace:
-                parts.append(_inside(x + width / 2, top + 16, trace["text"][at]))
+                parts.append(_inside(x + width / 2, top + 16, trace["text"][row]))
             x += width
         if len(traces) == 1:
-            parts.append(_text(x + 6, top + 15, traces[0]["text"][at]))
+            parts.append(_text(x + 6, top + 15, traces[0]["text"][row]))
     height = _TOP + _ROW * len(names) + 24
     return height, [*parts, _text(_LEFT, height - 6, _title(layout["xaxis"]))]
 
@@ -107,16 +105,16 @@ def _columns(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[floa
     tops = [sum(values) if stacked else max(values) for values in zip(*columns, strict=True)]
     largest = max(tops, default=0) or 1
     room = (_WIDTH - _SIDE - 20) / count
-    each = room * 0.9 / (1 if stacked else len(columns))
+    bar_width = room * 0.9 / (1 if stacked else len(columns))
     parts = _frame(largest, 0, _title(layout["yaxis"]))
     base = [0.0] * count
     for place, (trace, column) in enumerate(zip(traces, columns, strict=True)):
-        for at, value in enumerate(column):
+        for number, value in enumerate(column):
             tall = _PLOT_HEIGHT * value / largest
-            left = _SIDE + at * room + (0 if stacked else place * each)
-            top = _TOP + _PLOT_HEIGHT - tall - base[at]
-            parts.append(_rect(left, top, each, tall, _colour(trace, place)))
-            base[at] += tall if stacked else 0
+            left = _SIDE + number * room + (0 if stacked else place * bar_width)
+            top = _TOP + _PLOT_HEIGHT - tall - base[number]
+            parts.append(_rect(left, top, bar_width, tall, _color(trace, place)))
+            base[number] += tall if stacked else 0
     return _TOP + _PLOT_HEIGHT + _AXIS, [*parts, *_ticks(layout["xaxis"], room)]
 
 
@@ -124,10 +122,10 @@ def _ticks(axis: dict[str, Any], room: float) -> list[str]:
     """Draw column names, at most nine."""
     names = axis["ticktext"]
     places = axis.get("tickvals") or range(len(names))
-    every = max(1, len(names) // 8)
+    step = max(1, len(names) // 8)
     return [
         _text(_SIDE + (place + 0.5) * room, _TOP + _PLOT_HEIGHT + 18, name, "middle")
-        for place, name in list(zip(places, names, strict=True))[::every]
+        for place, name in list(zip(places, names, strict=True))[::step]
     ]
 
 
@@ -146,7 +144,7 @@ def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float,
             for x, y in zip(unpack(trace["x"]), unpack(trace["y"]), strict=True)
             if x is not None and y is not None
         ]
-        parts.append(_line(points[:: max(1, len(points) // _MAX_POINTS)], _colour(trace, place)))
+        parts.append(_line(points[:: max(1, len(points) // _MAX_POINTS)], _color(trace, place)))
     ends = ((low, _SIDE, "start"), (high, _WIDTH - 20, "end"))
     parts += [_text(x, _TOP + _PLOT_HEIGHT + 18, f"{value:,.6g}", anchor) for value, x, anchor in ends]
     parts.append(_text(_WIDTH / 2, _TOP + _PLOT_HEIGHT + 36, _title(layout["xaxis"]), "middle"))
@@ -172,20 +170,20 @@ def _legend(traces: list[dict[str, Any]], height: float) -> list[str]:
         return []
     room = (_WIDTH - _SIDE) / len(traces)
     return [
-        _rect(_SIDE + at * room, height + 4, 12, 12, _colour(trace, at))
-        + _text(_SIDE + at * room + 18, height + 14, str(trace.get("name", "")))
-        for at, trace in enumerate(traces)
+        _rect(_SIDE + place * room, height + 4, 12, 12, _color(trace, place))
+        + _text(_SIDE + place * room + 18, height + 14, str(trace.get("name", "")))
+        for place, trace in enumerate(traces)
     ]
 
 
-FINEST = 20_000
+MAX_DIVISIONS = 20_000
 """Nodes shorter than the total divided by this are dropped; they would be narrower than a pixel."""
 SIDES = {"host": ("host_total_ns", "host_self_ns"), "device": ("device_total_ns", "device_self_ns")}
-_NAMED = 300
+_MAX_NAME_CHARS = 300
 """Maximum characters of a name."""
 
 
-def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, Any]:
+def flame_data(nodes: pd.DataFrame, side: str, *, finest: int = MAX_DIVISIONS) -> dict[str, Any]:
     """Return the visible nodes below a root node and, with several ranks, a node per rank.
 
     Args:
@@ -197,7 +195,7 @@ def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, 
         Columns with one value per node, the names, and the number of dropped nodes. Parents are indices into
         the columns; the first node is the root.
     """
-    total, own = (nodes[name].fillna(0).to_numpy(np.int64) for name in SIDES[side])
+    total, self_ns = (nodes[name].fillna(0).to_numpy(np.int64) for name in SIDES[side])
     roots = nodes["parent"].isna().to_numpy()
     grand_total = int(total[roots].sum())
     drawn = np.flatnonzero((total > 0) & (total * finest >= grand_total))
@@ -205,9 +203,9 @@ def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, 
     tops = [None, *ranks] if len(ranks) > 1 else [None]
     place = np.full(len(nodes), -1, np.int64)
     place[drawn] = len(tops) + np.arange(len(drawn))
-    labels = [clean(str(name))[:_NAMED] for name in nodes[C.NAME].to_numpy()[drawn]]
+    labels = [clean(str(name))[:_MAX_NAME_CHARS] for name in nodes[C.NAME].to_numpy()[drawn]]
     names = list(dict.fromkeys([*(_top(rank) for rank in tops), *labels]))
-    code = {name: at for at, name in enumerate(names)}
+    code = {name: number for number, name in enumerate(names)}
     rank_of = nodes[C.RANK].to_numpy(np.int64)
     sums = [int(total[roots & (True if rank is None else rank_of == rank)].sum()) for rank in tops]
     above = [-1, *[0] * (len(tops) - 1)]
@@ -217,7 +215,7 @@ def flame(nodes: pd.DataFrame, side: str, *, finest: int = FINEST) -> dict[str, 
         "name": [*(code[_top(rank)] for rank in tops), *(code[name] for name in labels)],
         "parent": [*above, *_parents(nodes, drawn, place, ranks)],
         "total": [*sums, *total[drawn].tolist()],
-        "self": [*[0] * len(tops), *own[drawn].tolist()],
+        "self": [*[0] * len(tops), *self_ns[drawn].tolist()],
         "calls": [*[0] * len(tops), *nodes["calls"].to_numpy(np.int64)[drawn].tolist()],
         "left": len(nodes) - len(drawn),
     }
@@ -229,7 +227,7 @@ def _top(rank: int | None) -> str:
 
 def _parents(nodes: pd.DataFrame, drawn: Ints, place: Ints, ranks: list[int]) -> list[int]:
     """Return the index of each drawn node's parent: a drawn node, or the root of its rank."""
-    position = {int(node): at for at, node in enumerate(nodes["node"])}
+    position = {int(node): index for index, node in enumerate(nodes["node"])}
     over = nodes["parent"].fillna(-1).to_numpy(np.int64)[drawn]
     rank_of = nodes[C.RANK].to_numpy(np.int64)[drawn]
     alone = len(ranks) == 1

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from .axis import COLORWAY, SEQUENTIAL, hatch, label, pack, scale_factor, scaled, texts, whole
-from .bars import bars, upright
+from .axis import (
+    COLORWAY,
+    SEQUENTIAL,
+    axis_label,
+    format_values,
+    hatch,
+    hover_name,
+    pack,
+    scale_factor,
+    scale_values,
+)
+from .bars import bars, vertical_line
 
 _MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -46,7 +56,7 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
     """
     flat = [value for line in series for dot in line.dots for value in (dot.median, dot.low, dot.high)]
     factor, scale = scale_factor(flat, unit)
-    traces = [_line(line, unit, factor, at) for at, line in enumerate(series)]
+    traces = [_line(line, unit, factor, place) for place, line in enumerate(series)]
     values = list({repr(dot.x): dot.x for line in series for dot in line.dots}.values())
     return {
         "data": traces,
@@ -54,28 +64,32 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
             "height": 420,
             "showlegend": len(series) > 1,
             "hovermode": "closest",
-            "xaxis": {"title": {"text": label(x)}, **_ticks(values, log=log)},
-            "yaxis": {"title": {"text": f"{label(y)} ({scale})"}, "rangemode": "tozero", "automargin": True},
+            "xaxis": {"title": {"text": axis_label(x)}, **_ticks(values, log=log)},
+            "yaxis": {
+                "title": {"text": f"{axis_label(y)} ({scale})"},
+                "rangemode": "tozero",
+                "automargin": True,
+            },
         },
     }
 
 
-def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
+def _line(line: Line, unit: str, factor: float, place: int) -> dict[str, Any]:
     medians = [dot.median for dot in line.dots]
     ranges = [
         f"{low_text} to {high_text}, {dot.runs} run{'s' * (dot.runs != 1)}"
         for dot, low_text, high_text in zip(
             line.dots,
-            texts((dot.low for dot in line.dots), unit),
-            texts((dot.high for dot in line.dots), unit),
+            format_values((dot.low for dot in line.dots), unit),
+            format_values((dot.high for dot in line.dots), unit),
             strict=True,
         )
     ]
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": label(line.name, 64),
-        "x": [dot.x if _number(dot.x) else label(str(dot.x)) for dot in line.dots],
+        "name": axis_label(line.name, 64),
+        "x": [dot.x if _number(dot.x) else axis_label(str(dot.x)) for dot in line.dots],
         "y": [median * factor for median in medians],
         "error_y": {
             "type": "data",
@@ -85,12 +99,12 @@ def _line(line: Line, unit: str, factor: float, at: int) -> dict[str, Any]:
             "thickness": 1,
             "width": 4,
         },
-        "marker": {"symbol": _MARKS[at % len(_MARKS)], "size": 8},
-        "line": {"dash": _DASHES[at // len(_MARKS) % len(_DASHES)]},
+        "marker": {"symbol": _MARKS[place % len(_MARKS)], "size": 8},
+        "line": {"dash": _DASHES[place // len(_MARKS) % len(_DASHES)]},
         "customdata": [dot.href for dot in line.dots],
         "hovertext": [
-            f"{whole(line.name)}<br>{whole(str(dot.x))}: {text}<br>{spread}"
-            for dot, text, spread in zip(line.dots, texts(medians, unit), ranges, strict=True)
+            f"{hover_name(line.name)}<br>{hover_name(str(dot.x))}: {text}<br>{spread}"
+            for dot, text, spread in zip(line.dots, format_values(medians, unit), ranges, strict=True)
         ],
         "hoverinfo": "text",
     }
@@ -128,20 +142,22 @@ def heatmap(
         titles: Titles `x`, `y` and `z` of the axes and the quantity.
     """
     flat = [value for row in values for value in row]
-    z, scale = scaled(flat, unit)
-    labels = [text if value is not None else "" for text, value in zip(texts(flat, unit), flat, strict=True)]
+    z, scale = scale_values(flat, unit)
+    labels = [
+        text if value is not None else "" for text, value in zip(format_values(flat, unit), flat, strict=True)
+    ]
     wide = len(columns)
-    label_rows = [labels[at * wide : (at + 1) * wide] for at in range(len(rows))]
+    label_rows = [labels[place * wide : (place + 1) * wide] for place in range(len(rows))]
     trace = {
         "type": "heatmap",
-        "x": [label(each) for each in columns],
-        "y": [label(each) for each in rows],
-        "z": [z[at * wide : (at + 1) * wide] for at in range(len(rows))],
+        "x": [axis_label(column) for column in columns],
+        "y": [axis_label(row) for row in rows],
+        "z": [z[place * wide : (place + 1) * wide] for place in range(len(rows))],
         "text": label_rows,
         "texttemplate": "%{text}",
         "hovertext": [
             [
-                f"{whole(row)}<br>{whole(column)}<br>{text or 'not run'}"
+                f"{hover_name(row)}<br>{hover_name(column)}<br>{text or 'not run'}"
                 for column, text in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, label_rows, strict=True)
@@ -150,23 +166,26 @@ def heatmap(
         "colorscale": SEQUENTIAL,
         "xgap": 2,
         "ygap": 2,
-        "colorbar": {"title": {"text": f"{label(titles['z'])} ({scale})", "side": "right"}, "thickness": 12},
+        "colorbar": {
+            "title": {"text": f"{axis_label(titles['z'])} ({scale})", "side": "right"},
+            "thickness": 12,
+        },
     }
     return {
         "data": [trace],
         "layout": {
             "height": 140 + 46 * len(rows),
-            "xaxis": {"title": {"text": label(titles["x"])}, "type": "category"},
-            "yaxis": {"title": {"text": label(titles["y"])}, "type": "category", "automargin": True},
+            "xaxis": {"title": {"text": axis_label(titles["x"])}, "type": "category"},
+            "yaxis": {"title": {"text": axis_label(titles["y"])}, "type": "category", "automargin": True},
         },
     }
 
 
-THICK = 0.75
+BAR_THICKNESS = 0.75
 """Bar thickness as a fraction of its row."""
 
 
-def grouped(
+def group_bars(
     names: Sequence[str],
     values: Sequence[float | None],
     unit: str,
@@ -184,31 +203,31 @@ def grouped(
         title: Axis title.
 
     Example:
-        >>> [trace["name"] for trace in grouped(["a", "b"], [1, 2], "ns", groups=["p", "q"])["data"]]
+        >>> [trace["name"] for trace in group_bars(["a", "b"], [1, 2], "ns", groups=["p", "q"])["data"]]
         ['p', 'q']
     """
-    x, _ = scaled(values, unit)
-    written = texts(values, unit)
+    x, _ = scale_values(values, unit)
+    written = format_values(values, unit)
     traces = [
         {
             "type": "bar",
             "orientation": "h",
             "name": group,
-            "x": [x[at] for at in members],
+            "x": [x[index] for index in members],
             "y": members,
-            "text": [written[at] for at in members],
+            "text": [written[index] for index in members],
             "textposition": "auto",
-            "hovertext": [f"{whole(names[at])}<br>{written[at]}<br>{group}" for at in members],
+            "hovertext": [f"{hover_name(names[index])}<br>{written[index]}<br>{group}" for index in members],
             "hoverinfo": "text",
             # fixed width: Plotly would otherwise compute one per trace
-            "width": THICK,
+            "width": BAR_THICKNESS,
             "marker": {
                 "color": COLORWAY[place % len(COLORWAY)],
                 "pattern": hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
             },
         }
         for place, group in enumerate(dict.fromkeys(groups))
-        for members in [[at for at, each in enumerate(groups) if each == group]]
+        for members in [[index for index, group_of_bar in enumerate(groups) if group_of_bar == group]]
     ]
     layout = bars(names, values, unit, title=title)["layout"]
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
@@ -228,7 +247,7 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
     """
     upward = [100 * value for value in accumulate(shares)]
     hover = [
-        f"first {count} of {len(shares)} {what}: {value:.1f}%<br>with {whole(name)}"
+        f"first {count} of {len(shares)} {what}: {value:.1f}%<br>with {hover_name(name)}"
         for count, (value, name) in enumerate(zip(upward, names, strict=True), start=1)
     ]
     trace = {
@@ -247,7 +266,7 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
     return {"data": [trace], "layout": layout}
 
 
-TICKS = 30
+MAX_TICKS = 30
 """Maximum commits named on the axis."""
 
 
@@ -284,15 +303,15 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
         unit: Unit of the metric.
         title: Its name.
     """
-    factor, scale = scale_factor([value for one in commits for value in one.values], unit)
-    every = max(1, -(-len(commits) // TICKS))
-    places = range(0, len(commits), every)
-    marked = [(at, one.mark) for at, one in enumerate(commits) if one.mark]
+    factor, scale = scale_factor([value for commit in commits for value in commit.values], unit)
+    tick_step = max(1, -(-len(commits) // MAX_TICKS))
+    places = range(0, len(commits), tick_step)
+    marked = [(place, commit.mark) for place, commit in enumerate(commits) if commit.mark]
     return {
         "data": [
             _medians(commits, unit, factor),
             _runs(commits, unit, factor, dirty=False),
-            *([_runs(commits, unit, factor, dirty=True)] if any(one.dirty for one in commits) else []),
+            *([_runs(commits, unit, factor, dirty=True)] if any(commit.dirty for commit in commits) else []),
         ],
         "layout": {
             "height": 400,
@@ -301,35 +320,35 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
             "margin": {"l": 48, "r": 16, "t": 40, "b": 80 if len(commits) > 8 else 40},
             "xaxis": {
                 "tickvals": list(places),
-                "ticktext": [label(commits[at].name, 14) for at in places],
+                "ticktext": [axis_label(commits[place].name, 14) for place in places],
                 "tickangle": -45 if len(commits) > 8 else 0,
                 "range": [-0.5, len(commits) - 0.5],
             },
             "yaxis": {
-                "title": {"text": f"{label(title)} ({scale})"},
+                "title": {"text": f"{axis_label(title)} ({scale})"},
                 "rangemode": "tozero",
                 "automargin": True,
             },
-            "shapes": [upright(at - 0.5) for at, _ in marked],
-            "annotations": [_note(at, text) for at, text in marked],
+            "shapes": [vertical_line(place - 0.5) for place, _ in marked],
+            "annotations": [_note(place, text) for place, text in marked],
         },
     }
 
 
 def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, Any]:
-    clean = [(at, one) for at, one in enumerate(commits) if not one.dirty]
-    values_text = texts((one.median for _, one in clean), unit)
+    clean = [(place, commit) for place, commit in enumerate(commits) if not commit.dirty]
+    values_text = format_values((commit.median for _, commit in clean), unit)
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": "median per commit",
-        "x": [at for at, _ in clean],
-        "y": [one.median * factor for _, one in clean],
+        "x": [place for place, _ in clean],
+        "y": [commit.median * factor for _, commit in clean],
         "line": {"width": 1.5},
         "marker": {"symbol": "line-ew-open", "size": 16, "line": {"width": 3}},
         "hovertext": [
-            f"{whole(one.details)}<br>median {text} of {len(one.values)}"
-            for (_, one), text in zip(clean, values_text, strict=True)
+            f"{hover_name(commit.details)}<br>median {text} of {len(commit.values)}"
+            for (_, commit), text in zip(clean, values_text, strict=True)
         ],
         "hoverinfo": "text",
     }
@@ -337,18 +356,18 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:
     points = [
-        (at, one, value, href, color)
-        for at, one in enumerate(commits)
-        if one.dirty == dirty
-        for value, href, color in zip(one.values, one.hrefs, one.colors, strict=True)
+        (place, commit, value, href, color)
+        for place, commit in enumerate(commits)
+        if commit.dirty == dirty
+        for value, href, color in zip(commit.values, commit.hrefs, commit.colors, strict=True)
     ]
     colors = [color for *_, color in points]
-    values_text = texts((value for _, _, value, *_ in points), unit)
+    values_text = format_values((value for _, _, value, *_ in points), unit)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "run with uncommitted changes" if dirty else "run",
-        "x": [at for at, *_ in points],
+        "x": [place for place, *_ in points],
         "y": [value * factor for _, _, value, *_ in points],
         "marker": {
             "symbol": "circle-open" if dirty else "circle",
@@ -358,12 +377,13 @@ def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -
         },
         "customdata": [href for *_, href, _ in points],
         "hovertext": [
-            f"{whole(one.details)}<br>{text}" for (_, one, *_), text in zip(points, values_text, strict=True)
+            f"{hover_name(commit.details)}<br>{text}"
+            for (_, commit, *_), text in zip(points, values_text, strict=True)
         ],
         "hoverinfo": "text",
     }
 
 
-def _note(at: int, text: str) -> dict[str, Any]:
-    anchor = {"x": at - 0.5, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
-    return {**anchor, "text": label(text), "showarrow": False}
+def _note(place: int, text: str) -> dict[str, Any]:
+    anchor = {"x": place - 0.5, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
+    return {**anchor, "text": axis_label(text), "showarrow": False}

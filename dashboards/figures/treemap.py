@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, LABEL, TOTAL, label, whole
+from .axis import COLORWAY, LABEL, TOTAL, axis_label, hover_name
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-BOXES = 300
+MAX_BOXES = 300
 """Maximum number of boxes."""
-_WIDTH = 24
+_MAX_NAME_CHARS = 24
 """Maximum characters of the name in a box, which is not shown if it does not fit."""
 
 
@@ -33,20 +32,20 @@ def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dic
     positive = tree[tree[measure].fillna(0) > 0]
     families = positive[positive[C.DEPTH] == 0]
     ops = positive[positive[C.DEPTH] == 1].sort_values(measure, ascending=False, kind="stable")
-    shown = ops.head(max(BOXES - 2 * len(families), 0))
+    shown = ops.head(max(MAX_BOXES - 2 * len(families), 0))
     total = int(families[measure].sum())
     boxes = []
-    for at, (node, name, value) in enumerate(_values(families, NODE, measure)):
-        colour = COLORWAY[at] if at < len(COLORWAY) - 1 else TOTAL
+    for number, (node, name, value) in enumerate(_values(families, NODE, measure)):
+        colour = COLORWAY[number] if number < len(COLORWAY) - 1 else TOTAL
         head = f"{name} · {human(value / max(total, 1), 'share')}"  # a family with ops shows its name only
         boxes.append((f"{node}", "", head, value, colour, ""))
-        own = shown[shown[PARENT] == node]
+        own_ops = shown[shown[PARENT] == node]
         boxes += [
-            (f"{op}", f"{node}", each, one, colour, href(each))
-            for op, each, one in _values(own, NODE, measure)
+            (f"{op}", f"{node}", op_name, op_value, colour, href(op_name))
+            for op, op_name, op_value in _values(own_ops, NODE, measure)
         ]
-        rest = value - int(own[measure].sum())
-        left = int((ops[PARENT] == node).sum()) - len(own)
+        rest = value - int(own_ops[measure].sum())
+        left = int((ops[PARENT] == node).sum()) - len(own_ops)
         boxes += [(f"{node} rest", f"{node}", f"{left:,} other ops", rest, colour, "")] if rest else []
     layout = {
         "height": 460,
@@ -58,7 +57,7 @@ def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dic
 
 def _values(rows: pd.DataFrame, node: str, measure: str) -> list[tuple[int, str, int]]:
     columns = rows[node], rows[C.NAME], rows[measure]
-    return [(int(at), str(name), int(value)) for at, name, value in zip(*columns, strict=True)]
+    return [(int(node_id), str(name), int(value)) for node_id, name, value in zip(*columns, strict=True)]
 
 
 def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict[str, Any]:
@@ -69,13 +68,14 @@ def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict
         "ids": ids,
         "parents": parents,
         "labels": [
-            label(name, _WIDTH if parent else LABEL) for name, parent in zip(names, parents, strict=True)
+            axis_label(name, _MAX_NAME_CHARS if parent else LABEL)
+            for name, parent in zip(names, parents, strict=True)
         ],
         "values": values,
         "branchvalues": "total",
         "text": texts,
         "texttemplate": "%{label}<br>%{text}",
-        "hovertext": [f"{whole(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
+        "hovertext": [f"{hover_name(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
         "hoverinfo": "text",
         "customdata": addresses,
         "marker": {"colors": colours, "line": {"width": 1, "color": "rgba(0,0,0,0.4)"}},

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from dash import Dash
 from flask import Response, jsonify, request
@@ -20,11 +20,9 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from tracekit.errors import TracekitError, UnusableInputError
 
-from ..security import LARGEST_BODY
-from .jobs import Imports, State
-
-if TYPE_CHECKING:
-    from ..site import Site
+from ..security import MAX_BODY_BYTES
+from ..site import Site
+from .import_jobs import Imports, State
 
 _KEY = "tracekit-imports"
 SAMPLES = Path(__file__).parent / "samples"
@@ -41,25 +39,29 @@ def connect(site: Site, *, limit: int) -> Imports:
     imports = Imports(site.store, limit)
     site.app.server.extensions[_KEY] = imports
     rule = site.app.server.add_url_rule
-    rule("/import", "import", _answering(lambda: _receive(imports)), methods=["POST"])
-    rule("/import", "imports", lambda: jsonify([asdict(one) for one in imports.states()]), methods=["GET"])
+    rule("/import", "import", _answer_json(lambda: _receive(imports)), methods=["POST"])
+    rule(
+        "/import", "imports", lambda: jsonify([asdict(state) for state in imports.states()]), methods=["GET"]
+    )
     rule(
         "/import/samples",
         "samples",
-        _answering(lambda: imports.begin("the samples", samples())),
+        _answer_json(lambda: imports.begin("the samples", sample_traces())),
         methods=["POST"],
     )
-    rule("/import/<key>", "cancel", lambda key: _answering(lambda: imports.cancel(key))(), methods=["DELETE"])
+    rule(
+        "/import/<key>", "cancel", lambda key: _answer_json(lambda: imports.cancel(key))(), methods=["DELETE"]
+    )
     return imports
 
 
-def of(app: Dash) -> Imports:
+def imports_of(app: Dash) -> Imports:
     """Return the imports of an app."""
     imports: Imports = app.server.extensions[_KEY]
     return imports
 
 
-def samples() -> list[Path]:
+def sample_traces() -> list[Path]:
     """Return the bundled traces."""
     return sorted(SAMPLES.glob("*.json.gz"))
 
@@ -71,25 +73,25 @@ def _receive(imports: Imports) -> State:
     length = request.content_length
     if length is None:
         raise UnusableInputError("the request has no length", hint="send Content-Length")
-    offset = _number("from", 0)
+    offset = _read_number("from", 0)
     state = imports.receive(
         request.args.get("id", ""),
         name=name,
         offset=offset,
-        size=_number("size", offset + length),
+        size=_read_number("size", offset + length),
         body=cast("BinaryIO", request.stream),
     )
     return state if request.args.get("more") else imports.start(state.id)
 
 
-def _number(word: str, default: int) -> int:
+def _read_number(word: str, default: int) -> int:
     text = request.args.get(word, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise UnusableInputError(f"{word}={text[:20]!r} is not a number of bytes", hint="give a whole number")
     return int(text)
 
 
-def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
+def _answer_json(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
     """Wrap a route: return the import's state, or an error, as JSON."""
 
     def answer() -> tuple[Response, int]:
@@ -99,7 +101,7 @@ def _answering(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
             return jsonify({"error": error.message, "hint": error.hint}), HTTPStatus.UNPROCESSABLE_ENTITY
         except RequestEntityTooLarge:
             body = {
-                "error": f"the request is larger than {LARGEST_BODY >> 20} MiB",
+                "error": f"the request is larger than {MAX_BODY_BYTES >> 20} MiB",
                 "hint": "send the file in slices (parameters size, from and more)",
             }
             return jsonify(body), HTTPStatus.REQUEST_ENTITY_TOO_LARGE

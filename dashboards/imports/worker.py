@@ -14,24 +14,22 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from tracekit.storage import Place
+from tracekit.storage import Place
 
 BOOTSTRAP = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from tracekit.dashboards.imports.worker import work
-work(sys.argv[2], sys.argv[3:])
+from tracekit.dashboards.imports.worker import import_all
+import_all(sys.argv[2], sys.argv[3:])
 """
-_STEP = 1 << 20
+_PROGRESS_BYTES = 1 << 20
 """Bytes of a trace between two progress messages."""
 
 
-def start(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:
+def start_worker(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:
     """Start a process that imports traces into a store and prints JSON lines.
 
     Each line is `{"progress": [name, bytes, size]}`, `{"run": id, "warnings": number}` or
@@ -48,7 +46,7 @@ def start(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:
     )
 
 
-def work(store: str, traces: Sequence[str]) -> None:
+def import_all(store: str, traces: Sequence[str]) -> None:
     """Import traces into a store; runs in the worker process."""
     import pyarrow as pa
 
@@ -56,7 +54,7 @@ def work(store: str, traces: Sequence[str]) -> None:
     from tracekit.ingest.importer import import_each
     from tracekit.runs.store import Store
 
-    signal.signal(signal.SIGTERM, _unwind)
+    signal.signal(signal.SIGTERM, _exit_with_cleanup)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -66,13 +64,13 @@ def work(store: str, traces: Sequence[str]) -> None:
             if isinstance(outcome, TracekitError):
                 _send({"error": outcome.message, "hint": outcome.hint})
             else:
-                warnings = sum(one.level != "info" for one in outcome.meta.diagnostics)
+                warnings = sum(diagnostic.level != "info" for diagnostic in outcome.meta.diagnostics)
                 _send({"run": outcome.path.name, "warnings": warnings})
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # already exiting
 
 
-def _unwind(*_: object) -> None:
+def _exit_with_cleanup(*_: object) -> None:
     """Exit with cleanup; ignore further signals."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + signal.SIGTERM)
@@ -87,7 +85,7 @@ def _progress() -> Callable[[str, int, int], None]:
     reported: dict[str, int] = {}
 
     def report(name: str, done: int, size: int) -> None:
-        if done - reported.get(name, -_STEP) >= _STEP or done >= size:
+        if done - reported.get(name, -_PROGRESS_BYTES) >= _PROGRESS_BYTES or done >= size:
             reported[name] = done
             _send({"progress": [name, done, size]})
 
@@ -101,4 +99,4 @@ def _send(message: dict[str, Any]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed once more at the exit
-        _unwind()
+        _exit_with_cleanup()

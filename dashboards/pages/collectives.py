@@ -12,13 +12,13 @@ from tracekit.render import human
 from tracekit.runs.intervals import covered, union
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, nothing
-from ..figures.axis import extremes
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, show_answer, show_nothing
+from ..components import links
+from ..components.charts import chart
+from ..figures.axis import keep_extremes
 from ..figures.bars import bars
 from ..figures.lines import heatmap
-from ..parts import links
-from ..parts.charts import chart
 from ..site import Section
 
 _BINS = 60
@@ -28,35 +28,32 @@ _PLACE = [C.RANK, C.DEVICE]
 def _answer(results: PageResults) -> list[Component]:
     if results.frame("by_rank").empty:
         group = results.largest("by_group", C.DUR_NS)
-        kind = group["collective"]
-        return [answer(f"Most time is {kind}: ", group.number(C.DUR_NS), ". Waiting is unknown: no match.")]
+        return [
+            show_answer(*group.fill("Most time is {collective!s}: {dur_ns}. Waiting is unknown: no match."))
+        ]
     rank = results.largest("by_rank", "caused_ns")
     if not rank["caused_ns"]:
-        return [answer("Nothing waits in the matched collectives.")]
+        return [show_answer("Nothing waits in the matched collectives.")]
     several = results.frame("by_rank")[C.RANK].nunique() > 1
-    who = f"rank {rank[C.RANK]}" if several else f"device {rank[C.DEVICE]}"
-    return [
-        answer(
-            f"The others wait for {who} most: it arrives last in collectives with ",
-            rank.number("caused_share"),
-            " of all waiting, ",
-            rank.number("caused_ns"),
-            " summed over those that wait.",
-        )
-    ]
+    who = "rank {rank!s}" if several else "device {device!s}"
+    text = (
+        f"The others wait for {who} most: it arrives last in collectives with {{caused_share}} of all "
+        "waiting, {caused_ns} summed over those that wait."
+    )
+    return [show_answer(*rank.fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
-    return [*_waiting(results), *_bandwidth(results)]
+    return [*_wait_charts(results), *_bandwidth(results)]
 
 
-def _waiting(results: PageResults) -> list[Component]:
+def _wait_charts(results: PageResults) -> list[Component]:
     frame = results.frame("by_rank")
     if frame.empty:
-        return [nothing("Waiting is unknown: no collective could be matched over ranks.")]
-    shown, cut = extremes(frame, frame["caused_ns"], "waiting that it causes")
+        return [show_nothing("Waiting is unknown: no collective could be matched over ranks.")]
+    shown, cut = keep_extremes(frame, frame["caused_ns"], "waiting that it causes")
     values = [int(value) for value in shown["caused_ns"]]
-    caused = bars(links.places(shown, ranks=True), values, "ns", title="waiting of the others")
+    caused = bars(links.device_names(shown, ranks=True), values, "ns", title="waiting of the others")
     calls = results.frame("calls")
     return [
         chart(
@@ -83,10 +80,10 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
     rows: list[npt.NDArray[np.float64]] = []
     places = calls[_PLACE].drop_duplicates().sort_values(_PLACE)
     for rank, device in places.itertuples(index=False, name=None):
-        own = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
-        rows.append(covered(union(start[own], end[own]), edges[:-1], edges[1:]) / lengths)
+        of_rank = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
+        rows.append(covered(union(start[of_rank], end[of_rank]), edges[:-1], edges[1:]) / lengths)
     return heatmap(
-        links.places(places, ranks=True),
+        links.device_names(places, ranks=True),
         [human(int(edge - edges[0]), "ns") for edge in edges[:-1]],
         [list(map(float, row)) for row in rows],
         "share",
@@ -97,14 +94,14 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
 
 def _bandwidth(results: PageResults) -> list[Component]:
     frame = results.frame("by_group")
-    known = frame[frame["bus_gb_per_s"].notna()].sort_values("bus_gb_per_s", ascending=False)
-    if known.empty:
+    groups = frame[frame["bus_gb_per_s"].notna()].sort_values("bus_gb_per_s", ascending=False)
+    if groups.empty:
         return []
     names = [
         f"{kind}, group {group}"
-        for kind, group in known[["collective", "group"]].itertuples(index=False, name=None)
+        for kind, group in groups[["collective", "group"]].itertuples(index=False, name=None)
     ]
-    values = [float(value) for value in known["bus_gb_per_s"]]
+    values = [float(value) for value in groups["bus_gb_per_s"]]
     figure = bars(names, values, "GB/s", title="bus bandwidth")
     caption = "Bus bandwidth by process group: comparable with the bandwidth of the link."
     return [html.Div(chart(results.context, "bandwidth", figure, caption=caption))]

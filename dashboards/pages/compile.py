@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
 
 import pandas as pd
 from dash import html
@@ -11,13 +11,13 @@ from dash.development.base_component import Component
 
 from tracekit.schema import SEPARATOR, C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer, named
-from ..figures.bars import bars, composed, stacked
-from ..parts.charts import chart
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, Row, show_answer
+from ..components.charts import chart
+from ..figures.bars import bars, compose_bars, stack_bars
 from ..site import Section
 
-SHOWN = 12
+MAX_BARS = 12
 _COUNTS = {
     "regions": ("compiled region call", "compiled region calls"),
     "breaks": ("graph break (upper bound)", "graph breaks (upper bound)"),
@@ -39,17 +39,18 @@ _BOUNDS = ("breaks", "recompiled")
 
 def _answer(results: PageResults) -> list[Component]:
     summary, compilation = results.frame("summary"), results.frame("compilation")
-    counted = [_counted(results.largest("compilation"))] if len(compilation) else []
+    counted = [_describe_compilation(results.largest("compilation"))] if len(compilation) else []
     if summary.empty:
         return counted or _eager(results)
     row = results.largest("summary")
-    parts_: list[Any] = [f"Rank {row[C.RANK]}: "]
-    for column, words in _COUNTS.items():
-        if row[column] is not None and not (counted and column in _BOUNDS):
-            parts_ += _counted_words(row, column, words)
-    guards = (row.number("lookup_ns"), " in guards, with the device idle for ")
-    said = answer(*parts_, *guards, row.number("lookup_idle_ns"), ".")
-    return [*counted, said, *_dearest_line(results)]
+    counts = {
+        column: words
+        for column, words in _COUNTS.items()
+        if row[column] is not None and not (counted and column in _BOUNDS)
+    }
+    guards = "{lookup_ns} in guards, with the device idle for {lookup_idle_ns}."
+    regions = show_answer(*row.fill(f"Rank {{rank!s}}: {_list_counts(row, counts)}{guards}"))
+    return [*counted, regions, *_dearest_line(results)]
 
 
 def _dearest_line(results: PageResults) -> list[Component]:
@@ -60,29 +61,27 @@ def _dearest_line(results: PageResults) -> list[Component]:
     row = results.largest("lines", "sum_ns")
     if not row[C.SOURCE_LINES]:
         return []
-    lines, kernel = _short(str(row[C.SOURCE_LINES])), named(row[C.NAME])
-    return [answer("Most time of compiled kernels: ", lines, " as ", kernel, ", ", row.number("share"), ".")]
+    lines = _shorten_lines(str(row[C.SOURCE_LINES]))
+    return [show_answer("Most time of compiled kernels: ", lines, *row.fill(" as {name}, {share}."))]
 
 
-def _counted(row: Row) -> Component:
+def _describe_compilation(row: Row) -> Component:
     """Summarize compilation from torch's counters."""
-    parts_: list[Any] = [named(row["backend"]), " compiled in ", row.number("compile_ns"), ": "]
-    for column, words in _COUNTED.items():
-        parts_ += _counted_words(row, column, words)
-    return answer(*parts_, row.number("late"), " compiled after the warm-up.")
+    counts = _list_counts(row, _COUNTED)
+    return show_answer(
+        *row.fill(f"{{backend!r}} compiled in {{compile_ns}}: {counts}{{late}} compiled after the warm-up.")
+    )
 
 
-def _counted_words(row: Row, column: str, words: tuple[str, str]) -> list[Any]:
-    return [row.number(column), f" {words[row[column] != 1]}, "]
+def _list_counts(row: Row, counts: Mapping[str, tuple[str, str]]) -> str:
+    return "".join(f"{{{column}}} {words[row[column] != 1]}, " for column, words in counts.items())
 
 
 def _eager(results: PageResults) -> list[Component]:
-    kernels = results.frame("kernels")
-    if kernels.empty:
+    if results.frame("kernels").empty:
         return []
-    top = results.largest("kernels", "sum_ns")
-    origin = named(top["origin"])
-    return [answer("Nothing was compiled: ", top.number("share"), " of kernel time is ", origin, ".")]
+    text = "Nothing was compiled: {share} of kernel time is {origin!r}."
+    return [show_answer(*results.largest("kernels", "sum_ns").fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -94,7 +93,7 @@ def _figures(results: PageResults) -> list[Component]:
             str(origin): [_sum(rows, rank) for rank in ranks]
             for origin, rows in kernels.groupby("origin", sort=False, observed=True)
         }
-        figure = composed([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
+        figure = compose_bars([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
         caption = "Kernel time by origin."
         shown.append(chart(context, "origins", figure, caption=caption))
     pair = [part for table in ("regions", "graphs") for part in _calls(results, table)]
@@ -110,7 +109,7 @@ def _producers(results: PageResults) -> list[Component]:
     outside = [int(total) - part for total, part in zip(frame["sum_ns"], inside, strict=True)]
     shares = [f"{part}, {share:.1%}" for part, share in zip(frame["part"], frame["share"], strict=True)]
     parts = {"called by compiled code": inside, "called eagerly": outside}
-    figure = stacked(shares, parts, "ns", title="time")
+    figure = stack_bars(shares, parts, "ns", title="time")
     what = "Kernel time" if len(results.frame("kernels")) else "Time of ops, without nested ops,"
     return [chart(results.context, "producers", figure, caption=f"{what} by what made the kernels.")]
 
@@ -124,20 +123,20 @@ def _lines(results: PageResults) -> list[Component]:
     sums = (
         known.groupby(C.SOURCE_LINES, sort=False)["sum_ns"].sum().sort_values(ascending=False, kind="stable")
     )
-    most = sums.head(SHOWN)
+    most = sums.head(MAX_BARS)
     figure = bars(
-        [_short(str(lines)) for lines in most.index], [int(one) for one in most], "ns", title="time"
+        [_shorten_lines(str(lines)) for lines in most.index], [int(one) for one in most], "ns", title="time"
     )
-    more = f" The {SHOWN} largest of {len(sums):,} are shown." if len(sums) > SHOWN else ""
+    more = f" The {MAX_BARS} largest of {len(sums):,} are shown." if len(sums) > MAX_BARS else ""
     caption = f"Kernel time of compiled code by the lines that were compiled to one kernel.{more}"
     return [chart(results.context, "lines", figure, caption=caption)]
 
 
-def _short(lines: str) -> str:
+def _shorten_lines(lines: str) -> str:
     """Shorten lines to the names of their files, each named once.
 
     Example:
-        >>> _short("/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2")
+        >>> _shorten_lines("/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2")
         'train.py:13, 15, loss.py:2'
     """
     found: list[str] = []
@@ -155,7 +154,7 @@ def _sum(rows: pd.DataFrame, rank: int) -> int:
 
 
 def _calls(results: PageResults, table: str) -> list[Component]:
-    frame = results.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(SHOWN)
+    frame = results.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(MAX_BARS)
     if frame.empty:
         return []
     what = {"regions": "Compiled regions", "graphs": "Inductor graphs"}[table]

@@ -10,14 +10,14 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C, CopyKind
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, first_rows, nothing
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, first_rows, show_answer, show_nothing
+from ..components.charts import chart
 from ..figures.copies import rates, sizes
-from ..parts.charts import chart
 from ..site import Section
 
 DIRECTIONS = {str(CopyKind.H2D): "h2d_copies", str(CopyKind.D2H): "d2h_copies"}
-TINY = 8
+MAX_SCALAR_BYTES = 8
 """Maximum bytes of a scalar, as in the analyses' rule."""
 _GROUP = (
     "op",
@@ -35,12 +35,14 @@ _GROUP = (
 def _answer(results: PageResults) -> list[Component]:
     table = results.frame(_device_table(results), "pinned_memory")
     if table.empty:
-        return [nothing("No copies.")]
-    directions = sorted(table["direction"].astype(str).unique(), key=_place)
-    return [answer(*(part for direction in directions for part in _direction(results, table, direction)))]
+        return [show_nothing("No copies.")]
+    directions = sorted(table["direction"].astype(str).unique(), key=_direction_order)
+    return [
+        show_answer(*(part for direction in directions for part in _direction(results, table, direction)))
+    ]
 
 
-def _place(direction: str) -> tuple[int, str]:
+def _direction_order(direction: str) -> tuple[int, str]:
     return (list(DIRECTIONS).index(direction) if direction in DIRECTIONS else len(DIRECTIONS)), direction
 
 
@@ -55,18 +57,9 @@ def _direction(results: PageResults, table: pd.DataFrame, direction: str) -> lis
     parts: list[Any] = []
     for memory, group in rows.groupby("memory", sort=False, observed=True):
         first = results.largest(_device_table(results), "sum_ns", rows=group, name="pinned_memory")
-        where = f" on rank {first[C.RANK]}, device {first[C.DEVICE]}" if len(group) > 1 else ""
-        parts += [
-            f"{direction} {memory}{where}: ",
-            first.number("copies"),
-            " copies, ",
-            first.number(C.BYTES),
-            " in ",
-            first.number("sum_ns"),
-            " at ",
-            first.number("gb_per_s"),
-            ". ",
-        ]
+        where = " on rank {rank!s}, device {device!s}" if len(group) > 1 else ""
+        text = f"{where}: {{copies}} copies, {{bytes}} in {{sum_ns}} at {{gb_per_s}}. "
+        parts += [f"{direction} {memory}", *first.fill(text)]
     return parts
 
 
@@ -76,7 +69,7 @@ def _figures(results: PageResults) -> list[Component]:
     if not groups:
         return []
     histograms = {name: results.frame("sizes", DIRECTIONS[name]) for name in groups}
-    context, kinds = results.context, _listed(groups)
+    context, kinds = results.context, _legend_names(groups)
     return [
         html.Div(
             [
@@ -101,7 +94,7 @@ def _figures(results: PageResults) -> list[Component]:
     ]
 
 
-def _listed(groups: dict[str, pd.DataFrame]) -> str:
+def _legend_names(groups: dict[str, pd.DataFrame]) -> str:
     """List the kinds of copies drawn, as in the legend."""
     kinds = [
         f"{direction} {memory}"
@@ -128,32 +121,35 @@ def _memory(results: PageResults) -> Component:
 
 def _suspects(results: PageResults, groups: dict[str, pd.DataFrame]) -> list[Component]:
     """List groups of copies by criteria named in each heading, both directions side by side."""
-    found = {direction: _chosen(table, _other(groups, direction)) for direction, table in groups.items()}
+    criteria = {
+        direction: _group_by_criterion(table, _other_sizes(groups, direction))
+        for direction, table in groups.items()
+    }
     shown: list[Component] = []
-    for what in next(iter(found.values())):
+    for what in next(iter(criteria.values())):
         pair = [
             _groups(results, direction, f"{direction}: {what}", tables[what])
-            for direction, tables in found.items()
+            for direction, tables in criteria.items()
             if len(tables[what])
         ]
         shown += [html.Div(pair, className="tk-pair tk-side-by-side")] if pair else []
     return shown
 
 
-def _chosen(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
+def _group_by_criterion(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
     """Return the groups of one direction that meet each criterion.
 
     Args:
         table: The groups.
         other: Sizes copied in the other direction.
     """
-    each = table["bytes_each"].fillna(-1)
+    size = table["bytes_each"].fillna(-1)
     repeated = table["copies_per_step"].fillna(0) > 1
     return {
         "longest": table.sort_values("sum_ns", ascending=False, kind="stable"),
-        f"scalars (up to {TINY} bytes)": table[(each >= 0) & (each <= TINY)],
-        "repeated within a step": table[repeated & (each > TINY)],
-        "sizes copied in both directions": table[(each > TINY) & each.isin(other)],
+        f"scalars (up to {MAX_SCALAR_BYTES} bytes)": table[(size >= 0) & (size <= MAX_SCALAR_BYTES)],
+        "repeated within a step": table[repeated & (size > MAX_SCALAR_BYTES)],
+        "sizes copied in both directions": table[(size > MAX_SCALAR_BYTES) & size.isin(other)],
     }
 
 
@@ -162,7 +158,7 @@ def _groups(results: PageResults, direction: str, title: str, frame: pd.DataFram
     return first_rows(results.context, frame, columns, title=title, row="first_row", limit=8)
 
 
-def _other(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:
+def _other_sizes(groups: dict[str, pd.DataFrame], direction: str) -> list[int]:
     others = [table for name, table in groups.items() if name != direction]
     return [int(size) for table in others for size in table["bytes_each"].dropna().unique()]
 

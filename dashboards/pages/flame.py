@@ -12,11 +12,20 @@ from dash.development.base_component import Component
 from tracekit.analysis import NODE, PARENT, Column
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, chosen_of, first_rows, named, nothing, some, switch
-from ..figures.svg import SIDES, flame
-from ..parts.charts import aria, data
-from ..parts.finding import note
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import (
+    PageResults,
+    first_rows,
+    format_name,
+    format_number,
+    read_choice,
+    show_answer,
+    show_nothing,
+    show_switch,
+)
+from ..components.charts import aria, data
+from ..components.text import show_note
+from ..figures.svg import SIDES, flame_data
 from ..site import Section, Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
@@ -32,25 +41,25 @@ _MEANT = {
     _STACKS: "Python functions and ops by call path; ops of the autograd thread have no Python caller. ",
     _MODULES: "Modules and the ops in them, forward and backward; Python outside of ops is left out. ",
 }
-OWN = 10
+MAX_PATHS = 10
 _PATH = Column("under", "", "names of its ancestors, outermost first")
 _KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
 
 
 def _answer(results: PageResults) -> list[Component]:
-    nodes = _shown(results)[1]
+    nodes = _visible_nodes(results)[1]
     if nodes.empty:
         return []
     side = _side(results, nodes)
-    _, own = SIDES[side]
-    top = results.largest("nodes", own, rows=nodes)
-    count = (some(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
-    return [answer(*count, named(top[C.NAME]), ", ", top.number(own), ".")]
+    _, self_column = SIDES[side]
+    top = results.largest("nodes", self_column, rows=nodes)
+    count = (format_number(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
+    return [show_answer(*count, format_name(top[C.NAME]), ", ", top.number(self_column), ".")]
 
 
-def _shown(results: PageResults) -> tuple[str, pd.DataFrame]:
+def _visible_nodes(results: PageResults) -> tuple[str, pd.DataFrame]:
     """Return what the graph is by, and its nodes; ops if what the address asks for was not recorded."""
-    by = chosen_of(results.context, "by", _BY)
+    by = read_choice(results.context, "by", _BY)
     nodes = (
         _module_nodes(results) if by == _MODULES else results.frame("stacks" if by == _STACKS else "nodes")
     )
@@ -65,26 +74,26 @@ def _module_nodes(results: PageResults) -> pd.DataFrame:
     leaves[PARENT], leaves[NODE] = ops[NODE], len(tree) + ops.index
     for side in SIDES:
         leaves[f"{side}_total_ns"] = leaves[f"{side}_self_ns"]
-    every = pd.concat([modules, leaves], ignore_index=True)
+    nodes = pd.concat([modules, leaves], ignore_index=True)
     columns = [NODE, PARENT, C.NAME, "calls", *(name for pair in SIDES.values() for name in pair)]
-    return every[columns].fillna({"calls": 0}).assign(**{C.RANK: 0})
+    return nodes[columns].fillna({"calls": 0}).assign(**{C.RANK: 0})
 
 
 def _side(results: PageResults, nodes: pd.DataFrame) -> str:
-    chosen = chosen_of(results.context, "side", _SIDES)
+    chosen = read_choice(results.context, "side", _SIDES)
     return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
 
 
 def _figures(results: PageResults) -> list[Component]:
-    by, nodes = _shown(results)
+    by, nodes = _visible_nodes(results)
     if nodes.empty:
         return []
     context, side = results.context, _side(results, nodes)
-    drawn = flame(nodes, side)
+    drawn = flame_data(nodes, side)
     controls = html.Div(
         [
-            switch(context, "by", "Call paths", _BY),
-            switch(context, "side", "Width of the bars", _SIDES),
+            show_switch(context, "by", "Call paths", _BY),
+            show_switch(context, "side", "Width of the bars", _SIDES),
             dmc.TextInput(
                 id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
             ),
@@ -92,10 +101,10 @@ def _figures(results: PageResults) -> list[Component]:
         ],
         className="tk-switches",
     )
-    wanted = chosen_of(context, "by", _BY)
-    missing = [] if wanted == by else [note(_ABSENT[wanted] + _RECORD)]
-    if chosen_of(context, "side", _SIDES) != side:
-        missing.append(nothing("Showing host time: no device time is linked to ops."))
+    wanted = read_choice(context, "by", _BY)
+    missing = [] if wanted == by else [show_note(_ABSENT[wanted] + _RECORD)]
+    if read_choice(context, "side", _SIDES) != side:
+        missing.append(show_nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     return [
         controls,
@@ -118,12 +127,14 @@ def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> Component:
     """List the call paths with the highest self time."""
     ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
     columns = results.columns("nodes", *ranks, C.NAME, "calls", *SIDES[side][::-1])
-    own = _under(nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(OWN))
+    longest = _with_ancestors(
+        nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(MAX_PATHS)
+    )
     title = "Paths with the highest self time"
-    return first_rows(results.context, own, [*columns, _PATH], title=title, limit=OWN)
+    return first_rows(results.context, longest, [*columns, _PATH], title=title, limit=MAX_PATHS)
 
 
-def _under(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
+def _with_ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
     """Add the names of each node's ancestors, outermost first."""
     parents = dict(zip(nodes[NODE], nodes[PARENT], strict=True))
     names = dict(zip(nodes[NODE], nodes[C.NAME], strict=True))

@@ -11,16 +11,16 @@ from dash.development.base_component import Component
 from tracekit.analysis.kernel_names import brief, family
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer, first_rows, named
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, Row, first_rows, show_answer
+from ..components.charts import chart
 from ..figures.bars import bars
-from ..parts.charts import chart
 from ..site import Section
 
-SHOWN = 15
-KERNELS = 24
+MAX_OPS = 15
+MAX_KERNELS = 24
 """Kernels of a layer in the chart; the table has all."""
-_LABEL = 30
+_MAX_LABEL_CHARS = 30
 """Characters of a bar's label, which must fit beside the bars on narrow screens."""
 _LAYERS = "layers"
 
@@ -29,22 +29,11 @@ def _answer(results: PageResults) -> list[Component]:
     if results.frame("graphs").empty:
         return []
     top = results.largest("graphs", "union_ns")
-    launches = top.number("launches")
-    said = [
-        "Graph ",
-        named(top["graph"]),
-        " takes the most device time: ",
-        launches,
-        " launch" if top["launches"] == 1 else " launches",
-        " of ",
-        top.number("kernels"),
-        " kernels, ",
-        top.number("union_ns"),
-        ", ",
-        top.number("share"),
-        " of the work of its device. ",
-    ]
-    return [answer(*said, *_layer_sentence(results, top), *_op_sentence(results))]
+    text = (
+        f"Graph {{graph!r}} takes the most device time: {{launches}} launch{'es' * (top['launches'] != 1)} "
+        "of {kernels} kernels, {union_ns}, {share} of the work of its device. "
+    )
+    return [show_answer(*top.fill(text), *_layer_sentence(results, top), *_op_sentence(results))]
 
 
 def _layer_sentence(results: PageResults, top: Row) -> list[Any]:
@@ -52,28 +41,21 @@ def _layer_sentence(results: PageResults, top: Row) -> list[Any]:
     repeated = structure[structure["part"] == _LAYERS]
     if repeated.empty:
         return ["No part of it repeats. "]
-    row = results.rows("structure", rows=repeated)[0]
-    return [
-        "A sequence of ",
-        row.number("kernels"),
-        " kernels (usually a layer) repeats ",
-        row.number("repeats"),
-        " times, ",
-        row.number("mean_ns"),
-        " each, ",
-        row.number("share"),
-        " of the graph. ",
-    ]
+    text = (
+        "A sequence of {kernels} kernels (usually a layer) repeats {repeats} times, {mean_ns} each, {share} "
+        "of the graph. "
+    )
+    return results.rows("structure", rows=repeated)[0].fill(text)
 
 
 def _op_sentence(results: PageResults) -> list[Any]:
     ops = results.frame("ops")
-    known = ops[ops["op"] != ""]
-    if known.empty:
+    with_op = ops[ops["op"] != ""]
+    if with_op.empty:
         return ["The ops of its kernels are unknown."]
-    op = results.rows("ops", rows=known.head(1))[0]
-    inside = [" in ", named(op["module"])] if op["module"] else []
-    return ["The op with the most time is ", named(op["op"]), *inside, ": ", op.number("share"), "."]
+    op = results.rows("ops", rows=with_op.head(1))[0]
+    inside = " in {module}" if op["module"] else ""
+    return op.fill(f"The op with the most time is {{op}}{inside}: {{share}}.")
 
 
 def _of_graph(frame: pd.DataFrame, graph: int) -> pd.DataFrame:
@@ -95,26 +77,26 @@ def _ops(results: PageResults) -> list[Component]:
     ops = results.frame("ops")
     if ops.empty:
         return []
-    first, several = ops.head(SHOWN), ops["module"].nunique() > 1
+    first, several = ops.head(MAX_OPS), ops["module"].nunique() > 1
     names = [
-        brief((f"{module}: {op}" if module and several else str(op)) or "(unknown)", _LABEL)
+        brief((f"{module}: {op}" if module and several else str(op)) or "(unknown)", _MAX_LABEL_CHARS)
         for op, module in first[["op", "module"]].itertuples(index=False, name=None)
     ]
     figure = bars(names, first["sum_ns"].tolist(), "ns", title="Σ of durations")
-    which = f"{SHOWN} of {len(ops):,} with the most time" if len(ops) > SHOWN else "Time"
+    which = f"{MAX_OPS} of {len(ops):,} with the most time" if len(ops) > MAX_OPS else "Time"
     return [chart(results.context, "ops", figure, caption=f"{which}, by module and captured op.")]
 
 
 def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
     if layer.empty:
         return []
-    first = layer.head(KERNELS)
+    first = layer.head(MAX_KERNELS)
     names = [
-        brief(f"{position}. {op or family(str(name))}", _LABEL)
+        brief(f"{position}. {op or family(str(name))}", _MAX_LABEL_CHARS)
         for position, op, name in first[["position", "op", C.NAME]].itertuples(index=False, name=None)
     ]
     figure = bars(names, first["mean_ns"].tolist(), "ns", title="mean duration")
-    which = f"First {KERNELS} of {len(layer):,} kernels" if len(layer) > KERNELS else "Kernels"
+    which = f"First {MAX_KERNELS} of {len(layer):,} kernels" if len(layer) > MAX_KERNELS else "Kernels"
     return [chart(results.context, "layer", figure, caption=f"{which} of one repeat, in order.")]
 
 

@@ -10,7 +10,7 @@ from tracekit.analysis import Analysis
 
 from .. import shortcuts
 from ..site import Context, Needs, Page, Section, Site
-from .runs.actions import command
+from .runs.delete_dialog import command
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"
@@ -30,22 +30,26 @@ with profile(
 
 
 def _layout(context: Context) -> Component:
-    found = analysis.available()
+    analyses = analysis.available()
     return html.Div(
         [
-            _numbers(found),
-            _recording(),
+            _terms_section(analyses),
+            _record_section(),
             html.Section([html.H2("Shortcuts"), html.Div(id=_SHORTCUTS)]),
             html.Section(
-                [html.H2("Definitions"), *(_definition(one, context) for one in found)], id="definitions"
+                [
+                    html.H2("Definitions"),
+                    *(_definition(analysis_shown, context) for analysis_shown in analyses),
+                ],
+                id="definitions",
             ),
         ],
         className="tk-help",
     )
 
 
-def _numbers(found: list[Analysis]) -> Component:
-    central = next((one for one in found if one.name == _CENTRAL), None)
+def _terms_section(analyses: list[Analysis]) -> Component:
+    central = next((candidate for candidate in analyses if candidate.name == _CENTRAL), None)
     return html.Section(
         [
             html.H2("Terms"),
@@ -57,27 +61,32 @@ def _numbers(found: list[Analysis]) -> Component:
                     "use powers of 1,024; a dash means unknown, not zero.",
                 ]
             ),
-            *(_words(central) if central else []),
+            *(_list_terms(central) if central else []),
         ]
     )
 
 
-def _words(one: Analysis) -> list[Component]:
+def _list_terms(central: Analysis) -> list[Component]:
     """List the columns of an analysis' first table with their definitions."""
     entries = [
         html.Tr(
             [html.Th(column.name.removesuffix("_ns").replace("_", " "), scope="row"), html.Td(column.meaning)]
         )
-        for column in one.tables[0].columns
+        for column in central.tables[0].columns
         if column.unit
     ]
     return [
-        html.P([html.A(one.title, href=f"/{one.name}", className="tk-go tk-link"), f": {one.definition}"]),
+        html.P(
+            [
+                html.A(central.title, href=f"/{central.name}", className="tk-go tk-link"),
+                f": {central.definition}",
+            ]
+        ),
         html.Table(html.Tbody(entries), className="tk-help-table"),
     ]
 
 
-def _recording() -> Component:
+def _record_section() -> Component:
     return html.Section(
         [
             html.H2("Record a trace"),
@@ -90,14 +99,21 @@ def _recording() -> Component:
     )
 
 
-def _definition(one: Analysis, context: Context) -> Component:
+def _definition(analysis_shown: Analysis, context: Context) -> Component:
     return html.Details(
         [
-            html.Summary([html.Strong(one.title), html.Span(f" {one.question}", className="tk-question")]),
-            html.P(one.definition, className="tk-prose"),
-            *([html.P(f"Sources: {'; '.join(one.sources)}.")] if one.sources else []),
-            html.P(html.A("Open", href=context.view.elsewhere(one.name), className="tk-go tk-link")),
-            command(f"tracekit analyze {context.view.run or 'latest'} {one.name}"),
+            html.Summary(
+                [
+                    html.Strong(analysis_shown.title),
+                    html.Span(f" {analysis_shown.question}", className="tk-question"),
+                ]
+            ),
+            html.P(analysis_shown.definition, className="tk-prose"),
+            *([html.P(f"Sources: {'; '.join(analysis_shown.sources)}.")] if analysis_shown.sources else []),
+            html.P(
+                html.A("Open", href=context.view.elsewhere(analysis_shown.name), className="tk-go tk-link")
+            ),
+            command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
         ]
     )
 
@@ -107,7 +123,7 @@ def connect(site: Site) -> None:
     from dash import Input, Output
 
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
-        lambda _: shortcuts.lists(site.pages)
+        lambda _: shortcuts.show_shortcuts(site.pages)
     )
 
 

@@ -33,13 +33,14 @@ from tracekit.stats.noise import Noise, estimate_noise
 from tracekit.stats.tests import compare_exact, with_holm
 from tracekit.storage import Place
 
-from ..answers.results import no_runs, rows
+from ..analysis_pages.results import html_table, no_runs
 from ..blocks import block
+from ..catalog import read_metric
+from ..components.charts import chart, connect_clicks
+from ..components.links import Choice, color_of_run, show_choices, show_command
+from ..components.text import section
 from ..figures import sweep
-from ..parts.charts import chart, connect_clicks
-from ..parts.links import Choice, choices, copyable, run_color
 from ..site import Context, Needs, Page, Section
-from ._shared import measured
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -86,16 +87,18 @@ class State:
         return "" if when == _NEVER else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def configurations(runs: Iterable[Run]) -> dict[str, list[Run]]:
+def group_by_configuration(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint; most commits first."""
-    found: dict[str, list[Run]] = {}
+    configurations: dict[str, list[Run]] = {}
     for run in runs:
         if run.header.git and (run.header.timings or has_counters(run)):
-            found.setdefault(fingerprint_id(run), []).append(run)
-    return dict(sorted(found.items(), key=lambda item: -len({code(run.header.git) for run in item[1]})))
+            configurations.setdefault(fingerprint_id(run), []).append(run)
+    return dict(
+        sorted(configurations.items(), key=lambda item: -len({code(run.header.git) for run in item[1]}))
+    )
 
 
-def states(runs: Sequence[Run], metric: str) -> list[State]:
+def commit_states(runs: Sequence[Run], metric: str) -> list[State]:
     """Return the commits with a metric by commit time, each compared with the previous one.
 
     Args:
@@ -104,15 +107,15 @@ def states(runs: Sequence[Run], metric: str) -> list[State]:
     """
     groups: dict[object, list[tuple[Run, float]]] = {}
     for run in runs:
-        if value := measured(run, metric):
+        if value := read_metric(run, metric):
             groups.setdefault(code(run.header.git), []).append((run, value))
-    found = []
-    for own in groups.values():
-        measured_runs, values = zip(*own, strict=True)
+    states = []
+    for group in groups.values():
+        measured_runs, values = zip(*group, strict=True)
         if git := measured_runs[0].header.git:
-            found.append(State(git, measured_runs, values))
-    found.sort(key=lambda state: (_when(state.git), state.git.dirty))
-    return _compared(found, metric, {run.path: at for at, run in enumerate(runs)})
+            states.append(State(git, measured_runs, values))
+    states.sort(key=lambda state: (_when(state.git), state.git.dirty))
+    return _with_changes(states, metric, {run.path: place for place, run in enumerate(runs)})
 
 
 def _when(git: Git) -> datetime:
@@ -123,14 +126,17 @@ def _when(git: Git) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _compared(found: list[State], metric: str, place: dict[Place, int]) -> list[State]:
+def _with_changes(states: list[State], metric: str, place: dict[Place, int]) -> list[State]:
     """Compare neighbouring commits, corrected for multiple testing."""
-    noise = estimate_noise([sorted(state.values) for state in found])
-    clean = [state for state in found if not state.git.dirty]
+    noise = estimate_noise([sorted(state.values) for state in states])
+    clean = [state for state in states if not state.git.dirty]
     pairs = list(pairwise(clean))
     changes = with_holm([_change(a, b, metric, noise, place) for a, b in pairs])
     changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
-    return [State(one.git, one.runs, one.values, *changes_of.get(id(one), (None, None))) for one in found]
+    return [
+        State(state.git, state.runs, state.values, *changes_of.get(id(state), (None, None)))
+        for state in states
+    ]
 
 
 def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, int]) -> Comparison:
@@ -139,18 +145,18 @@ def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, in
     times = [[float(place[run.path]) for run in state.runs] for state in (a, b)]
     order = samples.pairs(*times)
     values = [
-        [state.values[at] for at in (order[side] if order else range(len(state.values)))]
+        [state.values[index] for index in (order[side] if order else range(len(state.values)))]
         for side, state in enumerate((a, b))
     ]
-    known = noise if min(map(len, values)) == 1 else None
-    return compare(METRICS[metric], values[0], values[1], paired=bool(order), noise=known)
+    single_run_noise = noise if min(map(len, values)) == 1 else None
+    return compare(METRICS[metric], values[0], values[1], paired=bool(order), noise=single_run_noise)
 
 
-def subjects(found: Sequence[State], where: Path) -> dict[str, str]:
+def read_subjects(states: Sequence[State], where: Path) -> dict[str, str]:
     """Return subject lines of the commits that the repository has."""
-    shas = [sha for sha in dict.fromkeys(state.git.sha for state in found) if _SHA.fullmatch(sha)]
+    shas = [sha for sha in dict.fromkeys(state.git.sha for state in states) if _SHA.fullmatch(sha)]
     try:
-        return {one.sha: one.subject for one in revisions.describe(shas, cwd=where)}
+        return {commit.sha: commit.subject for commit in revisions.describe(shas, cwd=where)}
     except TracekitError:
         return {}  # the store was copied from another machine
 
@@ -158,7 +164,7 @@ def subjects(found: Sequence[State], where: Path) -> dict[str, str]:
 _COLLECT = ["tracekit", "collect"]
 
 
-def bisect(good: State, bad: State, metric: str) -> str:
+def bisect_command(good: State, bad: State, metric: str) -> str:
     """Return the command that bisects between two commits; empty if the recorded command is unknown.
 
     Only `tracekit collect` commands are repeated; others may come from an imported file.
@@ -171,16 +177,16 @@ def bisect(good: State, bad: State, metric: str) -> str:
     return shlex.join(["tracekit", "bisect", between, "--metric", metric, "--", *command])
 
 
-def endpoints(found: Sequence[State]) -> tuple[State, State] | None:
+def endpoints(states: Sequence[State]) -> tuple[State, State] | None:
     """Return the oldest and the newest commit; None without two."""
-    clean = [state for state in found if not state.git.dirty]
+    clean = [state for state in states if not state.git.dirty]
     return (clean[0], clean[-1]) if len(clean) > 1 else None
 
 
 NAME, CHART = "history", "commits"
-LISTED = 50
+MAX_COMMITS = 50
 """Maximum commits listed: a browser needs minutes for a table of four times as many."""
-OFFERED = 24
+MAX_CONFIGURATIONS = 24
 """Maximum configurations listed."""
 HINT = "`tracekit collect` records both inside a git repository; imported traces have neither."
 _CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
@@ -195,65 +201,68 @@ def _layout(_: Context) -> list[Component]:
     return [block(NAME, "history", height=640)]
 
 
-def _history(context: Context) -> list[Component]:
+def _show_history(context: Context) -> list[Component]:
     runs = context.store.readable()
-    known = configurations(runs)
-    if not known:
-        return _nothing(len(runs))
+    configurations = group_by_configuration(runs)
+    if not configurations:
+        return _no_history(len(runs))
     options = context.view.options
     chosen = options.get("configuration", "")
-    chosen = chosen if chosen in known else next(iter(known))
+    chosen = chosen if chosen in configurations else next(iter(configurations))
     metric = options["metric"] if options.get("metric") in OF_RUNS else STEP_TIME
-    own = known[chosen]
-    key = (NAME, metric, tuple(run.path for run in own))
-    found: list[State] = context.results.get(key, lambda: states(own, metric))
-    shown = _choices(context, known, chosen, metric)
-    if not found:
+    chosen_runs = configurations[chosen]
+    key = (NAME, metric, tuple(run.path for run in chosen_runs))
+    states: list[State] = context.results.get(key, lambda: commit_states(chosen_runs, metric))
+    shown = _choices(context, configurations, chosen, metric)
+    if not states:
         summary = f"No run of this configuration has {_TITLES[metric]}."
         return [shown, dmc.Alert(summary, color="gray", variant="light")]
-    return [shown, _chart(context, found, metric), _table(context, found, metric), *_search(found, metric)]
+    return [shown, _chart(context, states, metric), _table(context, states, metric), *_search(states, metric)]
 
 
-def _nothing(count: int) -> list[Component]:
+def _no_history(count: int) -> list[Component]:
     none = f"None of the {count} runs has a commit and unprofiled step times."
     how = "Record several runs at each of several commits:"
     return no_runs(none if count else "", HINT, how, "tracekit collect --workload resnet50 --repeat 5")
 
 
-def _choices(context: Context, known: dict[str, list[Run]], chosen: str, metric: str) -> Component:
+def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str, metric: str) -> Component:
     view = context.view
-    names = check_baseline.names([tuple(own) for own in known.values()])
+    names = check_baseline.names([tuple(group) for group in configurations.values()])
     offered = [
         Choice(
-            f"{name} · {len(own)} runs",
+            f"{name} · {len(group)} runs",
             view.href(options=view.options | {"configuration": key}),
             key == chosen,
             f"fingerprint {key}",
         )
-        for name, (key, own) in zip(names, known.items(), strict=True)
+        for name, (key, group) in zip(names, configurations.items(), strict=True)
     ]
     metrics = [
         Choice(_TITLES[name], view.href(options=view.options | {"metric": name}), name == metric)
         for name in OF_RUNS
     ]
     several = [
-        one
-        for one, own in zip(offered, known.values(), strict=True)
-        if one.chosen or len({run.header.git.sha for run in own if run.header.git}) > 1
+        choice
+        for choice, group in zip(offered, configurations.values(), strict=True)
+        if choice.chosen or len({run.header.git.sha for run in group if run.header.git}) > 1
     ]
-    rest = [one for one in offered if one not in several]
+    rest = [choice for choice in offered if choice not in several]
     more = html.Details(
         [
             html.Summary(f"{len(rest)} more with runs of a single commit"),
-            choices("", rest[:OFFERED]),
+            show_choices("", rest[:MAX_CONFIGURATIONS]),
         ],
         className="tk-more",
     )
-    shown: list[Component] = [choices("Metric", metrics), choices("Configuration", several[:OFFERED])]
+    shown: list[Component] = [
+        show_choices("Metric", metrics),
+        show_choices("Configuration", several[:MAX_CONFIGURATIONS]),
+    ]
     return html.Div([*shown, more] if rest else shown, className="tk-stacked")
 
 
-def _chart(context: Context, found: list[State], metric: str) -> Component:
+def _chart(context: Context, states: list[State], metric: str) -> Component:
     drawn = [
         sweep.Commit(
             state.name,
@@ -261,14 +270,14 @@ def _chart(context: Context, found: list[State], metric: str) -> Component:
             state.values,
             state.median_value,
             tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
-            tuple(map(run_color, state.runs)),
+            tuple(map(color_of_run, state.runs)),
             state.git.dirty,
             _mark(state),
         )
-        for state in found
+        for state in states
     ]
     figure = sweep.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
-    changed = [state for state in found if _mark(state)]
+    changed = [state for state in states if _mark(state)]
     summary = (
         f"{len(changed)} of the commits changed it significantly (▲ worse, ▼ better)"
         if changed
@@ -311,29 +320,26 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
     )
 
 
-def _table(context: Context, found: list[State], metric: str) -> Component:
+def _table(context: Context, states: list[State], metric: str) -> Component:
     place = context.store.local_folder.resolve().parent
-    known = context.results.get(
-        (NAME, "subjects", tuple(state.git.sha for state in found)), lambda: subjects(found, place)
+    subjects = context.results.get(
+        (NAME, "subjects", tuple(state.git.sha for state in states)), lambda: read_subjects(states, place)
     )
-    records = [_record(context, state, known) for state in reversed(found[-LISTED:])]
-    columns = _columns(METRICS[metric].unit, subject=bool(known))
-    left = len(found) - len(records)
-    return html.Section(
-        [
-            dmc.Title("Commits, newest first", order=2, size="h4"),
-            rows(columns, records, caption="Commits"),
-            *([dmc.Text(f"{left} older commits are only in the chart.", size="xs")] if left else []),
-        ],
-        className="tk-section",
+    records = [_record(context, state, subjects) for state in reversed(states[-MAX_COMMITS:])]
+    columns = _columns(METRICS[metric].unit, subject=bool(subjects))
+    left = len(states) - len(records)
+    return section(
+        "Commits, newest first",
+        html_table(columns, records, caption="Commits"),
+        *([dmc.Text(f"{left} older commits are only in the chart.", size="xs")] if left else []),
     )
 
 
-def _record(context: Context, state: State, known: dict[str, str]) -> dict[str, Any]:
+def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[str, Any]:
     change = state.change
     statistics = {
-        "change": _signed(change.ratio) if change and change.ratio is not None else None,
-        "interval": html.Span(_interval(change.ci95)) if change and change.ci95 else None,
+        "change": _percent_change(change.ratio) if change and change.ratio is not None else None,
+        "interval": html.Span(_format_interval(change.ci95)) if change and change.ci95 else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
         if change
@@ -347,7 +353,7 @@ def _record(context: Context, state: State, known: dict[str, str]) -> dict[str, 
     overview = dcc.Link("open", href=context.view.elsewhere("overview", run=run), title=run)
     return {
         "commit": state.name,
-        "subject": known.get(state.git.sha),
+        "subject": subjects.get(state.git.sha),
         "branch": state.git.branch,
         "committed": html.Span(state.when, title=state.git.commit_time),
         "runs": len(state.runs),
@@ -357,20 +363,22 @@ def _record(context: Context, state: State, known: dict[str, str]) -> dict[str, 
     }
 
 
-def _signed(ratio: float) -> Component:
+def _percent_change(ratio: float) -> Component:
     return html.Span(f"{100 * (ratio - 1):+.1f}%")
 
 
-def _interval(bounds: tuple[float, float]) -> str:
+def _format_interval(bounds: tuple[float, float]) -> str:
     return " to ".join(f"{100 * (bound - 1):+.1f}%" for bound in bounds)
 
 
-def _search(found: list[State], metric: str) -> list[Component]:
+def _search(states: list[State], metric: str) -> list[Component]:
     """Show bisect commands for each significant change, or for the whole range."""
-    pairs = [(state.before, state) for state in found if _mark(state) and state.before]
-    full_range = endpoints(found)
+    pairs = [(state.before, state) for state in states if _mark(state) and state.before]
+    full_range = endpoints(states)
     commands = [
-        text for a, b in pairs or ([full_range] if full_range else []) if (text := bisect(a, b, metric))
+        text
+        for a, b in pairs or ([full_range] if full_range else [])
+        if (text := bisect_command(a, b, metric))
     ]
     if not commands:
         return []
@@ -380,13 +388,10 @@ def _search(found: list[State], metric: str) -> list[Component]:
         else "To search all commits between the oldest and the newest measured one:"
     )
     return [
-        html.Section(
-            [
-                dmc.Title("Bisect", order=2, size="h4"),
-                dmc.Text(summary, size="sm"),
-                html.Div([copyable(text) for text in commands], className="tk-stacked"),
-            ],
-            className="tk-section",
+        section(
+            "Bisect",
+            dmc.Text(summary, size="sm"),
+            html.Div([show_command(text) for text in commands], className="tk-stacked"),
         )
     ]
 
@@ -398,7 +403,7 @@ PAGE = Page(
     section=Section.COMPARE,
     order=520,
     layout=_layout,
-    blocks={"history": _history},
+    blocks={"history": _show_history},
     needs=Needs.NOTHING,
     connect=lambda site: connect_clicks(site, NAME, CHART),
 )

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..blocks import block
+from ..components import links
+from ..components.charts import Tile, chart
+from ..components.finding import show_definition, show_finding
+from ..components.text import block_title, show_note
 from ..figures import gaps as figures
-from ..grids.table import MOST, table
-from ..parts import finding, links
-from ..parts.charts import Tile, chart
 from ..site import Context, Page, Section, View
-from ._shared import IDLE_SHARE, analysis_tiles, device_share, tile_blocks, tiles_with_baseline, title
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from ..tables.table import MAX_ROWS, show_table
+from .key_numbers import IDLE_SHARE, analysis_tiles, device_share, tile_blocks, tiles_with_baseline
 
 NAME, WAITS = "idle_gaps", "sync_points"
 _OPS = 15
@@ -45,14 +43,14 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        finding.definition(analysis.get(NAME), named=True),
-        finding.definition(analysis.get(WAITS), named=True),
+        show_definition(analysis.get(NAME), named=True),
+        show_definition(analysis.get(WAITS), named=True),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
     shown = tiles_with_baseline(context, partial(_tiles, context.view))
-    return shown or [finding.note(note) for note in context.result(NAME).notes]
+    return shown or [show_note(note) for note in context.result(NAME).notes]
 
 
 def _tiles(view: View, result: Callable[[str], Result]) -> list[Tile]:
@@ -73,66 +71,68 @@ def _in_steps(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _causes(context: Context) -> list[Component]:
-    frame = links.rows(context.result(NAME), "by_cause", context.view)
+    frame = links.rows_in_view(context.result(NAME), "by_cause", context.view)
     if frame is None:
         return []
     frame, window = _in_steps(frame)
-    places = links.places(frame)
+    places = links.device_names(frame)
     what = "Idle time by cause" if len(set(places)) > 1 else "Idle time and share by cause"
     caption = f"{what}, of {window}. Blue: the work was already queued. Warm colours: the host launched late."
     figure = figures.by_cause(frame, places)
-    return [title("By cause"), chart(context, "causes", figure, caption=caption)]
+    return [block_title("By cause"), chart(context, "causes", figure, caption=caption)]
 
 
 def _lengths(context: Context) -> list[Component]:
-    frame = links.rows(context.result(NAME), "gaps", context.view)
+    frame = links.rows_in_view(context.result(NAME), "gaps", context.view)
     if frame is None:
         return []
     caption = f"Idle time of the capture by gap length: {len(frame):,} gaps of at least 1 µs."
-    return [title("By gap length"), chart(context, "lengths", figures.lengths(frame), caption=caption)]
+    return [block_title("By gap length"), chart(context, "lengths", figures.lengths(frame), caption=caption)]
 
 
 def _ops(context: Context) -> list[Component]:
-    frame = links.rows(context.result(NAME), "by_op", context.view)
+    frame = links.rows_in_view(context.result(NAME), "by_op", context.view)
     if frame is None:
         return []
     top = frame.head(_OPS)
-    names = links.named(top, [str(op) or "(no op)" for op in top["op"].tolist()])
+    names = links.with_device_names(top, [str(op) or "(no op)" for op in top["op"].tolist()])
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
     caption = f"{which} of cause and op in the capture, with their share of its idle time; colours as above."
-    return [title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
+    return [block_title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
 
 
 def _advice(context: Context) -> list[Component]:
-    pairs = [(name, one) for name in (NAME, WAITS) for one in context.result(name).findings]
+    pairs = [(name, finding) for name in (NAME, WAITS) for finding in context.result(name).findings]
     pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
-    found = [finding.finding(context, one, analysis=name) for name, one in pairs]
-    return [title("Findings"), *found] if found else []
+    cards = [show_finding(context, finding, analysis=name) for name, finding in pairs]
+    return [block_title("Findings"), *cards] if cards else []
 
 
 def _longest(context: Context) -> list[Component]:
     result = context.result(NAME)
-    frame = links.rows(result, "gaps", context.view)
+    frame = links.rows_in_view(result, "gaps", context.view)
     if frame is None:
         return []
-    everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MOST
+    everything = len(frame) == len(result.tables["gaps"]) and len(frame) > MAX_ROWS
     shown = frame if everything or len(frame) <= _LISTED else frame.head(_LISTED)
     words = "Longest gaps" if len(shown) == len(frame) else f"{_LISTED:,} longest of {len(frame):,} gaps"
-    return [table(context, NAME, links.spec(analysis.get(NAME), "gaps"), shown, title=words)]
+    return [show_table(context, NAME, links.table_spec(analysis.get(NAME), "gaps"), shown, title=words)]
 
 
 def _waits(context: Context) -> list[Component]:
     result = context.result(WAITS)
-    one = analysis.get(WAITS)
+    waits_analysis = analysis.get(WAITS)
     shown: list[Component] = []
     for name, words in (("waits", "Host waits"), ("calls", "Longest waits")):
-        frame = links.rows(result, name, context.view)
+        frame = links.rows_in_view(result, name, context.view)
         if frame is not None:
-            shown.append(table(context, WAITS, links.spec(one, name), frame, title=words))
+            shown.append(
+                show_table(context, WAITS, links.table_spec(waits_analysis, name), frame, title=words)
+            )
     if shown:
         return shown
-    further = [finding.note(note) for note in result.notes if note not in context.result(NAME).notes]
-    return [title("Host waits"), *further] if further else []
+    further = [show_note(note) for note in result.notes if note not in context.result(NAME).notes]
+    return [block_title("Host waits"), *further] if further else []
 
 
 PAGE = Page(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
@@ -12,12 +11,12 @@ from tracekit.analysis import Column
 from tracekit.render import cells
 from tracekit.render.capture import of_result
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, rows
-from ..parts import capture
-from ..parts.finding import capitalized, coded
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, html_table, show_answer
+from ..components import capture
+from ..components.text import capitalize, section, with_code
 from ..site import Section
-from .overview import WORDS
+from .overview import VERDICT_WORDS
 
 _LEVELS = {"error": "✕ error", "warn": "! warning", "ok": "✓ passed", "info": "– info"}
 """Text of each level, most severe first."""
@@ -32,8 +31,12 @@ _CHECKS = (
 
 def _answer(results: PageResults) -> list[Component]:
     row = results.largest("verdict")
-    word, meaning = WORDS.get(str(row["verdict"]), (str(row["verdict"]), ""))
-    return [answer(html.Strong(f"{word}: "), f"{meaning}. ", *coded(f"{capitalized(str(row['reason']))}."))]
+    word, meaning = VERDICT_WORDS.get(str(row["verdict"]), (str(row["verdict"]), ""))
+    return [
+        show_answer(
+            html.Strong(f"{word}: "), f"{meaning}. ", *with_code(f"{capitalize(str(row['reason']))}.")
+        )
+    ]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -42,14 +45,11 @@ def _figures(results: PageResults) -> list[Component]:
     ranked = checks.assign(rank=[order.index(level) for level in checks["level"]])
     records = ranked.sort_values("rank", kind="stable").to_dict("records")
     return [
-        html.Section(
-            [
-                dmc.Title("Checks, most severe first", order=2, size="h4"),
-                rows(_CHECKS, [_record(one) for one in records], caption="Checks of the run"),
-            ],
-            className="tk-section",
+        section(
+            "Checks, most severe first",
+            html_table(_CHECKS, [_record(record) for record in records], caption="Checks of the run"),
         ),
-        *capture.advice(of_result(results.context.result("capture")), opened=True),
+        *capture.show_capture(of_result(results.context.result("capture")), opened=True),
     ]
 
 
@@ -57,7 +57,7 @@ def _record(row: dict[Any, Any]) -> dict[str, Any]:
     return {
         "result": html.Span(_LEVELS[row["level"]], className=f"tk-level-{row['level']}"),
         "check": str(row["check"]).replace("_", " "),
-        "found": html.Span(coded(str(row["detail"])), className="tk-wrapped"),
+        "found": html.Span(with_code(str(row["detail"])), className="tk-wrapped"),
         "count": cells.plain(row["count"]),
         "share": cells.plain(row["share"]),
     }

@@ -7,14 +7,21 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, chosen_of, first_rows, named, some, switch
-from ..figures.sweep import cumulative, grouped
-from ..frame import present
-from ..parts.charts import chart
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import (
+    PageResults,
+    first_rows,
+    format_number,
+    read_choice,
+    show_answer,
+    show_switch,
+)
+from ..components.charts import chart
+from ..figures.sweep import cumulative, group_bars
+from ..shell import find_ranks_and_devices
 from ..site import Context, Section
 
-SHOWN = 15
+MAX_BARS = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
 _LABEL = {"families": "family", "names": C.NAME, "by_op": "op"}
 _MANY = {"families": "families", "names": "names", "by_op": "ops"}
@@ -25,43 +32,37 @@ def _answer(results: PageResults) -> list[Component]:
     families = results.frame("families")
     if families.empty:
         return []
-    first = results.largest("families")
-    on_tensor_cores = families["tensor_cores"].astype(bool)
+    text = "{family!r} takes the most device time: {sum_ns} in {count} launches, {share} of kernel time. "
+    on_tensor_cores = float(families.loc[families["tensor_cores"].astype(bool), "share"].sum())
     return [
-        answer(
-            named(first["family"]),
-            " takes the most device time: ",
-            first.number("sum_ns"),
-            " in ",
-            first.number("count"),
-            " launches, ",
-            first.number("share"),
-            " of kernel time. ",
-            some(float(families.loc[on_tensor_cores, "share"].sum()), "share"),
+        show_answer(
+            *results.largest("families").fill(text),
+            format_number(on_tensor_cores, "share"),
             " of kernel time is in kernels that use tensor cores, judging by their names.",
         )
     ]
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context, by = results.context, chosen_of(results.context, "by", _BY)
+    context, by = results.context, read_choice(results.context, "by", _BY)
     frame = results.frame(by).sort_values("sum_ns", ascending=False, ignore_index=True)
     if frame.empty:
         return []
-    first, label = frame.head(SHOWN), _LABEL[by]
+    first, label = frame.head(MAX_BARS), _LABEL[by]
     names = [str(name) or "(no op recorded)" for name in frame[label]]
     has_cores = "tensor_cores" in frame.columns
-    which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > SHOWN else "Kernel time"
+    which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > MAX_BARS else "Kernel time"
     groups = [
-        _CORES[bool(each)] if has_cores else "kernels" for each in first.get("tensor_cores", first[label])
+        _CORES[bool(uses_cores)] if has_cores else "kernels"
+        for uses_cores in first.get("tensor_cores", first[label])
     ]
-    bars = grouped(names[:SHOWN], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
+    bars = group_bars(names[:MAX_BARS], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
     return [
-        switch(context, "by", "Kernels by", _BY),
+        show_switch(context, "by", "Kernels by", _BY),
         html.Div(
             [
-                chart(context, "top", bars, caption=f"{which}{_together(context)}."),
+                chart(context, "top", bars, caption=f"{which}{_name_sum(context)}."),
                 chart(context, "cumulative", curve, caption="Cumulative share of kernel time."),
             ],
             className="tk-pair",
@@ -70,9 +71,13 @@ def _figures(results: PageResults) -> list[Component]:
     ]
 
 
-def _together(context: Context) -> str:
+def _name_sum(context: Context) -> str:
     """Name the ranks and devices that are summed, if there are several."""
-    return ", summed over all ranks and devices" if max(map(len, present(context.run))) > 1 else ""
+    return (
+        ", summed over all ranks and devices"
+        if max(map(len, find_ranks_and_devices(context.run))) > 1
+        else ""
+    )
 
 
 def _late(results: PageResults) -> list[Component]:

@@ -9,13 +9,19 @@ from dash.development.base_component import Component
 from tracekit.analysis import Column
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, first_rows, named, nothing, some
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import (
+    PageResults,
+    first_rows,
+    format_number,
+    show_answer,
+    show_nothing,
+)
+from ..components.charts import chart
 from ..figures.gaps import launch_map, waves
-from ..parts.charts import chart
 from ..site import Section
 
-SHOWN = 500
+MAX_POINTS = 500
 _GRID = Column("grid", "", "blocks in x, y and z")
 _BLOCK = Column("block", "", "threads per block in x, y and z")
 
@@ -24,20 +30,12 @@ def _answer(results: PageResults) -> list[Component]:
     configs = results.frame("configs")
     if configs.empty:
         return []
-    first = results.largest("configs", "total_ns", rows=_named(configs))
-    parts = [
-        some(len(configs), "count"),
-        " configurations. Most time: ",
-        named(first["family"]),
-        f" with grid {first['grid']} and block {first['block']}: ",
-        first.number("total_ns"),
-        ", ",
-        first.number("share"),
-        " of all kernels with a recorded grid",
-    ]
-    if first["waves"] is not None:
-        parts += ["; ", first.number("waves"), " waves"]
-    return [answer(*parts, ".")]
+    first = results.largest("configs", "total_ns", rows=_with_grid_text(configs))
+    text = (
+        " configurations. Most time: {family!r} with grid {grid!s} and block {block!s}: {total_ns}, {share} "
+        f"of all kernels with a recorded grid{'' if first['waves'] is None else '; {waves} waves'}."
+    )
+    return [show_answer(format_number(len(configs), "count"), *first.fill(text))]
 
 
 def _text(frame: pd.DataFrame, *columns: str) -> list[str]:
@@ -45,7 +43,7 @@ def _text(frame: pd.DataFrame, *columns: str) -> list[str]:
     return ["({}, {}, {})".format(*("–" if pd.isna(value) else int(value) for value in row)) for row in rows]
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_grid_text(frame: pd.DataFrame) -> pd.DataFrame:
     """Add grid and block of each row as text."""
     grid, block = (C.GRID_X, C.GRID_Y, C.GRID_Z), (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
     return frame.assign(grid=_text(frame, *grid), block=_text(frame, *block))
@@ -56,13 +54,13 @@ def _figures(results: PageResults) -> list[Component]:
     configs = results.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
     shown: list[Component] = []
     if len(configs):
-        top = configs.head(SHOWN)
-        cut = f" {SHOWN:,} of {len(configs):,} with the most time." if len(configs) > SHOWN else ""
+        top = configs.head(MAX_POINTS)
+        cut = f" {MAX_POINTS:,} of {len(configs):,} with the most time." if len(configs) > MAX_POINTS else ""
         caption = f"Blocks and threads of each configuration; area by time.{cut}"
-        maps = [chart(context, "map", launch_map(_named(top)), caption=caption)]
+        maps = [chart(context, "map", launch_map(_with_grid_text(top)), caption=caption)]
         if top["waves"].notna().any():
             caption = "Waves and occupancy. Below one wave (dashed line), some SMs are idle. Area by time."
-            maps.append(chart(context, "waves", waves(_named(top)), caption=caption))
+            maps.append(chart(context, "waves", waves(_with_grid_text(top)), caption=caption))
         shown.append(html.Div(maps, className="tk-pair"))
         shown.append(_longest(results, configs))
     return [*shown, *_relu(results)]
@@ -73,18 +71,22 @@ def _longest(results: PageResults, configs: pd.DataFrame) -> Component:
     rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
     columns = [*first, _GRID, _BLOCK, *results.columns("configs", *rest)]
     title = "Configurations with the most time"
-    return first_rows(results.context, _named(configs), columns, title=title, row="first_row", limit=12)
+    return first_rows(
+        results.context, _with_grid_text(configs), columns, title=title, row="first_row", limit=12
+    )
 
 
 def _relu(results: PageResults) -> list[Component]:
     relu = results.frame("relu")
     if relu.empty:
-        return [nothing("No ReLU kernels found by name or op.")]
+        return [show_nothing("No ReLU kernels found by name or op.")]
     first = results.columns("relu", "kind", "direction", "op")
     rest = results.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
     columns = [*first, _GRID, _BLOCK, *rest]
     title = "ReLU grids"
-    return [first_rows(results.context, _named(relu), columns, title=title, row="first_row", limit=16)]
+    return [
+        first_rows(results.context, _with_grid_text(relu), columns, title=title, row="first_row", limit=16)
+    ]
 
 
 PAGE = answer_page(

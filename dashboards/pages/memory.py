@@ -11,18 +11,26 @@ from dash.development.base_component import Component
 from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
-from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, PageResults, answer, chosen_of, first_rows, named, nothing, switch
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import (
+    HOST_TABLE,
+    PageResults,
+    first_rows,
+    read_choice,
+    show_answer,
+    show_nothing,
+    show_switch,
+)
+from ..components.charts import chart
 from ..figures.bars import bars
 from ..figures.copies import over_time
 from ..figures.lines import lines
-from ..figures.memory import EARLIER, active
-from ..parts.charts import chart
+from ..figures.memory import EARLIER, draw_lives
 from ..site import Section
 
-LINES = 4
+MAX_LINES = 4
 """Maximum devices drawn at once."""
-OPS = 12
+MAX_OPS = 12
 LIVES = "lifetimes"
 _GROUPS = [("category", "By category"), ("module", "By module"), ("op", "By op")]
 
@@ -44,20 +52,17 @@ def _places(results: PageResults, table: str) -> list[tuple[int, int]]:
 def _answer(results: PageResults) -> list[Component]:
     summary = results.frame("summary")
     if summary.empty:
-        return _unprofiled(results)
+        return _describe_peak(results)
     on_device = summary[summary[C.DEVICE] != HOST_DEVICE]
     candidates = on_device if len(on_device) else summary
     top = results.largest("summary", "peak_allocated", rows=candidates)
-    parts: list[Any] = [
-        "Peak allocation: ",
-        top.number("peak_allocated"),
-        f" {_where(results, int(top[C.RANK]), int(top[C.DEVICE]))}",
-    ]
+    place = int(top[C.RANK]), int(top[C.DEVICE])
+    text = f"Peak allocation: {{peak_allocated}} {_where(results, *place)}"
     if top["peak_op"] and not str(top["peak_op"]).startswith("("):
-        parts += [", reached in ", named(top["peak_op"])]
+        text += ", reached in {peak_op!r}"
     if top["fragmentation"] is not None:
-        parts += ["; another ", top.number("fragmentation"), " reserved but unused"]
-    return [answer(*parts, ". ", *_growth(results, int(top[C.RANK]), int(top[C.DEVICE])))]
+        text += "; another {fragmentation} reserved but unused"
+    return [show_answer(*top.fill(f"{text}. "), *_growth(results, *place))]
 
 
 def _growth(results: PageResults, rank: int, device: int) -> list[Any]:
@@ -69,24 +74,15 @@ def _growth(results: PageResults, rank: int, device: int) -> list[Any]:
     low, high = first["growth_low"], first["growth_high"]
     if low is not None and high is not None and low <= 0 <= high:
         return ["No measurable growth per step."]
-    return [
-        "The minimum in use grows per step by ",
-        first.number("growth"),
-        " (95% CI ",
-        first.number("growth_low"),
-        " to ",
-        first.number("growth_high"),
-        ").",
-    ]
+    text = "The minimum in use grows per step by {growth} (95% CI {growth_low} to {growth_high})."
+    return first.fill(text)
 
 
-def _unprofiled(results: PageResults) -> list[Component]:
-    peaks = results.frame("peaks")
-    if peaks.empty:
+def _describe_peak(results: PageResults) -> list[Component]:
+    if results.frame("peaks").empty:
         return []
-    top = results.largest("peaks", "size")
-    measure = (str(top["measure"]), ", measured by ", str(top[C.SOURCE]), " without the profiler")
-    return [answer("Peak: ", top.number("size"), " ", *measure, ".")]
+    text = "Peak: {size} {measure!s}, measured by {source!s} without the profiler."
+    return [show_answer(*results.largest("peaks", "size").fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -94,25 +90,25 @@ def _figures(results: PageResults) -> list[Component]:
     stacked = _active(results, places)
     alone = (
         places[1:]
-        if stacked and _of(results.frame("timeline"), *places[0])["reserved"].isna().all()
+        if stacked and _rows_of(results.frame("timeline"), *places[0])["reserved"].isna().all()
         else places
     )
-    shown = [*stacked, *(_line(results, rank, device) for rank, device in alone[:LINES])]
-    if len(places) > LINES:
-        more = len(places) - LINES
-        shown.append(nothing(f"{more} more devices: choose a rank or device at the top of the page."))
+    shown = [*stacked, *(_line(results, rank, device) for rank, device in alone[:MAX_LINES])]
+    if len(places) > MAX_LINES:
+        more = len(places) - MAX_LINES
+        shown.append(show_nothing(f"{more} more devices: choose a rank or device at the top of the page."))
     pair: list[Component] = []
     for rank, device in _places(results, "by_op")[:1]:
         pair += [*([] if stacked else _peak(results, rank, device)), *_steps(results, rank, device)]
     return [*shown, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
 
 
-def _of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
+def _rows_of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
     return frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
 
 
 def _line(results: PageResults, rank: int, device: int) -> Component:
-    timeline = _of(results.frame("timeline"), rank, device)
+    timeline = _rows_of(results.frame("timeline"), rank, device)
     caption = (
         f"Memory in use {_where(results, rank, device)} over time "
         f"({_events(results, rank, device, len(timeline))}; peaks are exact)."
@@ -122,21 +118,21 @@ def _line(results: PageResults, rank: int, device: int) -> Component:
 
 def _events(results: PageResults, rank: int, device: int, drawn: int) -> str:
     """Describe how many events are drawn."""
-    summary = _of(results.frame("summary"), rank, device)
-    every = int(summary["allocations"].sum() + summary["frees"].sum())
-    return f"{drawn:,} of {every:,} events" if every > drawn else f"{drawn:,} events"
+    summary = _rows_of(results.frame("summary"), rank, device)
+    event_count = int(summary["allocations"].sum() + summary["frees"].sum())
+    return f"{drawn:,} of {event_count:,} events" if event_count > drawn else f"{drawn:,} events"
 
 
 def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Component]:
     """Draw the life of the largest allocations on the first device, and what its peak consists of."""
     lives, over_time = (results.frame(name, LIVES) for name in ("lifetimes", "active"))
-    own = _of(lives, *places[0]) if places else lives
-    if own.empty:
+    device_lives = _rows_of(lives, *places[0]) if places else lives
+    if device_lives.empty:
         return []
     rank, device = places[0]
-    by = chosen_of(results.context, "group", _GROUPS)
-    largest = own[own["in_active"]]
-    figure = active(largest, _of(over_time, rank, device), by, _layers(results, by))
+    by = read_choice(results.context, "group", _GROUPS)
+    largest = device_lives[device_lives["in_active"]]
+    figure = draw_lives(largest, _rows_of(over_time, rank, device), by, _layers(results, by))
     where = _where(results, rank, device)
     caption = (
         f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
@@ -145,14 +141,14 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
     columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
     table = first_rows(
         results.context,
-        own,
+        device_lives,
         results.columns("lifetimes", *columns, name=LIVES),
         title=f"Largest allocations {where}",
         row="host_row",
         table=HOST_TABLE,
     )
     return [
-        switch(results.context, "group", "Allocations by", _GROUPS),
+        show_switch(results.context, "group", "Allocations by", _GROUPS),
         chart(results.context, "active", figure, caption=caption),
         *_composition(results, rank, device, by),
         table,
@@ -162,15 +158,15 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
 def _layers(results: PageResults, by: str) -> dict[str, str]:
     """Return the columns of `active` that part the smaller allocations by category, by its name."""
     names = [column.name for column in results.spec("active", LIVES).columns]
-    own = names[names.index("others") + 1 :] if by == _GROUPS[0][0] else []
-    return {EARLIER if name == own[-1] else name.replace("_", " "): name for name in own}
+    layer_names = names[names.index("others") + 1 :] if by == _GROUPS[0][0] else []
+    return {EARLIER if name == layer_names[-1] else name.replace("_", " "): name for name in layer_names}
 
 
 def _composition(results: PageResults, rank: int, device: int, by: str) -> list[Component]:
     """Chart what was in use at the peak; the bars sum to it."""
-    peak = _of(results.frame("peak", LIVES), rank, device)
-    own = peak[peak["by"] == by]
-    top, rest = own.head(OPS), own.iloc[OPS:]
+    peak = _rows_of(results.frame("peak", LIVES), rank, device)
+    groups = peak[peak["by"] == by]
+    top, rest = groups.head(MAX_OPS), groups.iloc[MAX_OPS:]
     names, values = [str(name) for name in top[C.NAME]], [int(value) for value in top["at_peak"]]
     if len(rest):
         names.append(f"{len(rest):,} others")
@@ -182,10 +178,10 @@ def _composition(results: PageResults, rank: int, device: int, by: str) -> list[
 
 
 def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
-    ops = _of(results.frame("by_op"), rank, device)
+    ops = _rows_of(results.frame("by_op"), rank, device)
     live = bool(ops["live_at_peak"].fillna(0).any())
     column = "live_at_peak" if live else "allocated"
-    top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(OPS)
+    top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(MAX_OPS)
     if top.empty:
         return []
     what = "memory in use at the peak" if live else "total memory allocated"
@@ -196,7 +192,7 @@ def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
 
 
 def _steps(results: PageResults, rank: int, device: int) -> list[Component]:
-    steps = _of(results.frame("steps"), rank, device)
+    steps = _rows_of(results.frame("steps"), rank, device)
     if len(steps) < 2:
         return []
     series = {name: [int(value) for value in steps[name]] for name in ("floor", "peak")}

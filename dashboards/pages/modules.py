@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import dash_mantine_components as dmc
 import pandas as pd
-from dash import html
 from dash.development.base_component import Component
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer, chosen_of, named, switch
-from ..figures.bars import bars, composed
-from ..grids.table import table
-from ..parts.charts import chart
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, Row, read_choice, show_answer, show_switch
+from ..components.charts import chart
+from ..components.text import section
+from ..figures.bars import bars, compose_bars
 from ..site import Section
+from ..tables.table import show_table
 
-SHOWN = 15
+MAX_BARS = 15
 _MEASURES = [
     ("device_self_ns", "Device self"),
     ("device_total_ns", "Device total"),
@@ -44,19 +43,11 @@ def _answer(results: PageResults) -> list[Component]:
     side = _side(types)
     first = results.largest("types", f"{side}_self_ns")
     verb = "launched the most device time" if side == "device" else "took the most host time"
-    parts = [
-        named(first["type"]),
-        f" modules {verb}: ",
-        first.number(f"{side}_self_ns"),
-        ", ",
-        first.number(f"{side}_share"),
-        f" of the {side} time, in ",
-        first.number("calls"),
-        " calls of ",
-        first.number("instances"),
-        " instances. ",
-    ]
-    return [answer(*parts, *_outside(results, side))]
+    text = (
+        f"{{type!r}} modules {verb}: {{{side}_self_ns}}, {{{side}_share}} of the {side} time, in {{calls}} "
+        "calls of {instances} instances. "
+    )
+    return [show_answer(*first.fill(text), *_outside(results, side))]
 
 
 def _outside(results: PageResults, side: str) -> list[Component | str]:
@@ -65,7 +56,7 @@ def _outside(results: PageResults, side: str) -> list[Component | str]:
     last: Row = results.rows("tree", rows=tree.tail(1))[0]
     if not last[f"{side}_total_ns"]:
         return []
-    return [last.number(f"{side}_share"), f" of the {side} time is outside of any module."]
+    return last.fill(f"{{{side}_share}} of the {side} time is outside of any module.")
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -73,23 +64,19 @@ def _figures(results: PageResults) -> list[Component]:
     if types.empty:
         return []
     measures = [(name, title) for name, title in _MEASURES if (types[name].fillna(0) != 0).any()]
-    measure = chosen_of(context, "measure", measures)
+    measure = read_choice(context, "measure", measures)
     return [
-        switch(context, "measure", "Measure", measures),
+        show_switch(context, "measure", "Measure", measures),
         _by_class(results, types, measure, dict(measures)[measure]),
-        html.Section(
-            [
-                dmc.Title("Tree of modules", order=2, size="h4"),
-                table(context, "modules", results.spec("tree"), results.frame("tree")),
-            ],
-            className="tk-section",
+        section(
+            "Tree of modules", show_table(context, "modules", results.spec("tree"), results.frame("tree"))
         ),
     ]
 
 
 def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: str) -> Component:
     positive = types[types[measure].fillna(0) > 0]
-    first = positive.sort_values(measure, ascending=False, kind="stable").head(SHOWN)
+    first = positive.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
     figure = _bars(first, measure, title)
     which = f"{len(first)} largest of {len(types):,} classes" if len(first) < len(types) else "all classes"
     caption = f"{_MEANING[measure]} {which[:1].upper()}{which[1:]}, over all instances, threads and ranks."
@@ -98,13 +85,13 @@ def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: st
 
 def _bars(types: pd.DataFrame, measure: str, title: str) -> dict[str, Any]:
     """Draw a measure by class; totals are parted into forward and backward pass where both are known."""
-    names, whole = types["type"].tolist(), [int(value) for value in types[measure]]
+    names, totals = types["type"].tolist(), [int(value) for value in types[measure]]
     part = types.get(measure.replace("_total_ns", "_backward_ns")) if measure.endswith("_total_ns") else None
     if part is None or not part.fillna(0).any():
-        return bars(names, whole, "ns", title=title)
+        return bars(names, totals, "ns", title=title)
     backward = [int(value) for value in part]
-    forward = [every - one for every, one in zip(whole, backward, strict=True)]
-    return composed(names, {"forward": forward, "backward": backward}, "ns", title=title)
+    forward = [total - part_ns for total, part_ns in zip(totals, backward, strict=True)]
+    return compose_bars(names, {"forward": forward, "backward": backward}, "ns", title=title)
 
 
 PAGE = answer_page(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 from dash import dcc, html
@@ -13,17 +12,26 @@ from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import HOST_TABLE, PageResults, answer, chosen_of, first_rows, named, nothing, switch
-from ..figures.axis import whole
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import (
+    HOST_TABLE,
+    PageResults,
+    first_rows,
+    format_name,
+    read_choice,
+    show_answer,
+    show_nothing,
+    show_switch,
+)
+from ..components.charts import chart, connect_clicks
+from ..figures.axis import hover_name
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
 from ..figures.treemap import treemap
-from ..parts.charts import chart, connect_clicks
-from ..site import LONGEST, Section
+from ..site import MAX_PARAMETER_CHARS, Section
 
-SHOWN = 15
-COMPARED = 300
+MAX_BARS = 15
+MAX_POINTS = 300
 _BY = [("ops", "By op"), ("shapes", "By op and shapes"), ("tree", "By family")]
 _AREAS = [("device_self_ns", "Device self"), ("host_self_ns", "Host self")]
 _MEASURES = [
@@ -40,34 +48,23 @@ def _answer(results: PageResults) -> list[Component]:
     ops = results.frame("ops")
     if ops.empty:
         return []
-    host = results.largest("ops")
-    parts = [
-        named(host[C.NAME]),
-        " has the highest host self time: ",
-        host.number("host_self_ns"),
-        " in ",
-        host.number("calls"),
-        " calls, ",
-        host.number("host_self_share"),
-        " of the host self time of all ops.",
-    ]
+    text = (
+        "{name!r} has the highest host self time: {host_self_ns} in {calls} calls, {host_self_share} of the "
+        "host self time of all ops."
+    )
+    parts = results.largest("ops").fill(text)
     if ops["device_self_ns"].notna().any():
-        device = results.largest("ops", "device_self_ns")
-        parts = [
-            named(device[C.NAME]),
-            " launched the most device time: ",
-            device.number("device_self_ns"),
-            ", ",
-            device.number("device_share"),
-            " of the device time launched by ops. ",
-            *parts,
-        ]
-    return [answer(*parts)]
+        text = (
+            "{name!r} launched the most device time: {device_self_ns}, {device_share} of the device time "
+            "launched by ops. "
+        )
+        parts = [*results.largest("ops", "device_self_ns").fill(text), *parts]
+    return [show_answer(*parts)]
 
 
 def _figures(results: PageResults) -> list[Component]:
     context = results.context
-    by = chosen_of(context, "by", _BY)
+    by = read_choice(context, "by", _BY)
     frame = results.frame(by)
     if by == "tree":
         return _families(results, frame)
@@ -75,19 +72,19 @@ def _figures(results: PageResults) -> list[Component]:
     ordered = _MEASURES if on_device else _HOST_FIRST
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
     if not measures:
-        return [switch(context, "by", "Operators by", _BY), nothing("No op has a recorded time.")]
-    measure = chosen_of(context, "measure", measures)
+        return [show_switch(context, "by", "Operators by", _BY), show_nothing("No op has a recorded time.")]
+    measure = read_choice(context, "measure", measures)
     switches = html.Div(
         [
-            switch(context, "by", "Operators by", _BY),
-            switch(context, "measure", "Measure", measures),
+            show_switch(context, "by", "Operators by", _BY),
+            show_switch(context, "measure", "Measure", measures),
         ],
         className="tk-switches",
     )
     nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
     return [
         switches,
-        html.Div([_top(results, nonzero, measure), *_both(results, frame)], className="tk-pair"),
+        html.Div([_top(results, nonzero, measure), *_host_and_device(results, frame)], className="tk-pair"),
     ]
 
 
@@ -95,13 +92,15 @@ def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
     """Draw the treemap, and list the kernels of the op that was clicked."""
     context = results.context
     measures = [(name, title) for name, title in _AREAS if (tree[name].fillna(0) != 0).any()]
-    switches = [switch(context, "by", "Operators by", _BY)]
+    switches = [show_switch(context, "by", "Operators by", _BY)]
     if not measures:
-        return [*switches, nothing("No op has a recorded time.")]
-    measure = chosen_of(context, "measure", measures)
-    switches.append(switch(context, "measure", "Measure", measures))
+        return [*switches, show_nothing("No op has a recorded time.")]
+    measure = read_choice(context, "measure", measures)
+    switches.append(show_switch(context, "measure", "Measure", measures))
     options = context.view.options
-    figure = treemap(tree, measure, lambda op: context.view.href(options=options | {"op": op[:LONGEST]}))
+    figure = treemap(
+        tree, measure, lambda op: context.view.href(options=options | {"op": op[:MAX_PARAMETER_CHARS]})
+    )
     title = dict(measures)[measure]
     caption = (
         f"{title} time of the capture by family and op, over threads and ranks. Click an op for its kernels "
@@ -110,32 +109,20 @@ def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
     return [
         html.Div(switches, className="tk-switches"),
         chart(context, "families", figure, caption=caption),
-        *_selected(results, tree, options.get("op", "")),
+        *_op_details(results, tree, options.get("op", "")),
     ]
 
 
-def _selected(results: PageResults, tree: pd.DataFrame, op: str) -> list[Component]:
+def _op_details(results: PageResults, tree: pd.DataFrame, op: str) -> list[Component]:
     """Show the op of the address with its kernels, each linked to its longest interval on the timeline."""
-    own = tree[(tree["level"] == "op") & (tree[C.NAME].str.slice(0, LONGEST) == op)]
-    if own.empty:
+    op_rows = tree[(tree["level"] == "op") & (tree[C.NAME].str.slice(0, MAX_PARAMETER_CHARS) == op)]
+    if op_rows.empty:
         return []
-    row = results.rows("tree", rows=own.head(1))[0]
-    parts: list[Any] = [
-        named(op),
-        ": host self ",
-        row.number("host_self_ns"),
-        " in ",
-        row.number("calls"),
-        " calls",
-    ]
+    row = results.rows("tree", rows=op_rows.head(1))[0]
+    text = ": host self {host_self_ns} in {calls} calls"
     if row["device_self_ns"] is not None:
-        parts += [
-            "; device self ",
-            row.number("device_self_ns"),
-            " in ",
-            row.number("launches"),
-            " intervals",
-        ]
+        text += "; device self {device_self_ns} in {launches} intervals"
+    parts = [format_name(op), *row.fill(text)]
     if row["host_row"] is not None:
         href = results.context.view.elsewhere("timeline", row=f"{HOST_TABLE}:{row['host_row']}")
         parts += [". ", dcc.Link("Show its longest call on the timeline", href=href)]
@@ -152,7 +139,7 @@ def _selected(results: PageResults, tree: pd.DataFrame, op: str) -> list[Compone
 
 
 def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> Component:
-    first = frame.sort_values(measure, ascending=False, kind="stable").head(SHOWN)
+    first = frame.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
@@ -168,18 +155,18 @@ def _labels(frame: pd.DataFrame) -> list[str]:
     return [f"{name} {shapes}".rstrip() for name, shapes in pairs]
 
 
-def _both(results: PageResults, frame: pd.DataFrame) -> list[Component]:
+def _host_and_device(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     """Draw device over host time of each op; below the diagonal, the host is the bottleneck."""
     both = frame[(frame["device_total_ns"].fillna(0) > 0) & (frame["host_total_ns"] > 0)]
-    both = both.sort_values("device_total_ns", ascending=False, kind="stable").head(COMPARED)
+    both = both.sort_values("device_total_ns", ascending=False, kind="stable").head(MAX_POINTS)
     if both.empty:
         return []
     host, device = both["host_total_ns"].tolist(), both["device_total_ns"].tolist()
     hover = [
-        f"{whole(name)}<br>host total {human(one, 'ns')}<br>device total {human(int(other), 'ns')}"
-        for name, one, other in zip(_labels(both), host, device, strict=True)
+        f"{hover_name(name)}<br>host total {human(host_ns, 'ns')}<br>device total {human(int(other), 'ns')}"
+        for name, host_ns, other in zip(_labels(both), host, device, strict=True)
     ]
-    dots = Dots("ops", [one / 1e6 for one in host], [int(one) / 1e6 for one in device], hover)
+    dots = Dots("ops", [host_ns / 1e6 for host_ns in host], [int(host_ns) / 1e6 for host_ns in device], hover)
     figure = points([dots], x_title="host total (ms)", y_title="device total (ms)")
     caption = "Host and device time of ops. Ops at the lower right take more host than device time."
     return [chart(results.context, "both", figure, caption=caption)]

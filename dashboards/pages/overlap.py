@@ -8,14 +8,14 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer
-from ..figures.bars import bars, composed
-from ..parts.charts import chart
-from ..parts.links import places
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, show_answer
+from ..components.charts import chart
+from ..components.links import device_names
+from ..figures.bars import bars, compose_bars
 from ..site import Section
 
-LONGEST = 24
+MAX_BARS = 24
 """Maximum bars per figure."""
 
 
@@ -28,33 +28,22 @@ def _answer(results: PageResults) -> list[Component]:
         rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
         if len(rows):
             top = results.largest("whole", "exposed_ns", rows=rows)
-            parts += _exposed(what, top, several=len(rows) > 1)
-    return [answer(*parts)] if parts else []
-
-
-def _exposed(what: str, row: Row, *, several: bool) -> list[object]:
-    where = f", most on rank {row[C.RANK]}, device {row[C.DEVICE]}: " if several else ": "
-    return [
-        f"Exposed (non-overlapped) {what}{where}",
-        row.number("exposed_ns"),
-        " of ",
-        row.number("union_ns"),
-        "; overlapped ",
-        row.number("overlapped_share"),
-        ". ",
-    ]
+            where = ", most on rank {rank!s}, device {device!s}: " if len(rows) > 1 else ": "
+            text = "{exposed_ns} of {union_ns}; overlapped {overlapped_share}. "
+            parts += top.fill(f"Exposed (non-overlapped) {what}{where}{text}")
+    return [show_answer(*parts)] if parts else []
 
 
 def _names(frame: pd.DataFrame, column: str) -> list[str]:
     several = frame[C.RANK].nunique() > 1 or frame[C.DEVICE].nunique() > 1
-    pairs = zip(frame[column], places(frame, ranks=True), strict=True)
+    pairs = zip(frame[column], device_names(frame, ranks=True), strict=True)
     return [f"{what}, {place}" if several else str(what) for what, place in pairs]
 
 
 def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
     columns = {"overlapped by kernels": "overlapped_ns", "exposed": "exposed_ns"}
     parts = {name: [int(value) for value in frame[key]] for name, key in columns.items()}
-    return composed(_names(frame, column), parts, "ns", title="time")
+    return compose_bars(_names(frame, column), parts, "ns", title="time")
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -76,13 +65,15 @@ def _figures(results: PageResults) -> list[Component]:
 def _overlap_chart(results: PageResults, rows: pd.DataFrame, words: str) -> list[Component]:
     if rows.empty:
         return []
-    cut = f" {LONGEST} longest of {len(rows)}." if len(rows) > LONGEST else ""
+    cut = f" {MAX_BARS} longest of {len(rows)}." if len(rows) > MAX_BARS else ""
     caption = f"Overlapped and exposed {words}, whole capture.{cut}"
-    return [chart(results.context, words, _parts(rows.head(LONGEST), "what"), caption=caption)]
+    return [chart(results.context, words, _parts(rows.head(MAX_BARS), "what"), caption=caption)]
 
 
 def _collectives(results: PageResults) -> list[Component]:
-    frame = results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(LONGEST)
+    frame = (
+        results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(MAX_BARS)
+    )
     if frame.empty:
         return []
     caption = "Overlapped and exposed communication by collective type."
@@ -90,11 +81,11 @@ def _collectives(results: PageResults) -> list[Component]:
 
 
 def _streams(results: PageResults) -> list[Component]:
-    frame = results.frame("streams").head(LONGEST)
+    frame = results.frame("streams").head(MAX_BARS)
     if frame.empty or not frame["concurrent_ns"].any():
         return []
     shares, title = frame["concurrent_share"].tolist(), "two or more streams busy"
-    figure = bars(places(frame, ranks=True), shares, "share", title=title)
+    figure = bars(device_names(frame, ranks=True), shares, "share", title=title)
     caption = "Share of busy time with work on two or more streams."
     return [chart(results.context, "streams", figure, caption=caption)]
 

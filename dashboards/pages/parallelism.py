@@ -7,11 +7,11 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer
-from ..figures.axis import extremes
-from ..figures.bars import bars, composed
-from ..parts.charts import chart
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, show_answer
+from ..components.charts import chart
+from ..figures.axis import keep_extremes
+from ..figures.bars import bars, compose_bars
 from ..site import Section
 
 _UNKNOWN = "cannot tell"
@@ -34,7 +34,7 @@ _CAUSES = {
     "queued": "they waited behind other communication",
     "not covered": "the computation beside them is too short",
 }
-_MOST = 8
+_MAX_GROUPS = 8
 """Groups named in the answer and drawn."""
 
 
@@ -42,33 +42,33 @@ def _answer(results: PageResults) -> list[Component]:
     groups = results.frame("groups")
     if groups.empty:
         return []
-    return [*_split(groups), *_bubble(results), *_experts(results), *_gathers(results)]
+    return [*_describe_split(groups), *_bubble(results), *_experts(results), *_gathers(results)]
 
 
-def _split(groups: pd.DataFrame) -> list[Component]:
+def _describe_split(groups: pd.DataFrame) -> list[Component]:
     """How the work is split, as far as it is known."""
-    known = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
-    kinds = known[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MOST)
+    known_groups = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
+    kinds = known_groups[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MAX_GROUPS)
     texts = [
         f"{parallelism}{f' ({scheme})' if scheme else ''} over {size} ranks"
         for parallelism, scheme, size in kinds.itertuples(index=False, name=None)
     ]
     unknown = int(((groups["parallelism"] == _UNKNOWN) & (groups["count"] > 0)).sum())
     if not texts:
-        return [answer("The purpose of the process groups is unknown; the table says what is missing.")]
+        return [show_answer("The purpose of the process groups is unknown; the table says what is missing.")]
     rest = f"; {unknown} more process groups of unknown purpose" if unknown else ""
-    return [answer(f"Parallelism: {'; '.join(texts)}{rest}.")]
+    return [show_answer(f"Parallelism: {'; '.join(texts)}{rest}.")]
 
 
 def _bubble(results: PageResults) -> list[Component]:
     if results.frame("pipelines").empty:
         return []
-    one = results.largest("pipelines", "bubble_share")
-    text = ["Pipeline stages compute nothing ", one.number("bubble_share"), " of their time"]
-    if one["ideal_share"] is None:
-        return [answer(*text, "; microbatches are unknown.")]
-    equal = f"; {one['stages']} equal stages with {one['microbatches']} microbatches have "
-    return [answer(*text, equal, one.number("ideal_share"), ".")]
+    pipeline = results.largest("pipelines", "bubble_share")
+    ideal = "; {stages!s} equal stages with {microbatches!s} microbatches have {ideal_share}."
+    rest = "; microbatches are unknown." if pipeline["ideal_share"] is None else ideal
+    return [
+        show_answer(*pipeline.fill(f"Pipeline stages compute nothing {{bubble_share}} of their time{rest}"))
+    ]
 
 
 def _experts(results: PageResults) -> list[Component]:
@@ -77,18 +77,9 @@ def _experts(results: PageResults) -> list[Component]:
     top = results.largest("experts", "expert_ratio")
     if top["expert_ratio"] is None:
         return []
-    tokens = (
-        [] if top["tokens_ratio"] is None else [" and receive ", top.number("tokens_ratio"), " the tokens"]
-    )
-    return [
-        answer(
-            f"Experts of rank {top[C.RANK]} compute longest: ",
-            top.number("expert_ratio"),
-            " the mean of the ranks",
-            *tokens,
-            ".",
-        )
-    ]
+    tokens = "" if top["tokens_ratio"] is None else " and receive {tokens_ratio} the tokens"
+    text = f"Experts of rank {{rank!s}} compute longest: {{expert_ratio}} the mean of the ranks{tokens}."
+    return [show_answer(*top.fill(text))]
 
 
 def _gathers(results: PageResults) -> list[Component]:
@@ -100,7 +91,7 @@ def _gathers(results: PageResults) -> list[Component]:
     causes = {name: int(frame[column].sum()) for name, column in columns.items() if name in _CAUSES}
     name = max(causes, key=lambda cause: causes[cause])
     most = f"; {_CAUSES[name]} for most of the exposed time" if causes[name] else ""
-    return [answer(f"{hidden:,} of {count:,} all-gathers of parameters are hidden{most}.")]
+    return [show_answer(f"{hidden:,} of {count:,} all-gathers of parameters are hidden{most}.")]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -115,14 +106,14 @@ def _figures(results: PageResults) -> list[Component]:
 
 def _group_chart(results: PageResults) -> list[Component]:
     frame = results.frame("groups")
-    used = frame[frame["count"] > 0].head(_MOST)
+    used = frame[frame["count"] > 0].head(_MAX_GROUPS)
     if used.empty:
         return []
     pairs = used[["group", "parallelism"]].itertuples(index=False, name=None)
     names = [f"{kind}, group {group}" if group else "group not recorded" for group, kind in pairs]
     exposed = [int(value) for value in used["exposed_ns"]]
     overlapped = [int(total) - alone for total, alone in zip(used[C.DUR_NS], exposed, strict=True)]
-    figure = composed(
+    figure = compose_bars(
         names, {"exposed": exposed, "overlapped": overlapped}, "ns", title="kernel time, all ranks"
     )
     caption = "Communication kernels by process group, with and without computation beside them."
@@ -133,14 +124,14 @@ def _stage_chart(results: PageResults) -> list[Component]:
     frame = results.frame("stages")
     if frame.empty:
         return []
-    shown, cut = extremes(frame, frame["bubble_share"], "bubble")
+    shown, cut = keep_extremes(frame, frame["bubble_share"], "bubble")
     several = frame["pipeline"].nunique() > 1
     names = [
         f"{f'pipeline {pipeline}, ' if several else ''}stage {stage}, rank {rank}"
         for pipeline, stage, rank in shown[["pipeline", "stage", C.RANK]].itertuples(index=False, name=None)
     ]
     parts = {name: _whole(shown[column]) for name, column in _STAGE_PARTS.items() if shown[column].any()}
-    figure = composed(names, parts, "ns", title="time in pipeline windows")
+    figure = compose_bars(names, parts, "ns", title="time in pipeline windows")
     caption = (
         "Pipeline windows by stage: all but computation is the bubble. Fill and drain are before its first "
         f"and after its last computation.{cut}"
@@ -152,7 +143,7 @@ def _expert_chart(results: PageResults) -> list[Component]:
     frame = results.frame("experts")
     if frame.empty:
         return []
-    shown, cut = extremes(frame, frame["expert_ns"], "computation")
+    shown, cut = keep_extremes(frame, frame["expert_ns"], "computation")
     caption = f"Computation of the experts between dispatch and combine, by rank.{cut}"
     figure = bars(_places(shown), _whole(shown["expert_ns"]), "ns", title="computation of experts")
     return [chart(results.context, "experts", figure, caption=caption)]
@@ -163,11 +154,13 @@ def _gather_chart(results: PageResults) -> list[Component]:
     if frame.empty:
         return []
     sums = frame.groupby([C.RANK, C.DEVICE], sort=True).sum(numeric_only=True).reset_index()
-    known = sums["late_ns"] + sums["queued_ns"] + sums["uncovered_ns"]
-    sums = sums.assign(overlapped_ns=sums[C.DUR_NS] - sums["exposed_ns"], other_ns=sums["exposed_ns"] - known)
-    shown, cut = extremes(sums, sums["exposed_ns"], "exposed time")
+    known_causes = sums["late_ns"] + sums["queued_ns"] + sums["uncovered_ns"]
+    sums = sums.assign(
+        overlapped_ns=sums[C.DUR_NS] - sums["exposed_ns"], other_ns=sums["exposed_ns"] - known_causes
+    )
+    shown, cut = keep_extremes(sums, sums["exposed_ns"], "exposed time")
     parts = {name: _whole(shown[column]) for name, column in _GATHER_PARTS.items() if shown[column].any()}
-    figure = composed(_places(shown), parts, "ns", title="time of all-gathers")
+    figure = compose_bars(_places(shown), parts, "ns", title="time of all-gathers")
     caption = (
         "All-gathers of parameters: time beside computation; the rest is exposed because they were issued "
         f"late, waited behind other communication, or the computation beside them was too short.{cut}"
@@ -182,13 +175,13 @@ def _bucket_chart(results: PageResults) -> list[Component]:
     sums = (
         frame.groupby([C.RANK, C.DEVICE], sort=True)[[C.DUR_NS, "exposed_ns", "tail_ns"]].sum().reset_index()
     )
-    shown, cut = extremes(sums, sums["exposed_ns"], "exposed time")
+    shown, cut = keep_extremes(sums, sums["exposed_ns"], "exposed time")
     parts = {
         "overlapped": _whole(shown[C.DUR_NS] - shown["exposed_ns"]),
         "exposed": _whole(shown["exposed_ns"] - shown["tail_ns"]),
         "exposed, last one of a step": _whole(shown["tail_ns"]),
     }
-    figure = composed(_places(shown), parts, "ns", title="time of all-reduces")
+    figure = compose_bars(_places(shown), parts, "ns", title="time of all-reduces")
     caption = f"All-reduces launched in backward, beside computation and exposed.{cut}"
     return [chart(results.context, "buckets", figure, caption=caption)]
 

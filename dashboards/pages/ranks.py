@@ -8,13 +8,13 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, answer, first_rows, nothing
-from ..figures.axis import extremes
-from ..figures.bars import bars, composed
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, first_rows, show_answer, show_nothing
+from ..components.charts import chart
+from ..components.links import device_names
+from ..figures.axis import keep_extremes
+from ..figures.bars import bars, compose_bars
 from ..figures.gaps import matrix
-from ..parts.charts import chart
-from ..parts.links import places
 from ..site import Section
 
 _PARTS = {
@@ -30,17 +30,12 @@ def _answer(results: PageResults) -> list[Component]:
     if per_rank.empty:
         return []
     if len(per_rank) == 1:
-        row = results.largest("per_rank")
-        return [
-            answer(
-                f"Only rank {row[C.RANK]} on device {row[C.DEVICE]} is shown: computation ",
-                row.number("computation_share"),
-                ", idle ",
-                row.number("idle_share"),
-                " of its time.",
-            )
-        ]
-    return [answer(*_last(results)), *_slowest(results)]
+        text = (
+            "Only rank {rank!s} on device {device!s} is shown: computation {computation_share}, idle "
+            "{idle_share} of its time."
+        )
+        return [show_answer(*results.largest("per_rank").fill(text))]
+    return [show_answer(*_last(results)), *_slowest(results)]
 
 
 def _last(results: PageResults) -> list[object]:
@@ -48,16 +43,12 @@ def _last(results: PageResults) -> list[object]:
         return ["No collective was recorded on all ranks."]
     top = results.largest("stragglers", "caused_ns")
     several = results.frame("per_rank")[C.RANK].nunique() > 1
-    who = f"Rank {top[C.RANK]}" if several else f"Device {top[C.DEVICE]}"
-    return [
-        f"{who} causes the longest waits: it arrived last in ",
-        top.number("last_count"),
-        " of ",
-        top.number("collectives"),
-        " collectives; mean wait of the other ranks, summed over these collectives: ",
-        top.number("caused_ns"),
-        ".",
-    ]
+    who = "Rank {rank!s}" if several else "Device {device!s}"
+    text = (
+        f"{who} causes the longest waits: it arrived last in {{last_count}} of {{collectives}} collectives; "
+        "mean wait of the other ranks, summed over these collectives: {caused_ns}."
+    )
+    return top.fill(text)
 
 
 def _slowest(results: PageResults) -> list[Component]:
@@ -65,37 +56,33 @@ def _slowest(results: PageResults) -> list[Component]:
         return []
     top = results.largest("steps", "spread_ns")
     if not top["spread_ns"]:
-        return [answer("All ranks have equal step times.")]
-    return [
-        answer(
-            f"Largest spread in step {top[C.STEP]}: rank {top['slowest_rank']} took ",
-            top.number("slowest_ns"),
-            f" and rank {top['fastest_rank']} ",
-            top.number("fastest_ns"),
-            ".",
-        )
-    ]
+        return [show_answer("All ranks have equal step times.")]
+    text = (
+        "Largest spread in step {step!s}: rank {slowest_rank!s} took {slowest_ns} and rank {fastest_rank!s} "
+        "{fastest_ns}."
+    )
+    return [show_answer(*top.fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
     context, per_rank = results.context, results.frame("per_rank")
     if per_rank.empty:
         return []
-    shown, cut = extremes(per_rank, per_rank[_PARTS["computation"]], "computation")
+    shown, cut = keep_extremes(per_rank, per_rank[_PARTS["computation"]], "computation")
     parts = {
         name: [int(value) for value in shown[column]]
         for name, column in _PARTS.items()
         if per_rank[column].any()
     }
-    work = composed(places(shown, ranks=True), parts, "ns", title="time in the window")
+    work = compose_bars(device_names(shown, ranks=True), parts, "ns", title="time in the window")
     caption = f"Time breakdown per rank; the parts sum to its window. Waiting counts as communication.{cut}"
-    return [chart(context, "work", work, caption=caption), *_waiting(results), *_skew(results)]
+    return [chart(context, "work", work, caption=caption), *_wait_charts(results), *_skew(results)]
 
 
-def _waiting(results: PageResults) -> list[Component]:
+def _wait_charts(results: PageResults) -> list[Component]:
     frame = results.frame("stragglers").sort_values([C.RANK, C.DEVICE], ignore_index=True)
     if frame.empty:
-        return [nothing("Wait times unavailable: no collective could be matched across ranks.")]
+        return [show_nothing("Wait times unavailable: no collective could be matched across ranks.")]
     charts = [
         _waits(results, frame, name, title, caption)
         for name, title, caption in (
@@ -108,19 +95,19 @@ def _waiting(results: PageResults) -> list[Component]:
 
 def _waits(results: PageResults, frame: pd.DataFrame, name: str, title: str, caption: str) -> Component:
     column = f"{name}_ns"
-    shown, cut = extremes(frame, frame[column], title)
-    figure = bars(places(shown, ranks=True), [int(value) for value in shown[column]], "ns", title=title)
+    shown, cut = keep_extremes(frame, frame[column], title)
+    figure = bars(device_names(shown, ranks=True), [int(value) for value in shown[column]], "ns", title=title)
     return chart(results.context, name, figure, caption=f"{caption}{cut}")
 
 
 def _skew(results: PageResults) -> list[Component]:
     skew = results.frame("skew")
-    known = skew[skew["last_rank"].notna() & skew["aligned"].astype(bool)]
-    if known.empty:
+    collectives = skew[skew["last_rank"].notna() & skew["aligned"].astype(bool)]
+    if collectives.empty:
         return []
-    figure, by = matrix(known)
+    figure, by = matrix(collectives)
     caption = f"Total wait of the other ranks by the rank that arrived last, {by}. Empty cells: no wait."
-    worst = known.sort_values("wait_ns", ascending=False, kind="stable")
+    worst = collectives.sort_values("wait_ns", ascending=False, kind="stable")
     wanted = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
     columns = results.columns("skew", *wanted)
     return [

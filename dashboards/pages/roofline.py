@@ -10,49 +10,39 @@ from dash.development.base_component import Component
 
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer, first_rows, named, nothing
-from ..figures.bars import bars, upright
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, Row, first_rows, show_answer, show_nothing
+from ..components.charts import chart
+from ..figures.bars import bars, vertical_line
 from ..figures.copies import roofs
-from ..parts.charts import chart
 from ..site import Section
 
-SHOWN, FULL = 15, 100
+MAX_BARS, FULL = 15, 100
 
 
 def _answer(results: PageResults) -> list[Component]:
     families = results.frame("families")
     parts = [part for row in results.rows("summary")[:4] for part in _device(row)]
-    known = families[families["utilization"].notna()]
-    if len(known):
-        top = results.largest("families", "device_ns", rows=known)
-        parts += [
-            "Longest op with known FLOPs: ",
-            named(top["op"]),
-            ", ",
-            top.number("device_ns"),
-            ", at ",
-            top.number("utilization"),
-            " of its roof.",
-        ]
-    return [answer(*parts)] if parts else _host(results)
+    with_flops = families[families["utilization"].notna()]
+    if len(with_flops):
+        top = results.largest("families", "device_ns", rows=with_flops)
+        parts += top.fill("Longest op with known FLOPs: {op!r}, {device_ns}, at {utilization} of its roof.")
+    return [show_answer(*parts)] if parts else _host(results)
 
 
 def _device(row: Row) -> list[Any]:
-    name = f" ({row['device_name']})" if row["device_name"] else ""
-    parts: list[Any] = [f"Device {row[C.DEVICE]} of rank {row[C.RANK]}{name} reached "]
-    if row["mfu"] is not None:
-        parts += ["a model FLOPs utilization (MFU) of ", row.number("mfu"), " and "]
-    return [*parts, row.number("tflops"), " over the capture. "]
+    name = " ({device_name!s})" if row["device_name"] else ""
+    mfu = "" if row["mfu"] is None else "a model FLOPs utilization (MFU) of {mfu} and "
+    return row.fill(
+        f"Device {{device!s}} of rank {{rank!s}}{name} reached {mfu}{{tflops}} over the capture. "
+    )
 
 
 def _host(results: PageResults) -> list[Component]:
-    host = results.frame("host")
-    if host.empty:
+    if results.frame("host").empty:
         return []
-    top = results.largest("host", "host_ns")
-    speed = (" at ", top.number("tflops"), ".")
-    return [answer("On the host, ", named(top["op"]), " takes ", top.number("host_ns"), *speed)]
+    text = "On the host, {op!r} takes {host_ns} at {tflops}."
+    return [show_answer(*results.largest("host", "host_ns").fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -63,29 +53,35 @@ def _figures(results: PageResults) -> list[Component]:
         caption = "One point per op, shape and precision; area by time, symbol by bound."
         shown.append(chart(context, "roof", roofs(placed), caption=caption))
     elif len(ops):
-        shown.append(nothing("No roofline: no op has known FLOPs."))
+        shown.append(show_nothing("No roofline: no op has known FLOPs."))
     families = results.frame("families")
-    known = families[families["utilization"].notna()]
-    known = known.sort_values("device_ns", ascending=False, kind="stable").head(SHOWN)
-    if len(known):
+    with_flops = families[families["utilization"].notna()]
+    with_flops = with_flops.sort_values("device_ns", ascending=False, kind="stable").head(MAX_BARS)
+    if len(with_flops):
         shown.append(
-            html.Div([_utilization_chart(results, known), _time_chart(results, known)], className="tk-pair")
+            html.Div(
+                [_utilization_chart(results, with_flops), _time_chart(results, with_flops)],
+                className="tk-pair",
+            )
         )
     return [*shown, *_slow(results, ops)]
 
 
-def _utilization_chart(results: PageResults, known: pd.DataFrame) -> Component:
+def _utilization_chart(results: PageResults, with_flops: pd.DataFrame) -> Component:
     figure = bars(
-        known["op"].tolist(), known["utilization"].tolist(), "share", title="share of the roof reached"
+        with_flops["op"].tolist(),
+        with_flops["utilization"].tolist(),
+        "share",
+        title="share of the roof reached",
     )
-    if known["utilization"].max() > 1:
-        figure["layout"]["shapes"] = [upright(FULL)]
-    return chart(results.context, "used", figure, caption=_caption(known))
+    if with_flops["utilization"].max() > 1:
+        figure["layout"]["shapes"] = [vertical_line(FULL)]
+    return chart(results.context, "used", figure, caption=_caption(with_flops))
 
 
-def _caption(known: pd.DataFrame) -> str:
+def _caption(with_flops: pd.DataFrame) -> str:
     parts = "Share of the limiting roof that each op reaches; libraries typically reach 60% to 90%."
-    over = int((known["utilization"] > 1).sum())
+    over = int((with_flops["utilization"] > 1).sum())
     if not over:
         return parts
     return (
@@ -94,9 +90,9 @@ def _caption(known: pd.DataFrame) -> str:
     )
 
 
-def _time_chart(results: PageResults, known: pd.DataFrame) -> Component:
-    times = [int(value) for value in known["device_ns"]]
-    figure = bars(known["op"].tolist(), times, "ns", title="device time")
+def _time_chart(results: PageResults, with_flops: pd.DataFrame) -> Component:
+    times = [int(value) for value in with_flops["device_ns"]]
+    figure = bars(with_flops["op"].tolist(), times, "ns", title="device time")
     caption = "Device time of the same ops. Low utilization matters most for long ops."
     return chart(results.context, "spent", figure, caption=caption)
 

@@ -12,15 +12,15 @@ from dash.development.base_component import Component
 from tracekit.render import human
 from tracekit.schema import C
 
-from ..answers.pages import answer_page
-from ..answers.results import PageResults, Row, answer, nothing
-from ..figures.axis import scaled
+from ..analysis_pages.pages import answer_page
+from ..analysis_pages.results import PageResults, Row, show_answer, show_nothing
+from ..components.charts import chart
+from ..components.finding import TIMELINE
+from ..components.text import block_title
+from ..figures.axis import scale_values
 from ..figures.bars import bars
 from ..figures.lines import Dots, points
-from ..parts.charts import chart
-from ..parts.finding import TIMELINE
 from ..site import Section
-from ._shared import title
 
 _SLOWEST, _ACTIVITIES, _CELLS = 5, 15, 100
 """Links, bars, and points of a decade that are drawn apart."""
@@ -28,34 +28,31 @@ _STEP, _TOKENS = "step_ns", "tokens"
 
 
 def _answer(results: PageResults) -> list[Component]:
-    every = results.rows("summary")
-    first = [row for row in every if row[C.RANK] == every[0][C.RANK]] if every else []
-    several = f" on rank {first[0][C.RANK]}" if len({row[C.RANK] for row in every}) > 1 else ""
+    summary = results.rows("summary")
+    first = [row for row in summary if row[C.RANK] == summary[0][C.RANK]] if summary else []
+    several = f" on rank {first[0][C.RANK]}" if len({row[C.RANK] for row in summary}) > 1 else ""
     phases = [part for row in first[:-1] for part in _phase(row, several)]
-    return [answer(*phases, *_between(results, first[-1]))] if first else []
+    return [show_answer(*phases, *_between(results, first[-1]))] if first else []
 
 
 def _phase(row: Row, place: str) -> list[Any]:
     name = str(row[C.PHASE] or "unknown phase").capitalize()
     steps = f"{row['count']:,} step{'s' * (row['count'] != 1)}{place}"
-    parts: list[Any] = [f"{name}: {steps}, "]
     if row["median_ns"] is None:
-        return [*parts, "of unknown time. "]
-    parts += ["median " if row["count"] > 1 else "", row.number("median_ns")]
-    if row["tokens_per_s"] is not None:
-        parts += [", ", row.number("tokens_per_s")]
-    if row["busy_share"] is not None:
-        parts += [", device busy ", row.number("busy_share"), " of its window"]
-    return [*parts, ". "]
+        return [f"{name}: {steps}, of unknown time. "]
+    text = f"{'median ' * (row['count'] > 1)}{{median_ns}}"
+    text += "" if row["tokens_per_s"] is None else ", {tokens_per_s}"
+    text += "" if row["busy_share"] is None else ", device busy {busy_share} of its window"
+    return [f"{name}: {steps}, ", *row.fill(f"{text}. ")]
 
 
-def _between(results: PageResults, whole: Row) -> list[Any]:
-    own = results.frame("steps")
-    gaps = own[(own[C.RANK] == whole[C.RANK]) & own["between_ns"].notna()]
-    if gaps.empty or not whole["sum_ns"]:
+def _between(results: PageResults, total: Row) -> list[Any]:
+    steps = results.frame("steps")
+    gaps = steps[(steps[C.RANK] == total[C.RANK]) & steps["between_ns"].notna()]
+    if gaps.empty or not total["sum_ns"]:
         return []
     parts = ["Between the steps the host takes ", human(int(gaps["between_ns"].sum()), "ns")]
-    parts += [" (", human(float(gaps["between_ns"].sum() / whole["sum_ns"]), "share"), " of the time)"]
+    parts += [" (", human(float(gaps["between_ns"].sum() / total["sum_ns"]), "share"), " of the time)"]
     if gaps["between_idle_ns"].notna().all():
         parts += ["; the device is idle for ", human(int(gaps["between_idle_ns"].sum()), "ns"), " of it"]
     return [*parts, "."]
@@ -70,25 +67,27 @@ def _figures(results: PageResults) -> list[Component]:
 def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
     placed = steps[(steps[_TOKENS].fillna(0) > 0) & (steps[_STEP].fillna(0) > 0)]
     if len(placed) < 2:
-        return [] if len(steps) < 2 else [nothing("Tokens or times of the steps are unknown.")]
+        return [] if len(steps) < 2 else [show_nothing("Tokens or times of the steps are unknown.")]
     scale, unit = _unit(placed)
-    shown = _distinct(placed)
+    shown = _merge_equal(placed)
     kinds = [
         Dots(
             str(phase),
-            own[_TOKENS].astype(float).tolist(),
-            (own[_STEP].astype(float) * scale).tolist(),
-            _hover(own),
-            [0.0] * len(own),
+            phase_steps[_TOKENS].astype(float).tolist(),
+            (phase_steps[_STEP].astype(float) * scale).tolist(),
+            _hover(phase_steps),
+            [0.0] * len(phase_steps),
         )
-        for phase, own in sorted(shown.groupby(C.PHASE, observed=True), key=lambda each: -len(each[1]))
+        for phase, phase_steps in sorted(
+            shown.groupby(C.PHASE, observed=True), key=lambda phase_group: -len(phase_group[1])
+        )
     ]
     figure = points(kinds, x_title="tokens of the step", y_title=f"step time ({unit})")
     caption = "Context and generation tokens of each step, on logarithmic axes; equal steps are one point."
-    return [title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
+    return [block_title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
 
 
-def _distinct(steps: pd.DataFrame) -> pd.DataFrame:
+def _merge_equal(steps: pd.DataFrame) -> pd.DataFrame:
     """One step of those of a phase that coincide in the figure, the longest, with their number."""
     x, y = (np.rint(np.log10(steps[name].to_numpy(np.float64)) * _CELLS) for name in (_TOKENS, _STEP))
     ordered = steps.assign(x=x, y=y).sort_values(_STEP)
@@ -98,7 +97,7 @@ def _distinct(steps: pd.DataFrame) -> pd.DataFrame:
 
 def _unit(steps: pd.DataFrame) -> tuple[float, str]:
     longest = int(steps[_STEP].max())
-    (shown,), unit = scaled([longest], "ns")
+    (shown,), unit = scale_values([longest], "ns")
     return (shown or 0.0) / longest, unit
 
 
@@ -137,21 +136,21 @@ def _host(results: PageResults) -> list[Component]:
     frame = results.frame("between")
     if frame.empty:
         return []
-    known = frame["device_idle_ns"].notna().all()
-    column = "device_idle_ns" if known else "sum_ns"
+    has_idle = frame["device_idle_ns"].notna().all()
+    column = "device_idle_ns" if has_idle else "sum_ns"
     sums = frame.groupby("activity", sort=False)[column].sum().nlargest(_ACTIVITIES)
     if not int(sums.sum()):
-        return [nothing("The device is not idle while the host works between steps.")]
+        return [show_nothing("The device is not idle while the host works between steps.")]
     sums = sums[sums > 0]
-    what = "idle device time" if known else "time"
+    what = "idle device time" if has_idle else "time"
     names = [str(name).rpartition("/")[2] for name in sums.index]
     figure = bars(names, [int(value) for value in sums], "ns", title=what)
     caption = (
         "What the host does between steps while no device of the rank works; summed over ranks."
-        if known
+        if has_idle
         else "What the host does between steps; summed over ranks."
     )
-    return [title("Host between steps"), chart(results.context, "between", figure, caption=caption)]
+    return [block_title("Host between steps"), chart(results.context, "between", figure, caption=caption)]
 
 
 PAGE = answer_page("serving", section=Section.TIME, order=115, answer=_answer, figures=_figures, height=520)

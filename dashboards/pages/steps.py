@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Result
@@ -13,21 +12,19 @@ from tracekit.render import human
 from tracekit.schema import C
 
 from ..blocks import block
+from ..components import charts, links
+from ..components.charts import Tile, chart
+from ..components.finding import TIMELINE, show_definition, show_finding
+from ..components.text import block_title, show_note
 from ..figures import bars, lines
-from ..grids.table import table
-from ..parts import charts, finding, links
-from ..parts.charts import Tile, chart
-from ..parts.finding import TIMELINE
 from ..site import Context, Page, Section, View
-from . import _shared
-from ._shared import in_steps, per_step, tile_blocks, tiles_with_baseline, title
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from ..tables.table import show_table
+from . import key_numbers
+from .key_numbers import tile_blocks, tiles_with_baseline
+from .time_breakdown import chart_each_step, chart_steps_together
 
 NAME = "steps"
-_SLOWEST = 5
+_MAX_LINKS = 5
 _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p95_ns"))
 
 
@@ -38,39 +35,39 @@ def _layout(_: Context) -> list[Component]:
         block(NAME, "made_of", height=360),
         block(NAME, "advice", height=60),
         block(NAME, "tables", height=420),
-        finding.definition(analysis.get(NAME)),
+        show_definition(analysis.get(NAME)),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
     shown = tiles_with_baseline(context, lambda result: _tiles(result(NAME), context.view))
-    return shown or [finding.note(note) for note in context.result(NAME).notes]
+    return shown or [show_note(note) for note in context.result(NAME).notes]
 
 
 def _tiles(result: Result, view: View) -> list[Tile]:
-    return [*_shared.step_times(result, view), *_spread(result, view)]
+    return [*key_numbers.step_times(result, view), *_spread(result, view)]
 
 
 def _spread(result: Result, view: View) -> list[Tile]:
     """Tiles of minimum, maximum and p95, for the same measure as the step time."""
-    own = _shared.own_steps(result, view)
-    if own is None or own["steps"].max() < 2:
+    summary = key_numbers.own_steps(result, view)
+    if summary is None or summary["steps"].max() < 2:
         return []
     return [
         tile
         for label, column in _SPREAD
-        for tile in charts.of(
-            own[column], label=label, unit="ns", note="profiled steps without warm-up outliers"
+        for tile in charts.make_tiles(
+            summary[column], label=label, unit="ns", note="profiled steps without warm-up outliers"
         )
     ]
 
 
 def _times(context: Context) -> list[Component]:
-    frame = links.rows(context.result(NAME), "steps", context.view)
+    frame = links.rows_in_view(context.result(NAME), "steps", context.view)
     if frame is None or len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
-        return [title("Step time by rank"), _each_rank(context, frame)]
+        return [block_title("Step time by rank"), _each_rank(context, frame)]
     ranks = frame[C.RANK].nunique()
     what = (
         "After earlier steps: the part of the step's window after all earlier windows, i.e. the incremental "
@@ -80,7 +77,7 @@ def _times(context: Context) -> list[Component]:
     )
     figure = lines.durations(frame)
     return [
-        title("Step times"),
+        block_title("Step times"),
         chart(context, "times", figure, caption=what),
         *_slowest(context, frame),
     ]
@@ -94,7 +91,7 @@ def _each_rank(context: Context, frame: pd.DataFrame) -> Component:
 
 def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
     """Link to the longest steps."""
-    top = frame.sort_values(lines.OWN, ascending=False, kind="stable").head(_SLOWEST)
+    top = frame.sort_values(lines.OWN, ascending=False, kind="stable").head(_MAX_LINKS)
     several = frame[C.RANK].nunique() > 1
     links: list[Component | str] = []
     for _, row in top.iterrows():
@@ -106,37 +103,37 @@ def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
     return [html.P(["Longest steps on the timeline: ", *links[:-1]], className="tk-dim")]
 
 
-def _made_of(context: Context) -> list[Component]:
+def _breakdown(context: Context) -> list[Component]:
     result = context.result("gpu_breakdown")
-    shown = per_step(context, result, height=320) or in_steps(context, result)
-    return [title("Step breakdown"), *shown] if shown else []
+    shown = chart_each_step(context, result, height=320) or chart_steps_together(context, result)
+    return [block_title("Step breakdown"), *shown] if shown else []
 
 
 def _advice(context: Context) -> list[Component]:
-    found = [finding.finding(context, one, analysis=NAME) for one in context.result(NAME).findings]
-    return [title("Findings"), *found] if found else []
+    cards = [show_finding(context, finding, analysis=NAME) for finding in context.result(NAME).findings]
+    return [block_title("Findings"), *cards] if cards else []
 
 
 def _tables(context: Context) -> list[Component]:
-    one, result = analysis.get(NAME), context.result(NAME)
+    steps_analysis, result = analysis.get(NAME), context.result(NAME)
     shown: list[Component] = []
-    for spec in one.tables:
-        frame = links.rows(result, spec.name, context.view)
+    for spec in steps_analysis.tables:
+        frame = links.rows_in_view(result, spec.name, context.view)
         if frame is not None:
-            shown.append(table(context, NAME, spec, frame, title=spec.title))
-    return [*shown, *_ranks(context), *([finding.note(note) for note in result.notes] if shown else [])]
+            shown.append(show_table(context, NAME, spec, frame, title=spec.title))
+    return [*shown, *_ranks(context), *([show_note(note) for note in result.notes] if shown else [])]
 
 
 def _ranks(context: Context) -> list[Component]:
     """Show the steps of all ranks side by side."""
-    frame = links.rows(context.result(NAME), "steps", context.view)
+    frame = links.rows_in_view(context.result(NAME), "steps", context.view)
     if frame is None or frame[C.RANK].nunique() < 2:
         return []
-    ranks = links.rows(context.result("ranks"), "steps", context.view)
+    ranks = links.rows_in_view(context.result("ranks"), "steps", context.view)
     if ranks is None:
         return []
-    spec = links.spec(analysis.get("ranks"), "steps")
-    return [table(context, "ranks", spec, ranks, title=spec.title)]
+    spec = links.table_spec(analysis.get("ranks"), "steps")
+    return [show_table(context, "ranks", spec, ranks, title=spec.title)]
 
 
 PAGE = Page(
@@ -149,7 +146,7 @@ PAGE = Page(
     blocks={
         "numbers": _numbers,
         "times": _times,
-        "made_of": _made_of,
+        "made_of": _breakdown,
         "advice": _advice,
         "tables": _tables,
     },

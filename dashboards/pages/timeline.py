@@ -6,17 +6,14 @@ them which run, rank and device to show.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import ClientsideFunction, Input, Output, dcc, html
+from dash.development.base_component import Component
 
-from ..parts.charts import aria
+from ..components.charts import aria
 from ..site import Context, Page, Section, Site, View
 from ..timeline import routes
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
 
 NAME = "timeline"
 SOURCE = "timeline-source"

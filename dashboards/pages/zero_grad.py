@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..blocks import block
+from ..components import links
+from ..components.charts import chart
+from ..components.finding import show_definition, show_finding
+from ..components.text import show_note
 from ..figures import bars
-from ..grids.table import table
-from ..parts import finding, links
-from ..parts.charts import chart
 from ..site import Context, Page, Section
-from ._shared import analysis_tiles, tile_blocks, tiles_with_baseline
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from ..tables.table import show_table
+from .key_numbers import analysis_tiles, tile_blocks, tiles_with_baseline
 
 NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
 _TABLES = {
@@ -35,13 +33,13 @@ _TABLES = {
 def _layout(_: Context) -> list[Component]:
     placed: list[Component] = []
     for name in _TABLES:
-        one = analysis.get(name)
+        part = analysis.get(name)
         placed += [
-            html.H2(one.title, className="tk-part-title"),
-            html.P(one.question, className="tk-dim"),
-            tile_blocks(NAME, f"{name}_numbers", label=f"Key numbers: {one.title}"),
+            html.H2(part.title, className="tk-part-title"),
+            html.P(part.question, className="tk-dim"),
+            tile_blocks(NAME, f"{name}_numbers", label=f"Key numbers: {part.title}"),
             block(NAME, name, height=300),
-            finding.definition(one, named=True),
+            show_definition(part, named=True),
         ]
     return placed
 
@@ -51,16 +49,16 @@ def _numbers(name: str, context: Context) -> list[Component]:
 
 
 def _body(name: str, context: Context) -> list[Component]:
-    result, one = context.result(name), analysis.get(name)
-    ranked = sorted(result.findings, key=lambda one: -(one.saving_ns_per_step or 0))
-    shown = [finding.finding(context, found, analysis=name) for found in ranked]
+    result, part = context.result(name), analysis.get(name)
+    ranked = sorted(result.findings, key=lambda part: -(part.saving_ns_per_step or 0))
+    shown = [show_finding(context, finding, analysis=name) for finding in ranked]
     shown += _chart(context, name, result)
     for table_name in _TABLES[name]:
-        frame = links.rows(result, table_name, context.view)
+        frame = links.rows_in_view(result, table_name, context.view)
         if frame is not None:
-            spec = links.spec(one, table_name)
-            shown.append(table(context, name, spec, frame, title=spec.title))
-    shown += [finding.note(note) for note in result.notes]
+            spec = links.table_spec(part, table_name)
+            shown.append(show_table(context, name, spec, frame, title=spec.title))
+    shown += [show_note(note) for note in result.notes]
     return shown or [html.P(_NOTHING[name], className="tk-dim")]
 
 
@@ -73,10 +71,10 @@ _NOTHING = {
 
 def _chart(context: Context, name: str, result: Result) -> list[Component]:
     if name == SMALL:
-        frame = links.rows(result, "ranges", context.view)
+        frame = links.rows_in_view(result, "ranges", context.view)
         return [] if frame is None else [_ranges(context, frame)]
     if name == LAUNCH:
-        frame = links.rows(result, "histogram", context.view)
+        frame = links.rows_in_view(result, "histogram", context.view)
         return [] if frame is None else [_histogram(context, frame)]
     return []
 
@@ -84,10 +82,10 @@ def _chart(context: Context, name: str, result: Result) -> list[Component]:
 def _ranges(context: Context, frame: pd.DataFrame) -> Component:
     """Chart idle time between small kernels, by launching range."""
     top = frame.sort_values("gap_ns", ascending=False, kind="stable").head(12)
-    several = len(set(links.places(frame))) > 1
+    several = len(set(links.device_names(frame))) > 1
     names = [
         f"{name} · {place}" if several else str(name)
-        for name, place in zip(top[C.NAME].tolist(), links.places(top), strict=True)
+        for name, place in zip(top[C.NAME].tolist(), links.device_names(top), strict=True)
     ]
     figure = bars.bars(names, top["gap_ns"].tolist(), "ns", title="idle time between small kernels")
     caption = "Device idle time between small kernels, by annotation or op."

@@ -1,1 +1,1 @@
-"""Shared page components: charts, tiles, notes, findings, links."""
+"""Earlier name of `components`, which plug-ins import."""

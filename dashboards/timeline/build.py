@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +21,22 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from . import draw, lanes, peaks, reading
-from .causes import Causes
+from . import peaks, read_columns, render, tracks
+from .causes import CausesHolder
 from .index import Index, Names
-from .lanes import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
-from .reading import NULL
+from .read_columns import NULL
+from .tracks import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
 
 _TABLE = "host_intervals"
 
-if TYPE_CHECKING:
-    Bools = npt.NDArray[np.bool_]
-    Depths = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+Depths = npt.NDArray[np.int32]
 
 
-def depths(run: Run) -> tuple[Bools, Depths]:
+def compute_depths(run: Run) -> tuple[Bools, Depths]:
     """Return for each host row whether it is an annotation, and how many rows of its sort enclose it."""
-    depth = reading.integers(run, _TABLE, C.DEPTH, dtype=np.int32)
-    kind = reading.text(run, _TABLE, C.KIND)
+    depth = read_columns.read_integers(run, _TABLE, C.DEPTH, dtype=np.int32)
+    kind = read_columns.read_text(run, _TABLE, C.KIND)
     if HostKind.ANNOTATION not in kind.values:
         return np.zeros(len(depth), np.bool_), depth
     annotation = kind.codes == kind.values.index(HostKind.ANNOTATION)
@@ -47,10 +46,10 @@ def depths(run: Run) -> tuple[Bools, Depths]:
 
 def _parents(run: Run) -> npt.NDArray[np.int32]:
     """Return the position of each row's parent; `NULL` for top-level rows."""
-    row = reading.integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
+    row = read_columns.read_integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
     position = np.full(int(row.max()) + 2, NULL, np.int32)
     position[row] = np.arange(len(row), dtype=np.int32)
-    parent = reading.integers(run, _TABLE, C.PARENT_ROW, dtype=np.int32)
+    parent = read_columns.read_integers(run, _TABLE, C.PARENT_ROW, dtype=np.int32)
     np.clip(parent, NULL, len(position) - 2, out=parent)
     return position[parent]  # NULL (-1) selects the last element, which is NULL
 
@@ -58,7 +57,7 @@ def _parents(run: Run) -> npt.NDArray[np.int32]:
 def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:
     """Return how many annotations enclose each row; computed from the outermost rows inwards."""
     inside = np.zeros(len(depth), np.int32)
-    by_depth = reading.order(np.minimum(depth, 65_535), 1 << 16)
+    by_depth = read_columns.order_by_group(np.minimum(depth, 65_535), 1 << 16)
     bounds = np.searchsorted(depth[by_depth], np.arange(1, int(depth.max()) + 2))
     for first, last in itertools.pairwise(bounds):
         rows = by_depth[first:last]
@@ -67,28 +66,29 @@ def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> 
     return inside
 
 
-if TYPE_CHECKING:
-    Codes = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.int32]
 
 _WORK, _WAITS, _IDLE = range(3)
 
 
-def of_steps(run: Run) -> tuple[Codes, list[Track]]:
+def steps_tracks(run: Run) -> tuple[Codes, list[Track]]:
     """Return the track number of each row of `steps`, and the tracks."""
-    codes, keys = reading.grouped(reading.integers(run, "steps", C.RANK, dtype=np.int32))
+    codes, keys = read_columns.group_rows(read_columns.read_integers(run, "steps", C.RANK, dtype=np.int32))
     return codes, [Track(kind=STEPS, rank=rank) for (rank,) in keys]
 
 
-def of_device(run: Run) -> tuple[Codes, list[Track]]:
+def device_tracks(run: Run) -> tuple[Codes, list[Track]]:
     """Return the track number of each device interval, and the tracks: streams, waits and idle time."""
     table = "device_intervals"
-    kind = reading.text(run, table, C.KIND)
+    kind = read_columns.read_text(run, table, C.KIND)
     sorts: dict[str, int] = {DeviceKind.SYNC: _WAITS, DeviceKind.IDLE: _IDLE}
     sort = np.array([sorts.get(value, _WORK) for value in kind.values], np.int8)[kind.codes]
-    stream = reading.integers(run, table, C.STREAM)
+    stream = read_columns.read_integers(run, table, C.STREAM)
     stream[sort != _WORK] = ABSENT
-    rank, device = (reading.integers(run, table, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
-    codes, keys = reading.grouped(sort, rank, device, stream)
+    rank, device = (
+        read_columns.read_integers(run, table, name, dtype=np.int32) for name in (C.RANK, C.DEVICE)
+    )
+    codes, keys = read_columns.group_rows(sort, rank, device, stream)
     return codes, [
         Track(
             kind=IDLE if sort == _IDLE else DEVICE,
@@ -101,11 +101,11 @@ def of_device(run: Run) -> tuple[Codes, list[Track]]:
     ]
 
 
-def of_host(run: Run) -> tuple[Codes, list[Track]]:
+def host_tracks(run: Run) -> tuple[Codes, list[Track]]:
     """Return the track number of each host interval, and the tracks: annotations and threads by depth."""
     threads, keys = _threads(run)
-    annotation, depth = depths(run)
-    codes, pairs = reading.grouped(threads, annotation.view(np.int8), depth)
+    annotation, depth = compute_depths(run)
+    codes, pairs = read_columns.group_rows(threads, annotation.view(np.int8), depth)
     return codes, [
         Track(kind=ANNOTATION if marked else HOST, rank=rank, pid=pid, tid=tid, depth=depth)
         for thread, marked, depth in pairs
@@ -115,18 +115,18 @@ def of_host(run: Run) -> tuple[Codes, list[Track]]:
 
 def _threads(run: Run) -> tuple[Codes, list[tuple[int, ...]]]:
     """Return the thread number of each host row, and rank, process and thread id by number."""
-    codes, keys = reading.grouped(reading.integers(run, "host_intervals", C.RANK))
+    codes, keys = read_columns.group_rows(read_columns.read_integers(run, "host_intervals", C.RANK))
     for name in (C.PID, C.TID):
-        codes, pairs = reading.grouped(codes, reading.integers(run, "host_intervals", name))
+        codes, pairs = read_columns.group_rows(codes, read_columns.read_integers(run, "host_intervals", name))
         keys = [(*keys[before], value) for before, value in pairs]
     return codes, keys
 
 
-LEVELS = 64
+MAX_LEVELS = 64
 """Maximum lanes per track; further overlapping intervals are dropped."""
 
 
-def levels(start: Ints, end: Ints) -> list[Ints]:
+def assign_levels(start: Ints, end: Ints) -> list[Ints]:
     """Return the positions of each lane's intervals; assigned greedily to the first free lane.
 
     Intervals are half-open. Those that fit in none of `LEVELS` lanes are dropped.
@@ -136,49 +136,48 @@ def levels(start: Ints, end: Ints) -> list[Ints]:
         end: Their ends.
 
     Example:
-        >>> [lane.tolist() for lane in levels(np.array([0, 1, 2, 4]), np.array([2, 3, 4, 5]))]
+        >>> [lane.tolist() for lane in assign_levels(np.array([0, 1, 2, 4]), np.array([2, 3, 4, 5]))]
         [[0, 2, 3], [1]]
     """
-    found: list[Ints] = []
+    lanes: list[Ints] = []
     left = np.arange(len(start))
-    while len(left) and len(found) < LEVELS:
+    while len(left) and len(lanes) < MAX_LEVELS:
         if (start[left][1:] >= end[left][:-1]).all():  # disjoint
-            return [*found, left]
-        taken = _greedy(start[left], end[left])
-        found.append(left[taken])
-        left = left[~taken]
-    return found
+            return [*lanes, left]
+        is_taken = _greedy(start[left], end[left])
+        lanes.append(left[is_taken])
+        left = left[~is_taken]
+    return lanes
 
 
 def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return a mask of the intervals that one lane takes greedily."""
     count = len(start)
     after = np.maximum(np.searchsorted(start, end), np.arange(1, count + 1)).tolist()
-    taken = np.zeros(count, np.bool_)
+    is_taken = np.zeros(count, np.bool_)
     place, places = 0, []
     while place < count:
         places.append(place)
         place = after[place]
-    taken[places] = True
-    return taken
+    is_taken[places] = True
+    return is_taken
 
 
-if TYPE_CHECKING:
-    Places: TypeAlias = npt.NDArray[np.int32]
-    Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
-    Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
+Places: TypeAlias = npt.NDArray[np.int32]
+Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
+Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 
 VERSION = 2
 _TABLES = (
-    ("steps", of_steps, draw.of_steps),
-    ("device_intervals", of_device, draw.of_device),
-    ("host_intervals", of_host, draw.of_host),
+    ("steps", steps_tracks, render.label_steps),
+    ("device_intervals", device_tracks, render.label_device),
+    ("host_intervals", host_tracks, render.label_host),
 )
 """Tables in storage order; idle intervals are the first device intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outline:
+class IndexHeader:
     """Metadata of an index, stored next to its arrays.
 
     Attributes:
@@ -213,7 +212,7 @@ def seal(run: Run) -> dict[str, str]:
     return {name: table.sha256 for name, table in sorted(run.meta.tables.items())}
 
 
-def build(run: Run) -> tuple[Outline, Arrays]:
+def build(run: Run) -> tuple[IndexHeader, Arrays]:
     """Build outline and arrays of a run's index."""
     rows = sum(run.rows(name) for name, _, _ in _TABLES)
     draft = _Draft(
@@ -222,7 +221,7 @@ def build(run: Run) -> tuple[Outline, Arrays]:
         np.empty(rows, np.uint32),
         np.empty(rows, np.uint32),
     )
-    names = draw.Names()
+    names = render.Names()
     idle = names.idle()
     for table, tracks_of, labels_of in _TABLES:
         if run.rows(table):
@@ -233,9 +232,9 @@ def build(run: Run) -> tuple[Outline, Arrays]:
             draft.count += len(order)
             pa.default_memory_pool().release_unused()
     arrays, sizes = _finalize(draft)
-    outline = Outline(
+    outline = IndexHeader(
         seal=seal(run),
-        lanes=lanes.ordered(draft.found),
+        lanes=tracks.order_lanes(draft.found),
         texts=names.names,
         name_of=names.name_of,
         category_of=names.category_of,
@@ -248,22 +247,24 @@ def build(run: Run) -> tuple[Outline, Arrays]:
 
 def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
     """Assign each row of a table to a lane; return the rows in storage order."""
-    codes, known = tracks_of(run)
-    by_track = reading.order(codes, len(known))
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(known)))))
+    codes, table_tracks = tracks_of(run)
+    by_track = read_columns.order_by_group(codes, len(table_tracks))
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(table_tracks)))))
     del codes
-    start, duration = (reading.integers(run, table, name) for name in (C.START_NS, C.DUR_NS))
+    start, duration = (read_columns.read_integers(run, table, name) for name in (C.START_NS, C.DUR_NS))
     pieces: list[Places] = []
-    at = draft.count
-    for number in sorted(range(len(known)), key=lambda one: known[one].kind != IDLE):
+    position = draft.count
+    for number in sorted(
+        range(len(table_tracks)), key=lambda track_number: table_tracks[track_number].kind != IDLE
+    ):
         rows = _by_start(by_track[bounds[number] : bounds[number + 1]], start)
         starts = start[rows]
-        for level in levels(starts, starts + duration[rows]):
+        for level in assign_levels(starts, starts + duration[rows]):
             pieces.append(rows[level])
-            draft.found.append((known[number], at, len(level)))
-            draft.start[at : at + len(level)] = starts[level]
-            draft.total[at + 1 : at + 1 + len(level)] = duration[pieces[-1]]
-            at += len(level)
+            draft.found.append((table_tracks[number], position, len(level)))
+            draft.start[position : position + len(level)] = starts[level]
+            draft.total[position + 1 : position + 1 + len(level)] = duration[pieces[-1]]
+            position += len(level)
     return np.concatenate(pieces)
 
 
@@ -276,27 +277,27 @@ def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
     """Return row ids; for `steps`, which has none, the row numbers."""
     if table == "steps":
         return np.arange(run.rows(table), dtype=np.uint32)
-    ids: npt.NDArray[np.uint32] = reading.integers(run, table, C.ROW_ID, dtype=np.uint32)
+    ids: npt.NDArray[np.uint32] = read_columns.read_integers(run, table, C.ROW_ID, dtype=np.uint32)
     return ids
 
 
 def _finalize(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:
     count = draft.count
-    found = peaks.build(draft.total[1 : count + 1])
+    pyramid = peaks.build(draft.total[1 : count + 1])
     np.cumsum(draft.total, out=draft.total)
     arrays: Arrays = {
         "start": draft.start[:count],
         "total": draft.total[: count + 1],
         "row": draft.row[:count],
         "label": draft.label[:count],
-        "masks": found.masks,
-        "places": found.places,
-        "lengths": found.lengths,
+        "masks": pyramid.masks,
+        "places": pyramid.places,
+        "lengths": pyramid.lengths,
     }
-    return arrays, found.sizes
+    return arrays, pyramid.sizes
 
 
-def assemble(outline: Outline, arrays: Arrays) -> Index:
+def assemble(outline: IndexHeader, arrays: Arrays) -> Index:
     """Create an index from its outline and arrays."""
     names = Names(
         texts=outline.texts,
@@ -310,7 +311,7 @@ def assemble(outline: Outline, arrays: Arrays) -> Index:
         lanes=outline.lanes,
         names=names,
         peaks=pyramid,
-        causes=Causes(),
+        causes=CausesHolder(),
         left_out=outline.left_out,
         **plain,
     )

@@ -8,23 +8,21 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from tracekit.runs.intervals import Ints
 
-    from tracekit.runs.intervals import Ints
-
-    Numbers = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.uint32]
 
 ANALYSIS, TABLE = "idle_gaps", "gaps"
 NONE = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explained:
+class IdleCauses:
     """Causes by idle interval, in index order.
 
     Attributes:
@@ -57,30 +55,30 @@ _NUMBERS = ("label", "op", "host", "launch", "source")
 _TEXTS = ("ops", "sources")
 
 
-class Causes:
+class CausesHolder:
     """Holder of a run's causes; empty until they are set, or if they are unavailable."""
 
     def __init__(self) -> None:
-        self.explained: Explained | None = None
+        self.explained: IdleCauses | None = None
         self.final = threading.Event()
         """Set when the causes are final."""
 
-    def set_final(self, explained: Explained | None) -> None:
+    def set_final(self, explained: IdleCauses | None) -> None:
         """Set the final causes; None if they are unavailable."""
         self.explained = explained
         self.final.set()
 
-    def with_causes(self, labels: Numbers, at: Ints) -> Numbers:
+    def with_causes(self, labels: Numbers, positions: Ints) -> Numbers:
         """Replace labels of idle intervals by those with causes."""
         explained = self.explained
         if explained is None or not len(explained.label):
             return labels
-        place = at - explained.first
+        place = positions - explained.first
         idle = (place >= 0) & (place < len(explained.label))
         return np.where(idle, explained.label[np.where(idle, place, 0)], labels).astype(np.uint32)
 
 
-def restored(first: int, saved: dict[str, Any]) -> Explained:
+def restore_causes(first: int, saved: dict[str, Any]) -> IdleCauses:
     """Restore the saved causes of the idle intervals that start at a position of the index."""
     texts = {name: json.loads(saved[name].tobytes()) for name in _TEXTS}
-    return Explained(first=first, **{name: saved[name] for name in _NUMBERS}, **texts)
+    return IdleCauses(first=first, **{name: saved[name] for name in _NUMBERS}, **texts)

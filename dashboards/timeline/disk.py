@@ -12,27 +12,22 @@ import threading
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.storage import locks
 from tracekit.storage.atomic import TEMPORARY, temporary_path, write_atomically
 
 from ..site import Results
-from . import causes, reading
-from .build import VERSION, Outline, assemble, build, seal
+from . import causes, read_columns
+from .build import VERSION, Arrays, IndexHeader, assemble, build, seal
 from .index import Index
-from .reading import Levels
-
-if TYPE_CHECKING:
-    from tracekit.runs.store import Store
-
-    from .build import Arrays
-
+from .read_columns import Levels
 
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
@@ -40,35 +35,35 @@ _ARRAYS = ("start", "total", "row", "label", "masks", "places", "lengths")
 _TEMPORARY = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 
 
-def place(store: Store, run_id: str) -> Path:
+def index_folder(store: Store, run_id: str) -> Path:
     """Return the folder of a run's index."""
     return store.local_folder / FOLDER / run_id / f"v{VERSION}"
 
 
-def load(folder: Path, seal: dict[str, str]) -> tuple[Outline, Arrays] | None:
+def load(folder: Path, seal: dict[str, str]) -> tuple[IndexHeader, Arrays] | None:
     """Load an index with memory-mapped arrays; None if it is missing, damaged or of other tables."""
     try:
-        outline = msgspec.json.decode((folder / _OUTLINE).read_bytes(), type=Outline)
+        outline = msgspec.json.decode((folder / _OUTLINE).read_bytes(), type=IndexHeader)
         if outline.seal != seal:
             return None
-        return outline, {name: _mapped(folder / f"{name}.npy") for name in _ARRAYS}
+        return outline, {name: _map_array(folder / f"{name}.npy") for name in _ARRAYS}
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 
 
-def _mapped(path: Path) -> Any:
+def _map_array(path: Path) -> Any:
     """Memory-map an array; empty arrays cannot be mapped and are loaded."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return np.array(array) if not array.size else array
 
 
-def save(store: Store, run_id: str, outline: Outline, arrays: Arrays) -> bool:
+def save(store: Store, run_id: str, outline: IndexHeader, arrays: Arrays) -> bool:
     """Save an index; concurrent writers are safe.
 
     Returns:
         Whether it was saved; False if the store is not writable.
     """
-    target = place(store, run_id)
+    target = index_folder(store, run_id)
     try:
         folder = store.folder(FOLDER)
         with write_atomically(target, temporary=temporary_path(folder)) as temporary:
@@ -137,18 +132,18 @@ def _is_leftover(path: Path) -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-CAPACITY = 6
+MAX_OPEN = 6
 """Maximum open indexes; one of 5 million intervals takes 140 MB if it could not be saved to disk."""
 
 
-LARGE = 200_000
+MIN_LARGE = 200_000
 """Runs with more intervals compute causes in a subprocess."""
 WORKER = "causes of idle time"
 """Prefix of the names of the threads that compute them."""
 
 
 @dataclass
-class Opened:
+class OpenIndexes:
     """Open indexes of a store.
 
     Attributes:
@@ -158,8 +153,8 @@ class Opened:
 
     store: Store
     results: Results
-    _indexes: Results = field(default_factory=lambda: Results(capacity=CAPACITY))
-    _levels: Results = field(default_factory=lambda: Results(capacity=CAPACITY))
+    _indexes: Results = field(default_factory=lambda: Results(capacity=MAX_OPEN))
+    _levels: Results = field(default_factory=lambda: Results(capacity=MAX_OPEN))
 
     def of(self, run: Run) -> Index:
         """Return the index of a run; concurrent requests share one build.
@@ -167,8 +162,7 @@ class Opened:
         Raises:
             UnusableInputError: A table cannot be read.
         """
-        index: Index = self._indexes.get(run.path, lambda: self._open(run))
-        return index
+        return self._indexes.get(run.path, lambda: self._open(run))
 
     def levels(self, run: Run) -> tuple[Levels, ...]:
         """Return the memory lanes of a run, numbered after those of its index.
@@ -176,46 +170,45 @@ class Opened:
         Raises:
             UnusableInputError: The table cannot be read.
         """
-        found: tuple[Levels, ...] = self._levels.get(run.path, lambda: reading.levels(run))
-        return found
+        return self._levels.get(run.path, lambda: read_columns.read_levels(run))
 
     def _open(self, run: Run) -> Index:
-        folder = place(self.store, run.path.name)
-        found = load(folder, seal(run))
-        if found is None:
-            found = build(run)
-            if save(self.store, run.path.name, *found):
-                found = load(folder, seal(run)) or found
-        index = assemble(*found)
+        folder = index_folder(self.store, run.path.name)
+        loaded = load(folder, seal(run))
+        if loaded is None:
+            loaded = build(run)
+            if save(self.store, run.path.name, *loaded):
+                loaded = load(folder, seal(run)) or loaded
+        index = assemble(*loaded)
         self._explain(run, index)
         return index
 
     def _explain(self, run: Run, index: Index) -> None:
         """Load the causes of idle time from disk, or start a thread that computes them."""
-        folder = place(self.store, run.path.name)
+        folder = index_folder(self.store, run.path.name)
         if not len(index.idle):
             index.causes.set_final(None)
         elif (saved := load_causes(folder)) is not None:
-            index.causes.set_final(causes.restored(index.idle.start, saved))
+            index.causes.set_final(causes.restore_causes(index.idle.start, saved))
         else:
             name = f"{WORKER} {run.path.name}"
             threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
 
     def _compute_causes(self, run: Run, index: Index) -> None:
-        folder = place(self.store, run.path.name)
+        folder = index_folder(self.store, run.path.name)
         try:
-            if len(index.start) > LARGE and folder.is_dir():
+            if len(index.start) > MIN_LARGE and folder.is_dir():
                 index.causes.set_final(self._in_subprocess(run, index))
                 return
-            found = index.causes_of(self.results.of(run, causes.ANALYSIS).tables.get(causes.TABLE))
+            idle_causes = index.causes_of(self.results.of(run, causes.ANALYSIS).tables.get(causes.TABLE))
         except Exception:
             _LOG.exception("computing the causes of idle time of run %s failed", run.path.name)
             index.causes.set_final(None)
             return
-        save_causes(folder, found.arrays())
-        index.causes.set_final(found)
+        save_causes(folder, idle_causes.arrays())
+        index.causes.set_final(idle_causes)
 
-    def _in_subprocess(self, run: Run, index: Index) -> causes.Explained:
+    def _in_subprocess(self, run: Run, index: Index) -> causes.IdleCauses:
         """Compute the causes of a large run in a subprocess, to keep this process responsive and small."""
         command = [sys.executable, "-m", f"{__package__}.explain", str(self.store.path), run.path.name]
         subprocess.run(  # noqa: S603 (own module, with the id of a stored run)
@@ -225,7 +218,7 @@ class Opened:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        saved = load_causes(place(self.store, run.path.name))
+        saved = load_causes(index_folder(self.store, run.path.name))
         if saved is None:
             raise UnusableInputError("the causes could not be saved", hint="free disk space in the store")
-        return causes.restored(index.idle.start, saved)
+        return causes.restore_causes(index.idle.start, saved)

@@ -26,12 +26,12 @@ def main(store_path: str, run_id: str) -> int:
     """Compute and save the causes; return 1 if there is no index on disk."""
     store = Store(storage.parse(store_path))
     run = Run(store.path / run_id)
-    folder = disk.place(store, run_id)
+    folder = disk.index_folder(store, run_id)
     loaded = disk.load(folder, seal(run))
     if loaded is None:
         return 1
-    found = assemble(*loaded).causes_of(ResultCache(store).analyze(run, ANALYSIS).tables.get(TABLE))
-    disk.save_causes(folder, found.arrays())
+    idle_causes = assemble(*loaded).causes_of(ResultCache(store).analyze(run, ANALYSIS).tables.get(TABLE))
+    disk.save_causes(folder, idle_causes.arrays())
     return 0
 
 

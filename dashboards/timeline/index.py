@@ -10,25 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tracekit.analysis.kernel_names import family
+from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from .causes import NONE, Causes, Explained
-from .lanes import IDLE, LANE_TABLES, Lane
+from .causes import NONE, CausesHolder, IdleCauses
+from .peaks import Peaks
+from .tracks import IDLE, LANE_TABLES, Lane
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.intervals import Ints
-
-    from .peaks import Peaks
-
-    Numbers = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.uint32]
 
 NOWHERE = np.uint32(0xFFFF_FFFF)
 
@@ -83,17 +79,17 @@ class Index:
     row: Numbers
     label: Numbers
     peaks: Peaks
-    causes: Causes
+    causes: CausesHolder
     left_out: int = 0
 
-    def duration(self, at: Ints) -> Ints:
+    def duration(self, positions: Ints) -> Ints:
         """Return durations at positions."""
-        lengths: Ints = self.total[at + 1] - self.total[at]
+        lengths: Ints = self.total[positions + 1] - self.total[positions]
         return lengths
 
-    def labels(self, at: Ints) -> Numbers:
+    def labels(self, positions: Ints) -> Numbers:
         """Return labels at positions, including known causes of idle time."""
-        return self.causes.with_causes(self.label[at], at)
+        return self.causes.with_causes(self.label[positions], positions)
 
     @cached_property
     def span(self) -> tuple[int, int]:
@@ -102,33 +98,33 @@ class Index:
         lasts = [self.interval(lane.at + lane.rows - 1)[1] for lane in self.lanes]
         return (min(firsts), max(lasts)) if firsts else (0, 0)
 
-    def interval(self, at: int) -> tuple[int, int]:
+    def interval(self, position: int) -> tuple[int, int]:
         """Return start and end of an interval."""
-        start = int(self.start[at])
-        return start, start + int(self.total[at + 1] - self.total[at])
+        start = int(self.start[position])
+        return start, start + int(self.total[position + 1] - self.total[position])
 
     def within(self, lane: Lane, start: int, end: int) -> tuple[int, int]:
         """Return the half-open range of positions of a lane's intervals in a time range.
 
         An interval is in the range if they overlap; an empty one if it starts in the range.
         """
-        own = self.start[lane.at : lane.at + lane.rows]
-        first, after = (lane.at + int(place) for place in np.searchsorted(own, [start, end]))
+        starts = self.start[lane.at : lane.at + lane.rows]
+        first, after = (lane.at + int(place) for place in np.searchsorted(starts, [start, end]))
         if first > lane.at and self.interval(first - 1)[1] > start:
             first -= 1
         return first, after
 
-    def lane_at(self, at: Ints) -> Ints:
+    def lane_at(self, positions: Ints) -> Ints:
         """Return the lane of each position."""
         bounds, lanes = self._bounds
-        return lanes[np.searchsorted(bounds, at, side="right") - 1]
+        return lanes[np.searchsorted(bounds, positions, side="right") - 1]
 
     @cached_property
     def _bounds(self) -> tuple[Ints, Ints]:
         stored = sorted(self.lanes, key=lambda lane: lane.at)
         return np.array([lane.at for lane in stored], np.int64), np.array([lane.id for lane in stored])
 
-    def stored(self, table: str) -> Iterator[Lane]:
+    def lanes_of_table(self, table: str) -> Iterator[Lane]:
         """Return the lanes of a table, by position."""
         return (lane for lane in sorted(self.lanes, key=lambda lane: lane.at) if lane.table == table)
 
@@ -138,39 +134,39 @@ class Index:
         if lookup is None:
             return np.full(len(rows), -1, np.int64)
         inside = (rows >= 0) & (rows < len(lookup))
-        found = lookup[np.where(inside, rows, 0)]
-        return np.where(inside & (found != NOWHERE), found.astype(np.int64), -1)
+        positions = lookup[np.where(inside, rows, 0)]
+        return np.where(inside & (positions != NOWHERE), positions.astype(np.int64), -1)
 
     @cached_property
     def _positions(self) -> dict[str, Numbers]:
-        found: dict[str, Numbers] = {}
+        lookups: dict[str, Numbers] = {}
         for table in set(LANE_TABLES.values()):
-            parts = [range(lane.at, lane.at + lane.rows) for lane in self.stored(table)]
+            parts = [range(lane.at, lane.at + lane.rows) for lane in self.lanes_of_table(table)]
             if not parts:
                 continue
             first, after = parts[0].start, parts[-1].stop  # lanes of a table are contiguous
             rows = self.row[first:after]
-            found[table] = np.full(int(rows.max()) + 1, NOWHERE, np.uint32)
-            found[table][rows] = np.arange(first, after, dtype=np.uint32)
-        return found
+            lookups[table] = np.full(int(rows.max()) + 1, NOWHERE, np.uint32)
+            lookups[table][rows] = np.arange(first, after, dtype=np.uint32)
+        return lookups
 
-    def reference(self, at: int) -> dict[str, Any]:
+    def reference(self, position: int) -> dict[str, Any]:
         """Return an interval as sent to clients."""
-        start, end = self.interval(at)
-        lane = self.lanes[int(self.lane_at(np.array([at]))[0])]
-        label = int(self.labels(np.array([at]))[0])
+        start, end = self.interval(position)
+        lane = self.lanes[int(self.lane_at(np.array([position]))[0])]
+        label = int(self.labels(np.array([position]))[0])
         name, category = self.names.name_of[label], self.names.category_of[label]
-        place = {"table": lane.table, "row": int(self.row[at]), "lane": lane.id}
+        place = {"table": lane.table, "row": int(self.row[position]), "lane": lane.id}
         attributes = {"name": self.names.texts[int(name)], "category": int(category)}
         return {**place, **attributes, C.START_NS: start, "end_ns": end, C.DUR_NS: end - start}
 
     @property
     def idle(self) -> range:
         """Positions of the idle intervals, which are contiguous."""
-        found = [lane for lane in self.stored(LANE_TABLES[IDLE]) if lane.track.kind == IDLE]
-        return range(found[0].at, found[-1].at + found[-1].rows) if found else range(0)
+        idle_lanes = [lane for lane in self.lanes_of_table(LANE_TABLES[IDLE]) if lane.track.kind == IDLE]
+        return range(idle_lanes[0].at, idle_lanes[-1].at + idle_lanes[-1].rows) if idle_lanes else range(0)
 
-    def causes_of(self, gaps: pd.DataFrame | None) -> Explained:
+    def causes_of(self, gaps: pd.DataFrame | None) -> IdleCauses:
         """Map the gaps of `idle_gaps` to the idle intervals."""
         idle = self.idle
         label = np.array(self.label[idle.start : idle.stop])
@@ -179,15 +175,15 @@ class Index:
         ops: list[str] = []
         sources: list[str] = []
         if gaps is not None and len(gaps):
-            at = self.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
-            listed = (at >= 0) & (at < len(idle))
-            gaps, at = gaps[listed], at[listed]
-            label[at] = gaps["cause"].map(self.names.idle).fillna(label[0]).to_numpy(np.uint32)
+            places = self.position("device_intervals", gaps[C.ROW_ID].to_numpy(np.int64)) - idle.start
+            listed = (places >= 0) & (places < len(idle))
+            gaps, places = gaps[listed], places[listed]
+            label[places] = gaps["cause"].map(self.names.idle).fillna(label[0]).to_numpy(np.uint32)
             texts = gaps["op"].astype("category")
-            op[at], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
+            op[places], ops = texts.cat.codes, [str(text) for text in texts.cat.categories]
             lines = gaps["source_line"].replace("", None).astype("category")
-            source[at], sources = lines.cat.codes, [str(text) for text in lines.cat.categories]
-            host[at] = gaps["host_row"].astype("Int64").fillna(NONE).to_numpy(np.int64)
-            launch[at] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
+            source[places], sources = lines.cat.codes, [str(text) for text in lines.cat.categories]
+            host[places] = gaps["host_row"].astype("Int64").fillna(NONE).to_numpy(np.int64)
+            launch[places] = gaps[C.LAUNCH_ROW].astype("Int64").fillna(NONE).to_numpy(np.int64)
         numbers = {"label": label, "op": op, "host": host, "launch": launch, "source": source}
-        return Explained(first=idle.start, **numbers, ops=ops, sources=sources)
+        return IdleCauses(first=idle.start, **numbers, ops=ops, sources=sources)

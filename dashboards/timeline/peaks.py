@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
+from tracekit.runs.intervals import Ints
 
 Masks: TypeAlias = npt.NDArray[np.uint16]
 Places: TypeAlias = npt.NDArray[np.uint32]
@@ -53,10 +52,10 @@ def sizes(count: int) -> tuple[int, ...]:
         >>> sizes(300), sizes(0)
         ((300, 19, 2), (0,))
     """
-    found = [count]
-    while found[-1] > BLOCK:
-        found.append(-(-found[-1] // BLOCK))
-    return tuple(found)
+    counts = [count]
+    while counts[-1] > BLOCK:
+        counts.append(-(-counts[-1] // BLOCK))
+    return tuple(counts)
 
 
 def build(values: Ints) -> Peaks:
@@ -129,11 +128,14 @@ def longest_intervals(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints,
                 break
             first, last = first[more], last[more]
             positions = more if isinstance(positions, slice) else positions[more]
-        found = _ends(peaks.masks[done : done + count], first, last)
+        block_ends = _ends(peaks.masks[done : done + count], first, last)
         places = peaks.places[placed : placed + count]
         lengths = peaks.lengths[placed : placed + count]
         head, tail = (
-            (places[one].astype(np.int64), lengths[one]) if level else (one, values(one)) for one in found
+            (places[positions_here].astype(np.int64), lengths[positions_here])
+            if level
+            else (positions_here, values(positions_here))
+            for positions_here in block_ends
         )
         best[positions], most[positions] = _better(head, tail, (best[positions], most[positions]))
     return best
@@ -149,12 +151,12 @@ def _ends(masks: Masks, first: Ints, last: Ints) -> tuple[Ints, Ints]:
     return head, tail
 
 
-def _better(head: Found, tail: Found, known: Found) -> Found:
+def _better(head: Found, tail: Found, best: Found) -> Found:
     """Return the longest of the candidates of a level and earlier levels; the first on a tie."""
     place = np.where(tail[1] > head[1], tail[0], head[0])
     length = np.maximum(head[1], tail[1])
-    better = (length > known[1]) | ((length == known[1]) & (place < known[0]))
-    return np.where(better, place, known[0]), np.maximum(length, known[1])
+    better = (length > best[1]) | ((length == best[1]) & (place < best[0]))
+    return np.where(better, place, best[0]), np.maximum(length, best[1])
 
 
 @cache

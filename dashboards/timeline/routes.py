@@ -21,15 +21,15 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
-from ..exports.offers import safe
-from ..site import Results, Site, selected
-from . import disk, drawer, matches, notes, reading
-from .disk import Opened
-from .draw import Drawn, drawing
-from .drawer import Totals
+from ..exports.downloads import quote_formula
+from ..site import Results, Site, parse_row
+from . import details, disk, interval_notes, read_columns, search
+from .details import Totals
+from .disk import OpenIndexes
 from .index import Index
-from .lanes import ABSENT, Lane
-from .reading import CATEGORIES, Levels, Window
+from .read_columns import CATEGORIES, Levels, Window
+from .render import RenderedLane, render_lanes
+from .tracks import ABSENT, Lane
 
 MAX_WIDTH = 8_192
 MAX_LANES = 512
@@ -52,7 +52,7 @@ def read_number(words: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
+def read_clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
     """Return an integer parameter, clamped to bounds."""
     return min(max(read_number(words, name, default), low), high)
 
@@ -76,10 +76,10 @@ def read_lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
     Raises:
         UnusableInputError: The list is malformed or contains an unknown lane.
     """
-    return [index.lanes[one] for one in numbers(words, len(index.lanes))]
+    return [index.lanes[number] for number in parse_lanes(words, len(index.lanes))]
 
 
-def numbers(words: Mapping[str, str], count: int) -> list[int]:
+def parse_lanes(words: Mapping[str, str], count: int) -> list[int]:
     """Parse a list such as `1,2,5-9` of lane numbers below a count.
 
     Raises:
@@ -88,7 +88,7 @@ def numbers(words: Mapping[str, str], count: int) -> list[int]:
     text = words.get("lanes", "")
     if not text:
         return list(range(count))
-    found: dict[int, None] = {}
+    lane_numbers: dict[int, None] = {}
     for part in text.split(",", _PARTS):
         match = _LANES.fullmatch(part)  # fails on the rest of a list that is too long
         if match is None:
@@ -98,8 +98,8 @@ def numbers(words: Mapping[str, str], count: int) -> list[int]:
             raise UnusableInputError(
                 f"there is no lane {last}", hint=f"this run has {count} lanes, numbered from 0"
             )
-        found |= dict.fromkeys(range(first, last + 1))
-    return list(found)
+        lane_numbers |= dict.fromkeys(range(first, last + 1))
+    return list(lane_numbers)
 
 
 COLUMNS = ("name", "category", "count", "sum_ns", "mean_ns", "max_ns")
@@ -113,7 +113,7 @@ def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     writer.writerow([*COLUMNS, *(f"max_{name}" for name in _MAX)])
     for row in rows:
         values = [row[name] for name in COLUMNS] + [row["max"][name] for name in _MAX]
-        writer.writerow([safe(value) for value in values])
+        writer.writerow([quote_formula(value) for value in values])
     return stream.getvalue()
 
 
@@ -122,24 +122,24 @@ _ALIGNED = 8
 _NAME = "name"
 
 
-def pack(window: Window, drawn: Sequence[Drawn], names: Sequence[str], **more: Any) -> bytes:
+def pack(window: Window, drawn: Sequence[RenderedLane], names: Sequence[str], **more: Any) -> bytes:
     """Encode lanes as little-endian bytes, with the names they use."""
-    used, renumbered = _used(drawn, len(names))
+    used, renumbered = _renumber_names(drawn, len(names))
     body: list[bytes] = []
     size = 0
     lanes = []
-    for one in drawn:
-        at = {}
-        arrays = dict(one.arrays)
+    for lane in drawn:
+        offsets = {}
+        arrays = dict(lane.arrays)
         if _NAME in arrays:
             arrays[_NAME] = renumbered[arrays[_NAME]]
         for name, array in arrays.items():
-            at[name] = size
+            offsets[name] = size
             data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
             body += [data, bytes(-len(data) % _ALIGNED)]
             size += len(data) + len(body[-1])
         length = len(next(iter(arrays.values())))
-        lanes.append({"id": one.lane, "mode": one.mode, "n": length, "at": at})
+        lanes.append({"id": lane.lane, "mode": lane.mode, "n": length, "at": offsets})
     head = {"from": window.start, "to": window.end, "width": window.width, **more}
     head |= {"names": [names[number] for number in used], "lanes": lanes}
     return b"".join([*_header(head), *body])
@@ -151,18 +151,18 @@ def _header(head: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
     return MAGIC, struct.pack("<I", len(text)), text
 
 
-def _used(drawn: Sequence[Drawn], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
+def _renumber_names(drawn: Sequence[RenderedLane], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
     """Return the used names, and their new numbers."""
     used = np.zeros(count, np.bool_)
-    for one in drawn:
-        if _NAME in one.arrays:
-            used[one.arrays[_NAME]] = True
+    for lane in drawn:
+        if _NAME in lane.arrays:
+            used[lane.arrays[_NAME]] = True
     numbers: npt.NDArray[np.int64] = np.cumsum(used) - 1
     return np.flatnonzero(used).tolist(), numbers.astype(np.uint32)
 
 
 SCHEMA = "tracekit.timeline/1"
-SHOWN = 500
+MAX_ROWS = 500
 """Maximum rows of a summary; the CSV has all of them."""
 _CACHEABLE = {"Cache-Control": "private, max-age=3600"}
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -183,11 +183,11 @@ class _Routes:
     """Request handlers."""
 
     site: Site
-    opened: Opened
+    opened: OpenIndexes
     groups: Results = field(default_factory=lambda: Results(capacity=16))
     totals: Results = field(default_factory=lambda: Results(capacity=16))
 
-    def requested(self, run_id: str) -> _Request:
+    def open_run(self, run_id: str) -> _Request:
         run = self._run(run_id)
         return _Request(run, self.opened.of(run))
 
@@ -198,81 +198,83 @@ class _Routes:
         return run
 
     def lanes(self, run: str) -> Response:
-        requested = self.requested(run)
-        rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
+        requested = self.open_run(run)
+        rank, device = (_read_optional(name) for name in (C.RANK, C.DEVICE))
         levels = self.opened.levels(requested.run)
-        described = _described(requested, levels, rank, device)
-        groups = self.groups.get(requested.run.path, lambda: reading.process_groups(requested.run))
+        described = _describe_lanes(requested, levels, rank, device)
+        groups = self.groups.get(requested.run.path, lambda: read_columns.read_process_groups(requested.run))
         for lane in described["lanes"]:
             lane["process_group"] = groups.get((lane[C.RANK], lane[C.DEVICE], lane.get(C.STREAM)))
         return _json(described, requested.index)
 
     def draw(self, run: str) -> Response:
-        requested = self.requested(run)
+        requested = self.open_run(run)
         index, levels = requested.index, self.opened.levels(requested.run)
-        wanted = numbers(request.args, len(index.lanes) + len(levels))
+        wanted = parse_lanes(request.args, len(index.lanes) + len(levels))
         if len(wanted) > MAX_LANES:
             hint = f"request at most {MAX_LANES} at once"
             raise UnusableInputError(f"{len(wanted)} lanes requested", hint=hint)
         start, end = read_window(request.args, index)
-        width = clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
+        width = read_clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
         window = Window(start=start, end=end, width=width)
         settled = index.causes.final.is_set()  # read before drawing, so that cached responses are final
-        found = drawing(index, levels, wanted, window)
-        data = pack(window, found, index.names.texts, causes=settled)
+        rendered = render_lanes(index, levels, wanted, window)
+        data = pack(window, rendered, index.names.texts, causes=settled)
         headers = _CACHEABLE if settled else _NO_STORE
         return Response(data, mimetype="application/octet-stream", headers=headers)
 
     def row(self, run: str, table: str, number: str) -> Response:
-        requested = self.requested(run)
+        requested = self.open_run(run)
         if table not in _ROW_TABLES or table not in TABLES:
             raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
-        known = read_number({"row": number}, "row", 0)
-        return _json(drawer.open_row(requested.run, requested.index, table, known), requested.index)
+        row_number = read_number({"row": number}, "row", 0)
+        return _json(details.describe_row(requested.run, requested.index, table, row_number), requested.index)
 
     def search(self, run: str) -> Response:
-        requested, query = self.requested(run), _query()
-        limit = clamped(request.args, "limit", default=50, low=1, high=SHOWN)
+        requested, query = self.open_run(run), _read_query()
+        limit = read_clamped(request.args, "limit", default=50, low=1, high=MAX_ROWS)
         start, end = read_window(request.args, requested.index)
-        found = self._totals(requested, query.lanes(requested.index), start, end)
-        return _json(matches.search(requested.index, found, query, limit), requested.index)
+        sums = self._totals(requested, query.lanes(requested.index), start, end)
+        return _json(search.find_names(requested.index, sums, query, limit), requested.index)
 
     def step(self, run: str) -> Response:
-        index, query, lane = self.requested(run).index, _query(), request.args.get("lane", "")
+        index, query, lane = self.open_run(run).index, _read_query(), request.args.get("lane", "")
         if not query.text and not lane:
             raise UnusableInputError("q or lane is required", hint="use for example lane=3&at=100&by=1")
         lanes = read_lanes({"lanes": lane}, index) if lane else query.lanes(index)
         labels = query.labels(index) if query.text else None
-        by = clamped(request.args, "by", default=0, low=-1, high=1)
+        by = read_clamped(request.args, "by", default=0, low=-1, high=1)
         longest = request.args.get("order") == "longest"
         key = _step_key(index, longest=longest)
-        return _json(matches.step(index, lanes, labels, key=key, by=by, longest=longest), index)
+        return _json(search.step(index, lanes, labels, key=key, by=by, longest=longest), index)
 
     def summary(self, run: str) -> Response:
-        requested, found = self._summed(run)
+        requested, sums = self._sum_range(run)
         start, end = read_window(request.args, requested.index)
-        rows, total = drawer.rows(requested.index, found, limit=SHOWN)
-        categories = drawer.by_category(requested.index, found, end - start)
+        rows, total = details.rows(requested.index, sums, limit=MAX_ROWS)
+        categories = details.by_category(requested.index, sums, end - start)
         return _json({"rows": rows, "total": total, "categories": categories}, requested.index)
 
     def summary_csv(self, run: str) -> Response:
-        requested, found = self._summed(run)
-        text = csv_text(drawer.rows(requested.index, found)[0])
+        requested, sums = self._sum_range(run)
+        text = csv_text(details.rows(requested.index, sums)[0])
         named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
         return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
 
     def notes(self, run: str) -> Response:
-        return _current({"notes": notes.read(self._run(run))})
+        return _fresh_json({"notes": interval_notes.read_notes(self._run(run))})
 
     def write_note(self, run: str, note: str = "") -> Response:
-        return _current(notes.write(self.site.store, self._run(run), request.get_data(), note))
+        return _fresh_json(
+            interval_notes.write_note(self.site.store, self._run(run), request.get_data(), note)
+        )
 
     def remove_note(self, run: str, note: str) -> Response:
-        notes.remove(self.site.store, self._run(run), note)
-        return _current({"removed": note})
+        interval_notes.remove_note(self.site.store, self._run(run), note)
+        return _fresh_json({"removed": note})
 
-    def _summed(self, run: str) -> tuple[_Request, Totals]:
-        requested = self.requested(run)
+    def _sum_range(self, run: str) -> tuple[_Request, Totals]:
+        requested = self.open_run(run)
         start, end = read_window(request.args, requested.index)
         return requested, self._totals(requested, read_lanes(request.args, requested.index), start, end)
 
@@ -280,8 +282,7 @@ class _Routes:
         """Return totals; cached for the next keystroke of a search, or the CSV of a table."""
         settled = requested.index.causes.final.is_set()
         key = (requested.run.path, tuple(lane.id for lane in lanes), start, end, settled)
-        found: Totals = self.totals.get(key, lambda: drawer.totals(requested.index, lanes, start, end))
-        return found
+        return self.totals.get(key, lambda: details.totals(requested.index, lanes, start, end))
 
 
 def connect(site: Site) -> None:
@@ -290,7 +291,7 @@ def connect(site: Site) -> None:
     if "timeline" in server.blueprints:
         return
     disk.sweep(site.store)
-    routes = _Routes(site, Opened(site.store, site.results))
+    routes = _Routes(site, OpenIndexes(site.store, site.results))
     blueprint = Blueprint("timeline", __name__, url_prefix="/timeline/<run>")
     for path in ("lanes", "draw", "search", "step", "summary"):
         blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
@@ -315,60 +316,62 @@ def _json(content: Any, index: Index) -> Response:
     return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
 
 
-def _query() -> matches.Query:
+def _read_query() -> search.Query:
     """Return the query of the request."""
-    mode = request.args.get("mode", matches.TEXT)
-    rank, device = (_optional(name) for name in (C.RANK, C.DEVICE))
-    return matches.Query(text=request.args.get("q", ""), mode=mode, rank=rank, device=device)
+    mode = request.args.get("mode", search.TEXT)
+    rank, device = (_read_optional(name) for name in (C.RANK, C.DEVICE))
+    return search.Query(text=request.args.get("q", ""), mode=mode, rank=rank, device=device)
 
 
 def _step_key(index: Index, *, longest: bool) -> tuple[int, int]:
     """Return the key of the current interval, `row`, or of an instant, `at`, between intervals."""
-    row = selected(request.args.get("row", ""))
-    at = int(index.position(row[0], np.array([row[1]]))[0]) if row else -1
-    if at < 0:
+    row = parse_row(request.args.get("row", ""))
+    position = int(index.position(row[0], np.array([row[1]]))[0]) if row else -1
+    if position < 0:
         first = -(1 << 62) if longest else read_number(request.args, "at", index.span[0])
         return first, -1
-    return -int(index.duration(np.array([at]))[0]) if longest else int(index.start[at]), at
+    return -int(index.duration(np.array([position]))[0]) if longest else int(index.start[position]), position
 
 
-def _current(content: Any) -> Response:
+def _fresh_json(content: Any) -> Response:
     return Response(msgspec.json.encode(content), mimetype="application/json", headers=_NO_STORE)
 
 
-def _optional(name: str) -> int | None:
+def _read_optional(name: str) -> int | None:
     return read_number(request.args, name, 0) if request.args.get(name) else None
 
 
-def _described(
+def _describe_lanes(
     requested: _Request, levels: Sequence[Levels], rank: int | None, device: int | None
 ) -> dict[str, Any]:
     index = requested.index
     start, end = index.span
     steps = requested.run.table("steps").to_dict("records")
     interval_lanes = [
-        lane.described()
+        lane.describe()
         for lane in index.lanes
         if rank in {None, lane.track.rank} and (device is None or lane.track.device in {device, ABSENT})
     ]
     memory_lanes = [
-        one.described(number)
-        for number, one in enumerate(levels, len(index.lanes))
-        if rank in {None, one.rank} and (device is None or one.device in {device, HOST_DEVICE})
+        level_lane.describe(number)
+        for number, level_lane in enumerate(levels, len(index.lanes))
+        if rank in {None, level_lane.rank} and (device is None or level_lane.device in {device, HOST_DEVICE})
     ]
     return {
         "schema": SCHEMA,
         C.START_NS: start,
         END_NS: end,
-        "steps": [_step(row, step) for row, step in enumerate(steps) if rank in {None, step[C.RANK]}],
+        "steps": [
+            _describe_step(row, step) for row, step in enumerate(steps) if rank in {None, step[C.RANK]}
+        ],
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
-        "lanes": reading.placed(interval_lanes, memory_lanes),
+        "lanes": read_columns.insert_memory_lanes(interval_lanes, memory_lanes),
         "left_out": index.left_out,
         "causes": index.causes.final.is_set(),
     }
 
 
-def _step(row: int, values: dict[Any, Any]) -> dict[str, Any]:
+def _describe_step(row: int, values: dict[Any, Any]) -> dict[str, Any]:
     numbers = {name: int(values[name]) for name in (C.RANK, C.STEP, C.START_NS)}
     return {
         "row": row,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from tracekit.render import human
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
-from .lanes import ANNOTATION, HOST, LANE_TABLES, Lane
-
-if TYPE_CHECKING:
-    from tracekit.runs.intervals import Ints
-    from tracekit.runs.run import Run
-
-    from .index import Index
+from .index import Index
+from .tracks import ANNOTATION, HOST, LANE_TABLES, Lane
 
 HOSTS = LANE_TABLES[HOST]
 UNITS = {
@@ -35,18 +32,18 @@ UNITS = {
 def read_row(run: Run, table: str, number: int) -> dict[str, Any] | None:
     """Return a row, or None if it does not exist. `steps` has no row ids; rows are numbered."""
     if table == "steps":
-        found = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
+        rows = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
     else:
-        found = run.arrow(table, where=pc.field(C.ROW_ID) == number)
-    records = found.to_pylist() if found is not None else []
+        rows = run.arrow(table, where=pc.field(C.ROW_ID) == number)
+    records = rows.to_pylist() if rows is not None else []
     return records[0] if records else None
 
 
-def described(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def describe_fields(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return value, unit, text and meaning of each field, in schema order.
 
     Example:
-        >>> fields = described("steps", {C.RANK: 0, C.STEP: 3, C.NAME: "s", C.START_NS: 1500, C.DUR_NS: 9})
+        >>> fields = describe_fields("steps", {C.RANK: 0, C.STEP: 3, C.START_NS: 1500, C.DUR_NS: 9})
         >>> fields[C.START_NS]["value"], fields[C.START_NS]["text"]
         (1500, '1.50 µs')
     """
@@ -70,7 +67,7 @@ OF_AROUND = (
 """Columns of the nearest enclosing call that has them."""
 
 
-def inherited(
+def inherit_fields(
     records: dict[int, dict[str, Any]], op: int | None, around: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
     """Return what the op and the calls around a launch say about it; only known values.
@@ -85,7 +82,9 @@ def inherited(
         for name in OF_AROUND:
             if values.get(name) is None:
                 values[name] = records.get(row, {}).get(name)
-    return {name: one for name, one in described(HOSTS, values).items() if one["value"] is not None}
+    return {
+        name: field for name, field in describe_fields(HOSTS, values).items() if field["value"] is not None
+    }
 
 
 def bandwidth(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -109,57 +108,57 @@ def bandwidth(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def some(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+def rows_by_id(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
     """Return columns of host rows, by row id."""
-    found = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
-    return {record[C.ROW_ID]: record for record in found.to_pylist()}
+    rows_read = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
+    return {record[C.ROW_ID]: record for record in rows_read.to_pylist()}
 
 
-LAUNCHED = 200
+MAX_LAUNCHED = 200
 """Maximum launched intervals to list."""
-_LONGEST_CHAIN = 2_000
+_MAX_ANCESTORS = 2_000
 
 
-def chain(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
+def ancestors(run: Run, index: Index, row: int, parent: int | None) -> list[int]:
     """Return the rows that enclose a host row, innermost first.
 
     The index gives the candidates, to read their recorded parents at once.
     """
-    near = some(run, _around(index, row), [C.PARENT_ROW])
-    found: list[int] = []
-    while parent is not None and len(found) < _LONGEST_CHAIN and parent not in found:
-        found.append(parent)
-        record = near.get(parent) or some(run, [parent], [C.PARENT_ROW]).get(parent, {})
+    near = rows_by_id(run, _open_rows(index, row), [C.PARENT_ROW])
+    enclosing: list[int] = []
+    while parent is not None and len(enclosing) < _MAX_ANCESTORS and parent not in enclosing:
+        enclosing.append(parent)
+        record = near.get(parent) or rows_by_id(run, [parent], [C.PARENT_ROW]).get(parent, {})
         parent = record.get(C.PARENT_ROW)
-    return found
+    return enclosing
 
 
-def _around(index: Index, row: int) -> list[int]:
+def _open_rows(index: Index, row: int) -> list[int]:
     """Return rows of the same thread that are open when a row starts."""
-    at = int(index.position(HOSTS, np.array([row]))[0])
-    if at < 0:
+    position = int(index.position(HOSTS, np.array([row]))[0])
+    if position < 0:
         return []
-    start, _ = index.interval(at)
-    found = []
-    for lane in _thread_lanes(index, at):
+    start, _ = index.interval(position)
+    open_rows = []
+    for lane in _thread_lanes(index, position):
         first, after = index.within(lane, start, start + 1)
-        found += index.row[first:after].tolist()
-    return found
+        open_rows += index.row[first:after].tolist()
+    return open_rows
 
 
-def _thread_lanes(index: Index, at: int) -> Iterator[Lane]:
+def _thread_lanes(index: Index, position: int) -> Iterator[Lane]:
     """Yield the lanes of an interval's thread."""
-    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track
+    own_track = index.lanes[int(index.lane_at(np.array([position]))[0])].track
     for lane in index.lanes:
         track = lane.track
-        same = (track.rank, track.pid, track.tid) == (own.rank, own.pid, own.tid)
+        same = (track.rank, track.pid, track.tid) == (own_track.rank, own_track.pid, own_track.tid)
         if same and track.kind in {HOST, ANNOTATION}:
             yield lane
 
 
-def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
+def find_launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
     """Return the first device intervals that a host row or its children launched, and their number."""
-    inside = _inside(index, row)
+    inside = _row_and_children(index, row)
     if not len(inside):
         return [], 0
     low, high = int(inside.min()), int(inside.max())
@@ -173,24 +172,26 @@ def launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], in
     flags[inside - low] = True
     by = device[C.LAUNCH_ROW].to_numpy()
     rows = device[C.ROW_ID].to_numpy()[flags[by - low]] if len(by) else np.empty(0, np.int64)
-    at = index.position("device_intervals", rows.astype(np.int64))
-    at = at[at >= 0]
-    at = at[np.argsort(index.start[at], kind="stable")]
-    return [index.reference(one) for one in at[:LAUNCHED].tolist()], len(rows)
+    positions = index.position("device_intervals", rows.astype(np.int64))
+    positions = positions[positions >= 0]
+    positions = positions[np.argsort(index.start[positions], kind="stable")]
+    return [index.reference(position) for position in positions[:MAX_LAUNCHED].tolist()], len(rows)
 
 
-def _inside(index: Index, row: int) -> Ints:
+def _row_and_children(index: Index, row: int) -> Ints:
     """Return a host row and its children, which follow it in the table and end no later."""
-    at = int(index.position(HOSTS, np.array([row]))[0])
-    if at < 0:
+    position = int(index.position(HOSTS, np.array([row]))[0])
+    if position < 0:
         return np.array([row], np.int64)
-    start, end = index.interval(at)
-    found = [np.array([row], np.int64)]
-    for lane in _thread_lanes(index, at):
-        own = index.start[lane.at : lane.at + lane.rows]
-        first, after = (lane.at + int(place) for place in np.searchsorted(own, [start, max(end, start + 1)]))
+    start, end = index.interval(position)
+    row_groups = [np.array([row], np.int64)]
+    for lane in _thread_lanes(index, position):
+        starts = index.start[lane.at : lane.at + lane.rows]
+        first, after = (
+            lane.at + int(place) for place in np.searchsorted(starts, [start, max(end, start + 1)])
+        )
         places = np.arange(first, after)
         rows = index.row[first:after].astype(np.int64)
         ends = index.start[first:after] + index.duration(places)
-        found.append(rows[(rows > row) & (ends <= end)])
-    return np.concatenate(found)
+        row_groups.append(rows[(rows > row) & (ends <= end)])
+    return np.concatenate(row_groups)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from tracekit.dashboards import app, security
-from tracekit.dashboards.callback_bodies import UPDATE
+from tracekit.dashboards.callback_bodies import UPDATE_PATH
 
 from fuzz.case import Case
 from fuzz.checks import DefectError
@@ -154,11 +154,16 @@ def _known() -> tuple[tuple[str, ...], dict[str, Any]]:
 def make(random: Random) -> Case:
     """Make a request."""
     rules, _ = _known()
-    body, path = b"", random.choice((*rules, *_PATHS, UPDATE, UPDATE, UPDATE, UPDATE, UPDATE, "/import"))
+    body, path = (
+        b"",
+        random.choice(
+            (*rules, *_PATHS, UPDATE_PATH, UPDATE_PATH, UPDATE_PATH, UPDATE_PATH, UPDATE_PATH, "/import")
+        ),
+    )
     path = re.sub(r"<[^>]*>", lambda _: _text(random, _NAMES), path)
     method = random.choice(("GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "BREW"))
     lines = ["Host: 127.0.0.1"]
-    if path == UPDATE:
+    if path == UPDATE_PATH:
         method, body = "POST", _callback(random)
         lines.append("Content-Type: application/json")
     elif path == "/import/samples":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
-from tracekit.dashboards.answers.pages import FIRST, registered
+from tracekit.dashboards.analysis_pages.pages import FIRST_GENERATED, load_pages
 
 from tests.browser.axe import serious
 from tests.browser.hostile import INJECTED
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
     from tests.browser.watch import Watch
 
-PAGES = registered()
-MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST]
+PAGES = load_pages()
+MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST_GENERATED]
 THEMES = ("light", "dark")
 SHOWN = {"runs", "overview", "timeline", "kernels", "compare", "gpu_breakdown"}
 """Pages of the default tier: where a reader starts, and one of those generated from an analysis."""

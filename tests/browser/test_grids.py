@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 from tracekit.analyses.modules import OUTSIDE_NAME
-from tracekit.dashboards.grids.columns import number_format
+from tracekit.dashboards.tables.columns import number_format
 
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served

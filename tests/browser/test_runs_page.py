@@ -11,7 +11,7 @@ pytest.importorskip("playwright")
 pytest.importorskip("tests.browser.serving")
 
 from playwright.sync_api import expect
-from tracekit.dashboards.imports.routes import samples
+from tracekit.dashboards.imports.routes import sample_traces
 
 from tests.browser.serving import served
 from tests.runs import make_run
@@ -68,7 +68,7 @@ def test_a_dropped_trace_becomes_a_run_and_leads_to_its_overview(own: Served, ta
     page = tab(own).open(own.url("help"))
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Import", exact=True).click()
-    chooser.value.set_files([str(samples()[-1])])
+    chooser.value.set_files([str(sample_traces()[-1])])
     expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"), timeout=LONG_MS)
     expect(page.locator(".tk-import")).to_have_count(0)
 

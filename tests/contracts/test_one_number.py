@@ -29,10 +29,10 @@ pytest.importorskip("dash")
 
 from dash import dcc
 from tracekit.dashboards import blocks
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs.rows import StepTimes, rows
-from tracekit.dashboards.pages.sweeps.points import points, value
+from tracekit.dashboards.pages.runs.rows import StepTimes, make_rows
+from tracekit.dashboards.pages.sweeps.points import read_points, read_quantity
 from tracekit.dashboards.site import Results, Site, View
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
-PAGES = registered()
+PAGES = load_pages()
 TILES = {"overview": ("device_tiles", "work_tiles"), "steps": ("numbers",), "idle_gaps": ("numbers",)}
 SAMPLES = ("resnet50-train-cpu", "gpt-train-cpu", "lennard_jones-train-cpu")
 RECORDED = (
@@ -75,12 +75,14 @@ class Shown:
         self.advice: Advice = advise(run, by=self.results.of)
         times = StepTimes()
         times.work([run], budget_s=600)
-        (self.row,) = rows([run], times)
+        (self.row,) = make_rows([run], times)
 
     def _tiles(self, page: str) -> dict[str, str]:
         found = {}
         for name in TILES[page]:
-            content = blocks.content(self.site, View(page=page, run=self.run.path.name), name, dark=False)
+            content = blocks.compute_block(
+                self.site, View(page=page, run=self.run.path.name), name, dark=False
+            )
             for tile in content if isinstance(content, list) else []:
                 if getattr(tile, "className", "") == "tk-tile":
                     words = [text(part) for part in tile.children]
@@ -128,9 +130,9 @@ def printed(shown: Shown, *words: str) -> dict[str, Any]:
 
 def ranged(values: pd.Series, unit: str) -> str:
     """A range as tiles show it."""
-    from tracekit.dashboards.parts.charts import of
+    from tracekit.dashboards.components.charts import make_tiles
 
-    return of(values.dropna(), label="", unit=unit)[0].text
+    return make_tiles(values.dropna(), label="", unit=unit)[0].text
 
 
 Places = dict[str, Any]
@@ -145,7 +147,7 @@ def unprofiled_step(shown: Shown) -> Places:
     overhead = shown.table("steps", "overhead")
     if overhead is not None:
         found["steps.overhead"] = human(int(overhead["unprofiled_ns"].iloc[0]), "ns")
-    sweep = [value(point, "step_time", shown.results.of) for point in points([shown.run])]
+    sweep = [read_quantity(point, "step_time", shown.results.of) for point in read_points([shown.run])]
     if sweep and sweep[0] is not None:
         found["Sweeps"] = human(sweep[0], "ns")
     return found | shown.tile("Unprofiled step")
@@ -278,7 +280,7 @@ def top_idle_cause(shown: Shown) -> Places:
     table, verdict = shown.table("idle_gaps", "by_cause"), shown.advice.verdict
     if table is None or verdict is None or len(table[[C.RANK, C.DEVICE]].drop_duplicates()) > 1:
         return {}
-    content = blocks.content(
+    content = blocks.compute_block(
         shown.site, View(page="idle_gaps", run=shown.run.path.name), "causes", dark=False
     )
     (figure,) = [one.figure for part in content for one in part._traverse() if isinstance(one, dcc.Graph)]

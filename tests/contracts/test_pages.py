@@ -27,7 +27,7 @@ pytest.importorskip("dash")
 
 from dash_ag_grid import AgGrid
 from tracekit.dashboards import blocks
-from tracekit.dashboards.answers.pages import of_analysis, registered
+from tracekit.dashboards.analysis_pages.pages import generate_page, load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Results, Section, Site, View
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
-PAGES = registered()
+PAGES = load_pages()
 NUMBERS = {"ns", "bytes", "count", "share", "id", "GB/s", "TFLOP/s", "FLOP", "×"}
 each_page = pytest.mark.parametrize("name", PAGES)
 each_analysis = pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def site(run: Run) -> Site:
     store = Store(run.path.parent)
-    pages = PAGES | {one.name: of_analysis(one) for one in available()}
+    pages = PAGES | {one.name: generate_page(one) for one in available()}
     return Site(app=create_app(store), store=store, pages=pages, results=Results())
 
 
@@ -124,7 +124,8 @@ def test_a_page_places_the_blocks_that_it_has(name: str, site: Site) -> None:
 def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, site: Site) -> None:
     printed = reported(run, name)["results"][name]["tables"]
     shown = {
-        grid.id["name"]: grid for grid in grids(blocks.content(site, View(page=name), "result", dark=False))
+        grid.id["name"]: grid
+        for grid in grids(blocks.compute_block(site, View(page=name), "result", dark=False))
     }
     assert set(shown) == {table for table, rows in printed.items() if rows}
     for table, grid in shown.items():
@@ -136,7 +137,7 @@ def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, si
 
 def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> None:
     program = (
-        "import json; from tracekit.dashboards.answers.pages import registered;"
+        "import json; from tracekit.dashboards.analysis_pages.pages import registered;"
         "page = registered()['longest_kernel']; print(json.dumps([page.title, page.question]))"
     )
     path = os.pathsep.join([str(ROOT / "tests" / "outside"), str(ROOT)])
@@ -167,4 +168,4 @@ def grids(body: Any) -> list[AgGrid]:
 
 def places(body: Any) -> list[dict[str, str]]:
     found = [getattr(one, "id", None) for one in every(body)]
-    return [one for one in found if isinstance(one, dict) and one.get("type") == blocks.KIND]
+    return [one for one in found if isinstance(one, dict) and one.get("type") == blocks.BLOCK_TYPE]

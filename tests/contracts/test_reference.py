@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracekit.dashboards.answers.pages import registered
-from tracekit.dashboards.shortcuts import markdown
+from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.shortcuts import as_markdown
 
 from tracekit.analysis import available
 from tracekit.render.reference import listing, page
@@ -21,7 +21,7 @@ def test_the_page_is_generated() -> None:
 
 
 def test_the_page_of_shortcuts_is_the_list_of_the_dashboard() -> None:
-    assert (DOCS / "keys.md").read_text() == markdown(registered()), (
+    assert (DOCS / "keys.md").read_text() == as_markdown(load_pages()), (
         "run: python -m tracekit.dashboards.shortcuts > docs/keys.md"
     )
 

@@ -13,7 +13,7 @@ from tracekit.ingest.importer import import_traces
 
 pytest.importorskip("dash")
 
-from tracekit.dashboards.catalogue import Catalogue
+from tracekit.dashboards.catalog import Catalog
 from tracekit.dashboards.imports import worker
 from tracekit.dashboards.timeline import disk, explain
 from tracekit.dashboards.timeline.build import build, seal
@@ -31,7 +31,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_a_trace_that_is_dropped_is_imported(remote: Store, trace: Path) -> None:
-    process = worker.start(remote.path, [trace])
+    process = worker.start_worker(remote.path, [trace])
     with process:
         assert process.stdout
         reported = [json.loads(line) for line in process.stdout]
@@ -42,21 +42,21 @@ def test_a_trace_that_is_dropped_is_imported(remote: Store, trace: Path) -> None
 
 def test_listing_again_asks_little(remote: Store, trace: Path, s3: Server) -> None:
     runs = [import_traces(remote, [trace], label=str(n))[0] for n in range(3)]
-    catalogue = Catalogue(remote)
-    first = catalogue.listing()
+    catalogue = Catalog(remote)
+    first = catalogue.list_runs()
     assert [run.id for run in first.runs] == [run.id for run in runs]
     with s3.counting() as asked:
-        assert catalogue.listing() == first
+        assert catalogue.list_runs() == first
     assert len(asked) == 2
     remote.remove(runs[0])
-    assert [run.id for run in catalogue.listing().runs] == [run.id for run in runs[1:]]
+    assert [run.id for run in catalogue.list_runs().runs] == [run.id for run in runs[1:]]
 
 
 def test_the_index_of_a_timeline_is_kept_here(remote: Store, trace: Path) -> None:
     (run,) = import_traces(remote, [trace])
     assert disk.save(remote, run.id, *build(run))
-    assert disk.load(disk.place(remote, run.id), seal(run))
-    assert disk.place(remote, run.id).is_relative_to(remote.local_folder)
+    assert disk.load(disk.index_folder(remote, run.id), seal(run))
+    assert disk.index_folder(remote, run.id).is_relative_to(remote.local_folder)
     assert explain.main(str(remote.path), run.id) == 0
     disk.sweep(remote)
-    assert disk.place(remote, run.id).is_dir()
+    assert disk.index_folder(remote, run.id).is_dir()

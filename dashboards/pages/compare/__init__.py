@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import dash_mantine_components as dmc
@@ -16,20 +16,17 @@ from tracekit.diff import Diff
 from tracekit.diff.model import Metric, Verdict
 from tracekit.render import diff_words, human
 
-from ...answers.results import rows
+from ...analysis_pages.results import html_table
 from ...blocks import block
-from ...grids.table import table
-from ...parts.charts import aria
-from ...parts.finding import capitalized, finding, note
-from ...parts.links import copyable
+from ...components.charts import aria
+from ...components.finding import show_finding
+from ...components.links import show_command
+from ...components.text import capitalize, section, show_note, small_text
 from ...site import Context, Page, Section, Site
-from . import aligned, ledgers, selection
-from .banner import banner
-from .selection import compared, requested, sides, with_analyses
-
-if TYPE_CHECKING:
-    from .selection import Comparison
-
+from ...tables.table import show_table
+from . import aligned, breakdowns, selection
+from .banner import show_doubts
+from .selection import Comparison, compare_quickly, compare_with_analyses, read_comparison, show_sides
 
 _TONES = {
     Verdict.REGRESSION: "red",
@@ -52,7 +49,7 @@ _METRICS = (
 EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
 
 
-def summary(context: Context, diff: Diff) -> list[Component]:
+def show_summary(context: Context, diff: Diff) -> list[Component]:
     """Show the verdict with the largest causes, and the metrics; nothing if the runs are not compared."""
     if diff.comparability.refused:
         return []
@@ -63,21 +60,21 @@ def _verdict(context: Context, diff: Diff) -> Component:
     details = diff_words.compared(diff)
     return dmc.Alert(
         [
-            *ledgers.worst(context, diff),
+            *breakdowns.show_largest(context, diff),
             *([dmc.Text(details, size="sm")] if details else []),
             html.Div(
-                [copyable(diff_words.command(diff)), exports(context)],
+                [show_command(diff_words.command(diff)), show_exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=capitalized(diff_words.headline(diff)),
+        title=capitalize(diff_words.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",
     )
 
 
-def exports(context: Context) -> Component:
+def show_exports(context: Context) -> Component:
     """Show links to export the comparison."""
     view = context.view
     parameters = {"run": view.run, "base": view.base, **view.options}
@@ -96,33 +93,35 @@ def exports(context: Context) -> Component:
 def _metrics(diff: Diff) -> list[Component]:
     if not diff.metrics:
         return []
-    records = [_metric(one, diff) for one in diff.metrics]
-    known = [_METRICS[0], *(one for one in _METRICS[1:] if any(each[one.name] for each in records))]
-    reasons = dict.fromkeys(one.reason for one in diff.metrics if one.reason)
-    shown: list[Component] = [
-        dmc.Title("Metrics", order=2, size="h4"),
-        rows(known, records, caption="Metrics of both sides"),
-        *(dmc.Text(capitalized(reason) + ".", size="xs", c="dimmed") for reason in reasons),
-        *ledgers.step_ranges(diff),
+    records = [_metric(metric, diff) for metric in diff.metrics]
+    columns = [
+        _METRICS[0],
+        *(column for column in _METRICS[1:] if any(record[column.name] for record in records)),
     ]
-    return [html.Section(shown, className="tk-section")]
+    reasons = dict.fromkeys(metric.reason for metric in diff.metrics if metric.reason)
+    shown: list[Component] = [
+        html_table(columns, records, caption="Metrics of both sides"),
+        *(small_text(capitalize(reason) + ".") for reason in reasons),
+        *breakdowns.show_step_ranges(diff),
+    ]
+    return [section("Metrics", *shown)]
 
 
-def _metric(one: Metric, diff: Diff) -> dict[str, Any]:
-    change = None if one.ratio is None else html.Span(f"{100 * (one.ratio - 1):+.1f}%")
-    low_high = one.ci95 and [f"{100 * (end - 1):+.1f}%" for end in one.ci95]
+def _metric(metric: Metric, diff: Diff) -> dict[str, Any]:
+    change = None if metric.ratio is None else html.Span(f"{100 * (metric.ratio - 1):+.1f}%")
+    low_high = metric.ci95 and [f"{100 * (end - 1):+.1f}%" for end in metric.ci95]
     return {
-        "metric": one.name.replace("_", " "),
-        "base": html.Span(human(one.a, one.unit), title=f"{one.a:,} {one.unit}"),
-        "head": html.Span(human(one.b, one.unit), title=f"{one.b:,} {one.unit}"),
+        "metric": metric.name.replace("_", " "),
+        "base": html.Span(human(metric.a, metric.unit), title=f"{metric.a:,} {metric.unit}"),
+        "head": html.Span(human(metric.b, metric.unit), title=f"{metric.b:,} {metric.unit}"),
         "change": change,
         "interval": html.Span(
             " to ".join(low_high) if low_high else "none (n = 1)" * (min(diff.design.k) < 2)
         ),
         "runs": html.Span(f"{diff.design.k[0]} and {diff.design.k[1]}"),
-        "detectable": None if one.mde is None else html.Span(human(one.mde, "share")),
-        "verdict": str(one.verdict),
-        "basis": one.basis,
+        "detectable": None if metric.mde is None else html.Span(human(metric.mde, "share")),
+        "verdict": str(metric.verdict),
+        "basis": metric.basis,
     }
 
 
@@ -130,62 +129,60 @@ NAME = "compare"
 
 
 def _layout(context: Context) -> list[Component]:
-    found: list[Component] = [
+    sections: list[Component] = [
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
         block(NAME, "sides", height=170),
     ]
-    shown = requested(context) is not None
+    shown = read_comparison(context) is not None
     heights = {"banner": 130, "summary": 330, "wall": 640, "work": 760, "analyses": 240} if shown else {}
-    found += [block(NAME, name, height=heights.get(name, 1)) for name in ("banner", "summary")]
-    found += aligned.place()
-    return found + [block(NAME, name, height=heights.get(name, 1)) for name in ("wall", "work", "analyses")]
+    sections += [block(NAME, name, height=heights.get(name, 1)) for name in ("banner", "summary")]
+    sections += aligned.create_section()
+    return sections + [
+        block(NAME, name, height=heights.get(name, 1)) for name in ("wall", "work", "analyses")
+    ]
 
 
-def _of_diff(
+def _show_diff(
     show: Callable[[Context, Diff], list[Component]],
     compute: Callable[[Context, Comparison], Diff],
     context: Context,
 ) -> list[Component]:
     """Show the requested comparison, if there is one."""
-    one = requested(context)
-    return show(context, compute(context, one)) if one else []
+    comparison = read_comparison(context)
+    return show(context, compute(context, comparison)) if comparison else []
 
 
 def _analyses(context: Context, diff: Diff) -> list[Component]:
     if diff.comparability.refused:
         return []
-    sections: list[Component] = [dmc.Title("Analyses", order=2, size="h4")]
-    for analysis, result in diff.analyses:
-        sections += _analysis(context, analysis, result)
-    if not diff.analyses:
-        sections.append(dmc.Text("No analysis can compare these runs.", size="sm"))
-    return [html.Section(sections, className="tk-section")]
+    shown = [part for analysis, result in diff.analyses for part in _analysis(context, analysis, result)]
+    return [section("Analyses", *(shown or [dmc.Text("No analysis can compare these runs.", size="sm")]))]
 
 
 def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Component]:
     shown: list[Component] = [dmc.Title(analysis.title, order=3, size="h5")]
-    shown += [finding(context, one) for one in result.findings]
-    shown += [note(text) for text in result.notes]
+    shown += [show_finding(context, finding) for finding in result.findings]
+    shown += [show_note(text) for text in result.notes]
     for spec in analysis.comparison:
         if spec.name in result.tables and len(result.tables[spec.name]):
             shown.append(dmc.Text(spec.title, size="sm", fw=600))
-            shown.append(table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
+            shown.append(show_table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
     return shown
 
 
 def _connect(site: Site) -> None:
-    ledgers.connect(site)
+    breakdowns.connect(site)
     selection.connect(site)
     aligned.connect(site)
 
 
 _BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
-    "sides": sides,
-    "banner": banner,
-    "summary": partial(_of_diff, summary, compared),
-    "wall": partial(_of_diff, ledgers.wall, with_analyses),
-    "work": partial(_of_diff, ledgers.work, compared),
-    "analyses": partial(_of_diff, _analyses, with_analyses),
+    "sides": show_sides,
+    "banner": show_doubts,
+    "summary": partial(_show_diff, show_summary, compare_quickly),
+    "wall": partial(_show_diff, breakdowns.show_step_time, compare_with_analyses),
+    "work": partial(_show_diff, breakdowns.show_work, compare_quickly),
+    "analyses": partial(_show_diff, _analyses, compare_with_analyses),
 }
 
 PAGE = Page(

@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
-from flask import Response, jsonify, request
+from flask import Response, jsonify
 
 from tracekit.analysis import Column
 from tracekit.diff import Diff, Options, diff, matching
@@ -20,14 +20,12 @@ from tracekit.diff.engine import DECIDES, FIELDS
 from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
-from ...answers.results import rows
-from ...parts.links import Choice, choices, commit_name, run_dot
+from ...analysis_pages.results import html_table
+from ...components.links import Choice, color_dot, commit_name, show_choices
+from ...components.text import small_text
 from ...site import Context, Site, View
-
-if TYPE_CHECKING:
-    from tracekit.runs.store import Store
-
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 
@@ -59,38 +57,38 @@ class Comparison:
         return replace(self, options=replace(self.options, by="op"))
 
 
-def requested(context: Context) -> Comparison | None:
+def read_comparison(context: Context) -> Comparison | None:
     """Return the requested comparison; None without two different runs."""
     base, head = context.base, context.run
     if base is None or base.path == head.path:
         return None
-    options = Options(by=lines(context.view), varying=varying(context.view))
+    options = Options(by=read_grouping(context.view), varying=read_ignored(context.view))
     if context.view.options.get("repeats") == "all":
-        a, b = repeats(context.store, base), repeats(context.store, head)
+        a, b = find_repeats(context.store, base), find_repeats(context.store, head)
         if base not in b[1]:
             return Comparison(a[1], b[1], (a[0], b[0]), options)
     return Comparison((base,), (head,), (base.path.name, head.path.name), options)
 
 
-def varying(view: View) -> tuple[str, ...]:
+def read_ignored(view: View) -> tuple[str, ...]:
     """Return the fields whose differences the address ignores.
 
     Example:
         >>> from tracekit.dashboards.site import View
-        >>> varying(View(options={"varying": "gpu,bogus,torch"}))
+        >>> read_ignored(View(options={"varying": "gpu,bogus,torch"}))
         ('gpu', 'torch')
     """
     names = view.options.get("varying", "").split(",")
     return tuple(name for name in dict.fromkeys(names) if name in FIELDS)
 
 
-def lines(view: View) -> str:
+def read_grouping(view: View) -> str:
     """Return the grouping of the causes."""
     by = view.options.get("by", "op")
     return by if by in matching.VIEWS else "op"
 
 
-def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
+def find_repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
     """Return a reference to a run and its repeats, and the runs; the run's id if it has no repeats.
 
     Only shell-safe references are used, since users copy the commands.
@@ -98,13 +96,15 @@ def repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
     label, git = run.header.label, run.header.git
     stored = store.readable()
     if label and RUN_ID.fullmatch(label):
-        found = _same_fingerprint([one for one in stored if one.header.label == label])
-        if len(found) > 1 and run in found:
-            return label, found
+        repeats = _same_fingerprint([run for run in stored if run.header.label == label])
+        if len(repeats) > 1 and run in repeats:
+            return label, repeats
     if git and _SHA.fullmatch(git.sha):
-        found = _same_fingerprint([one for one in stored if one.header.git and one.header.git.sha == git.sha])
-        if len(found) > 1 and run in found:
-            return f"git:{git.sha[:12]}", found
+        repeats = _same_fingerprint(
+            [run for run in stored if run.header.git and run.header.git.sha == git.sha]
+        )
+        if len(repeats) > 1 and run in repeats:
+            return f"git:{git.sha[:12]}", repeats
     return run.path.name, (run,)
 
 
@@ -121,7 +121,7 @@ class Stages:
     _ended: set[object] = field(default_factory=set)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
+    def track(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
         """Compute and record progress."""
         began = time.monotonic()
 
@@ -137,7 +137,7 @@ class Stages:
                 self._running.pop(key, None)
                 self._ended.add(key)
 
-    def ended(self, key: object) -> bool:
+    def has_ended(self, key: object) -> bool:
         """Return whether a computation has ended, successfully or not."""
         with self._guard:
             return key in self._ended
@@ -145,35 +145,40 @@ class Stages:
     def of(self, *keys: object) -> str:
         """Describe the progress of the first running key; empty if none is running."""
         with self._guard:
-            found = [self._running[key] for key in keys if key in self._running]
-        return f"Comparing: {found[0][1]}, {time.monotonic() - found[0][0]:.0f} s" if found else ""
+            progress = [self._running[key] for key in keys if key in self._running]
+        return f"Comparing: {progress[0][1]}, {time.monotonic() - progress[0][0]:.0f} s" if progress else ""
 
 
 STAGES = Stages()
 
 
-def compared(context: Context, one: Comparison) -> Diff:
+def compare_quickly(context: Context, comparison: Comparison) -> Diff:
     """Return the comparison without analyses."""
-    return computed(context, one.without_analyses)
+    return compute_diff(context, comparison.without_analyses)
 
 
-def computed(context: Context, one: Comparison) -> Diff:
+def compute_diff(context: Context, comparison: Comparison) -> Diff:
     """Return a comparison with exactly its options, computed at most once."""
 
     def work(report: Callable[[str], None]) -> Diff:
-        return diff(one.base, one.head, references=one.names, options=one.options, progress=report)
+        return diff(
+            comparison.base,
+            comparison.head,
+            references=comparison.names,
+            options=comparison.options,
+            progress=report,
+        )
 
-    found: Diff = context.results.get(("diff", one), lambda: STAGES.run(one, work))
-    return found
+    return context.results.get(("diff", comparison), lambda: STAGES.track(comparison, work))
 
 
-def with_analyses(context: Context, one: Comparison) -> Diff:
+def compare_with_analyses(context: Context, comparison: Comparison) -> Diff:
     """Return the comparison with analyses; computed after the quick one, so that they do not compete."""
-    compared(context, one)
-    return computed(context, one.by_op)
+    compare_quickly(context, comparison)
+    return compute_diff(context, comparison.by_op)
 
 
-OFFERED = 25
+MAX_OFFERS = 25
 HINT = "Ranked by the fields that are known in both runs."
 _COLUMNS = (
     Column("compare_with", "id", "select as the base"),
@@ -183,11 +188,11 @@ _COLUMNS = (
     Column("why", "prose", "fields known in both runs: equal ones, then those that differ"),
 )
 ORIGINS = ("label", "commit")
-FIRST = (*ORIGINS, "workload", "mode", "batch_size", "dtype", "gpu", "world_size")
+FIRST_FIELDS = (*ORIGINS, "workload", "mode", "batch_size", "dtype", "gpu", "world_size")
 """Fields that are named first among the equal ones."""
-NAMED = 5
+MAX_FIELDS = 5
 """Maximum fields of a kind to name."""
-_SAID = {
+_FIELD_NAMES = {
     "gpu": "GPU",
     "gpu_uuid": "GPU unit",
     "sm_count": "number of SMs",
@@ -208,10 +213,10 @@ _SAID = {
 _VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
 
 
-def sides(context: Context) -> list[Component]:
+def show_sides(context: Context) -> list[Component]:
     """Show both runs and the options; without a base, the runs to choose from."""
-    if requested(context) is None or context.base is None:
-        return _chooser(context)
+    if read_comparison(context) is None or context.base is None:
+        return _show_chooser(context)
     return [
         html.Div(
             [
@@ -233,15 +238,17 @@ def sides(context: Context) -> list[Component]:
 
 def _others(context: Context) -> Component:
     """Offer other runs in place of the base, folded."""
-    offers = [_offer(context, run) for run in nearest(context) if run != context.base][:OFFERED]
+    offers = [_offer_record(context, run) for run in rank_by_similarity(context) if run != context.base][
+        :MAX_OFFERS
+    ]
     if not offers:
         return html.Div()
-    table = rows(_shown(offers), offers, caption="Other runs to compare with")
+    table = html_table(_columns_with_values(offers), offers, caption="Other runs to compare with")
     summary = html.Summary(f"Compare with another run ({len(offers)}, most similar first)")
     return html.Details([summary, table], className="tk-more")
 
 
-def _shown(offers: list[dict[str, Any]]) -> list[Column]:
+def _columns_with_values(offers: list[dict[str, Any]]) -> list[Column]:
     return [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
 
 
@@ -249,9 +256,9 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     view, name = context.view, run.path.name
     return dmc.Paper(
         [
-            html.Div([run_dot(run), html.B(letter), f" {role}"], className="tk-side-role"),
+            html.Div([color_dot(run), html.B(letter), f" {role}"], className="tk-side-role"),
             html.Div(name, title=name, className="tk-side-run"),
-            html.Div(" · ".join(_known(run)), className="tk-side-known"),
+            html.Div(" · ".join(_facts(run)), className="tk-side-known"),
             dcc.Link("Timeline", href=view.elsewhere("timeline", run=name, base="")),
             dcc.Link("Overview", href=view.elsewhere("overview", run=name, base="")),
         ],
@@ -260,20 +267,20 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     )
 
 
-def _known(run: Run) -> list[str]:
-    known = [
+def _facts(run: Run) -> list[str]:
+    facts = [
         run.meta.label,
         commit_name(run.meta.git),
         run.meta.created_at.replace("T", " ").replace("Z", " UTC"),
     ]
-    return [text for text in known if text]
+    return [text for text in facts if text]
 
 
 def _choices(context: Context) -> Component:
     view = context.view
-    by = lines(view)
+    by = read_grouping(view)
     offered = [
-        choices(
+        show_choices(
             "Group by",
             [
                 Choice(text, view.href(options=view.options | {"by": name}), name == by)
@@ -282,19 +289,19 @@ def _choices(context: Context) -> Component:
         )
     ]
     if context.base is not None:
-        a, b = (repeats(context.store, run)[1] for run in (context.base, context.run))
+        a, b = (find_repeats(context.store, run)[1] for run in (context.base, context.run))
         if max(len(a), len(b)) > 1 and context.base not in b:
-            every = view.options.get("repeats") == "all"
+            is_all = view.options.get("repeats") == "all"
             rest = {name: value for name, value in view.options.items() if name != "repeats"}
             offered.append(
-                choices(
+                show_choices(
                     "Runs",
                     [
-                        Choice("these two", view.href(options=rest), not every),
+                        Choice("these two", view.href(options=rest), not is_all),
                         Choice(
                             f"all repeats ({len(a)} and {len(b)})",
                             view.href(options=rest | {"repeats": "all"}),
-                            every,
+                            is_all,
                             "Runs with the same commit or label and fingerprint, which allow a verdict",
                         ),
                     ],
@@ -303,85 +310,90 @@ def _choices(context: Context) -> Component:
     return html.Div(offered, className="tk-controls")
 
 
-def _chooser(context: Context) -> list[Component]:
+def _show_chooser(context: Context) -> list[Component]:
     same = context.base is not None
     warning = "Both sides are the same run. " if same else ""
-    found = nearest(context)
-    if not found:
+    others = rank_by_similarity(context)
+    if not others:
         return [
             dmc.Text("The store has only one run. Record or import another one to compare."),
         ]
-    offers = [_offer(context, run) for run in found[:OFFERED]]
-    more = f" {len(found) - OFFERED} more in the Baseline picker." if len(found) > OFFERED else ""
+    offers = [_offer_record(context, run) for run in others[:MAX_OFFERS]]
+    more = f" {len(others) - MAX_OFFERS} more in the Baseline picker." if len(others) > MAX_OFFERS else ""
     return [
         dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
-        html.Div(rows(_shown(offers), offers, caption="Runs to compare with"), className="tk-offers"),
-        dmc.Text(f"{HINT}{more}", size="xs", c="dimmed"),
+        html.Div(
+            html_table(_columns_with_values(offers), offers, caption="Runs to compare with"),
+            className="tk-offers",
+        ),
+        small_text(f"{HINT}{more}"),
     ]
 
 
-def said(name: str) -> str:
+def field_name(name: str) -> str:
     """Return a field in words.
 
     Example:
-        >>> said("gpu"), said("batch_size")
+        >>> field_name("gpu"), field_name("batch_size")
         ('GPU', 'batch size')
     """
-    return _SAID.get(name, name.replace("_", " "))
+    return _FIELD_NAMES.get(name, name.replace("_", " "))
 
 
-def why(a: Run, b: Run) -> str:
+def explain_similarity(a: Run, b: Run) -> str:
     """Say in one line in which known fields two runs are equal, and in which they differ."""
-    different, equal = fields(a, b)
+    different, equal = compare_fields(a, b)
     blocking = [name for name in different if name in DECIDES]
     others = [name for name in different if name not in DECIDES]
-    order = [name for name in FIRST if name in equal] + [name for name in equal if name not in FIRST]
+    order = [name for name in FIRST_FIELDS if name in equal] + [
+        name for name in equal if name not in FIRST_FIELDS
+    ]
     texts = [
-        f"{text} {_listed(names)}"
+        f"{text} {_join_fields(names)}"
         for text, names in (("same", order), ("blocked by different", blocking), ("different", others))
         if names
     ]
     return "; ".join(texts) or "nothing is known of both runs"
 
 
-def _listed(names: list[str]) -> str:
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-    return ", ".join([*map(said, names[:NAMED]), *more])
+def _join_fields(names: list[str]) -> str:
+    more = [f"{len(names) - MAX_FIELDS} more"] if len(names) > MAX_FIELDS else []
+    return ", ".join([*map(field_name, names[:MAX_FIELDS]), *more])
 
 
-def nearest(context: Context) -> list[Run]:
+def rank_by_similarity(context: Context) -> list[Run]:
     """Return all other runs: fewest blocking differences first, then fewest others, then most matches."""
     others = [run for run in reversed(context.store.readable()) if run.path != context.run.path]
     return sorted(others, key=lambda run: _distance(run, context.run))
 
 
 def _distance(a: Run, b: Run) -> tuple[int, int, int]:
-    different, equal = fields(a, b)
+    different, equal = compare_fields(a, b)
     return sum(name in DECIDES for name in different), len(different), -len(equal)
 
 
-def fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
+def compare_fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
     """Return the fields known in both runs that differ, and those that are equal.
 
     They are those of the fingerprint, and label and commit, which count only where equal.
     """
     pairs = {name: (a.header.fingerprint.get(name), b.header.fingerprint.get(name)) for name in FIELDS}
     origins = [(run.header.label, run.header.git and run.header.git.sha) for run in (a, b)]
-    for name, one, other in zip(ORIGINS, *origins, strict=True):
-        if one and one == other:
-            pairs[name] = (one, other)
-    known = {name: pair for name, pair in pairs.items() if None not in pair}
-    different = [name for name, (one, other) in known.items() if one != other]
-    return different, [name for name in known if name not in different]
+    for name, value, other in zip(ORIGINS, *origins, strict=True):
+        if value and value == other:
+            pairs[name] = (value, other)
+    known_pairs = {name: pair for name, pair in pairs.items() if None not in pair}
+    different = [name for name, (value, other) in known_pairs.items() if value != other]
+    return different, [name for name in known_pairs if name not in different]
 
 
-def _offer(context: Context, run: Run) -> dict[str, Any]:
+def _offer_record(context: Context, run: Run) -> dict[str, Any]:
     return {
         "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
         "label": run.header.label or None,
         "commit": commit_name(run.header.git) or None,
         "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
-        "why": why(run, context.run),
+        "why": explain_similarity(run, context.run),
     }
 
 
@@ -389,13 +401,14 @@ def connect(site: Site) -> None:
     """Register the progress route."""
 
     def progress() -> Response:
-        view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
-        context = site.context(view, dark=False)
+        context = site.requested("compare")
         try:
-            one = requested(context) if context.chosen else None
+            comparison = read_comparison(context) if context.chosen else None
         except TracekitError:
-            one = None
-        text = STAGES.of(one.without_analyses, one.by_op) if one else ""
-        return jsonify(text=text, ended=one is None or (not text and STAGES.ended(one.by_op)))
+            comparison = None
+        text = STAGES.of(comparison.without_analyses, comparison.by_op) if comparison else ""
+        return jsonify(
+            text=text, ended=comparison is None or (not text and STAGES.has_ended(comparison.by_op))
+        )
 
     site.app.server.add_url_rule("/progress/compare", "progress_compare", progress)

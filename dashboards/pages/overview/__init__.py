@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Result
 from tracekit.analysis.kernel_names import brief
@@ -14,30 +15,27 @@ from tracekit.errors import clean
 from tracekit.runs.meta import Git, RunMeta
 
 from ...blocks import block
-from ...parts.charts import Tile
-from ...parts.finding import coded, sentence
-from ...parts.links import gpu_names, source_files
+from ...components.charts import Tile
+from ...components.links import gpu_names, source_files
+from ...components.text import sentence, with_code
 from ...site import Context, Page, Section, View
-from .. import _shared
-from .._shared import breakdown, compared, tile_blocks, tiles_with_baseline
-from . import advice
-from .advice import FIRST, FOR_VERDICT, run_fast_analyses
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from .. import key_numbers
+from ..key_numbers import compare_with_baseline, tile_blocks, tiles_with_baseline
+from ..time_breakdown import show_breakdown
+from . import findings
+from .findings import FIRST, FOR_VERDICT, start_fast_analyses
 
 _SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")
-_WIDTH = 72
+_MAX_CHARS = 72
 
 
-def facts(meta: RunMeta) -> list[tuple[str, str]]:
+def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
     """Return the known metadata by name.
 
     Args:
         meta: The run's metadata.
     """
-    known = {
+    facts = {
         "Workload": _workload(meta.workload),
         "Label": meta.label or "",
         "Commit": _commit(meta.git),
@@ -49,19 +47,19 @@ def facts(meta: RunMeta) -> list[tuple[str, str]]:
         "Recorded": meta.created_at.replace("T", " ")[:16] if meta.collector.name != "import" else "",
         "Imported from": source_files(meta),
     }
-    return [(name, clean(text)) for name, text in known.items() if text]
+    return [(name, clean(text)) for name, text in facts.items() if text]
 
 
-def shown(meta: RunMeta) -> Component:
+def show_metadata(meta: RunMeta) -> Component:
     """Show the metadata."""
     pairs = [
         html.Div(
             [
                 html.Dt(name),
-                html.Dd(brief(text, _WIDTH) if len(text) > _WIDTH else text, title=text[:2_000]),
+                html.Dd(brief(text, _MAX_CHARS) if len(text) > _MAX_CHARS else text, title=text[:2_000]),
             ]
         )
-        for name, text in facts(meta)
+        for name, text in list_facts(meta)
     ]
     return html.Dl(pairs, className="tk-facts")
 
@@ -87,7 +85,7 @@ def _ranks(fingerprint: Mapping[str, Any]) -> str:
     return str(size) if isinstance(size, int) and size > 1 else ""
 
 
-WORDS = {
+VERDICT_WORDS = {
     "good": ("Good", "the numbers can be trusted"),
     "usable": ("Usable with care", "some numbers may be inaccurate"),
     "misleading": ("Not usable", "the numbers are misleading"),
@@ -95,7 +93,7 @@ WORDS = {
 _FAILED = ("error", "warn")
 
 
-def show_verdict(context: Context, integrity: Result) -> Component:
+def show_integrity(context: Context, integrity: Result) -> Component:
     """Show the verdict of `integrity` with the failed checks.
 
     Args:
@@ -104,8 +102,8 @@ def show_verdict(context: Context, integrity: Result) -> Component:
     """
     row = integrity.tables["verdict"].iloc[0]
     verdict = str(row["verdict"])
-    word, meaning = WORDS.get(verdict, (verdict, ""))
-    failed = _failed(integrity)
+    word, meaning = VERDICT_WORDS.get(verdict, (verdict, ""))
+    failed = _find_failures(integrity)
     passed = int(row["checks"]) - len(failed)
     return html.Section(
         [
@@ -116,13 +114,13 @@ def show_verdict(context: Context, integrity: Result) -> Component:
                     dcc.Link("All checks", href=context.view.elsewhere("integrity")),
                 ]
             ),
-            *([html.Ul([html.Li(_check(*one)) for one in failed])] if failed else []),
+            *([html.Ul([html.Li(_check(*check)) for check in failed])] if failed else []),
         ],
         className=f"tk-verdict tk-verdict-{verdict}",
     )
 
 
-def _failed(integrity: Result) -> list[tuple[str, str, str]]:
+def _find_failures(integrity: Result) -> list[tuple[str, str, str]]:
     """Return level, name and detail of each failed check, most severe first."""
     checks = integrity.tables["checks"]
     rows = checks[["level", "check", "detail"]].itertuples(index=False, name=None)
@@ -131,13 +129,13 @@ def _failed(integrity: Result) -> list[tuple[str, str, str]]:
 
 def _check(level: str, name: str, detail: str) -> list[Component | str]:
     word = "Error" if level == "error" else "Warning"
-    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *coded(sentence(detail))]
+    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *with_code(sentence(detail))]
 
 
 NAME = "overview"
 _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] = {
-    "device_tiles": (("steps", _shared.step_times), ("gpu_breakdown", _shared.device_time)),
-    "work_tiles": (("overlap", _shared.copies), ("memory", _shared.memory)),
+    "device_tiles": (("steps", key_numbers.step_times), ("gpu_breakdown", key_numbers.device_time)),
+    "work_tiles": (("overlap", key_numbers.copies), ("memory", key_numbers.memory)),
 }
 """Blocks of tiles: analyses with the functions that create the tiles."""
 
@@ -165,11 +163,12 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _baseline(context: Context) -> list[Component]:
-    found = compared(context)
-    if found is None or not found.refused:
+    comparability = compare_with_baseline(context)
+    if comparability is None or not comparability.refused:
         return []
     differences = "; ".join(
-        f"{one.field.replace('_', ' ')} ({one.base} vs. {one.head})" for one in found.refused
+        f"{difference.field.replace('_', ' ')} ({difference.base} vs. {difference.head})"
+        for difference in comparability.refused
     )
     what = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
     return [
@@ -181,7 +180,7 @@ def _tiles(name: str, context: Context) -> list[Component]:
     def tiles(result: Callable[[str], Result]) -> list[Tile]:
         return [tile for analysis, read in _TILES[name] for tile in read(result(analysis), context.view)]
 
-    run_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
+    start_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
     return tiles_with_baseline(context, tiles)
 
 
@@ -193,16 +192,16 @@ PAGE = Page(
     order=10,
     layout=_layout,
     blocks={
-        "verdict": advice.verdict,
-        "ran": lambda context: shown(context.run.meta),
-        "integrity": lambda context: show_verdict(context, context.result("integrity")),
+        "verdict": findings.show_verdict,
+        "ran": lambda context: show_metadata(context.run.meta),
+        "integrity": lambda context: show_integrity(context, context.result("integrity")),
         "baseline": _baseline,
         **{name: partial(_tiles, name) for name in _TILES},
-        "breakdown": breakdown,
-        "findings": advice.findings,
+        "breakdown": show_breakdown,
+        "findings": findings.show_findings,
     },
     exports=FIRST,
-    advice=advice.in_order,
+    advice=findings.wait_for_findings,
     prefetch=FOR_VERDICT,
-    connect=advice.connect,
+    connect=findings.connect,
 )

@@ -5,28 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 
 from tracekit.experiments.sweep_folder import list_sweeps
 from tracekit.runs import notes
 from tracekit.runs.run import Run
 
 from ...blocks import error_alert
-from ...catalogue import Listing
-from ...parts.charts import aria, data
+from ...catalog import Listing
+from ...components.charts import aria, data
 from ...site import Context, Needs, Page, Section, Site, View
-from . import noting
-from .actions import ask, connect_deleting, deleting, welcome
-from .rows import CELLS, StepTimes, columns, grouped, matching, ordered, row
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from .rows import Row, Steps
+from . import delete_dialog, run_notes_dialog
+from .delete_dialog import create_button, create_dialog, welcome
+from .rows import CELLS, Row, Steps, StepTimes, columns, filter_rows, group_sweeps, make_row, sort_rows
 
 REFRESH_MS = 1_200
 PAGE_ROWS = 50
@@ -68,8 +64,8 @@ def _layout(context: Context) -> list[Component]:
     return [
         listed,
         html.Div(welcome(), id="runs-welcome", hidden=True),
-        *deleting(),
-        *noting.dialog(),
+        *create_dialog(),
+        *run_notes_dialog.dialog(),
         dcc.Store(id="runs-known"),
         dcc.Store(id="runs-refreshed"),
         dcc.Store(id="runs-arrived"),
@@ -96,11 +92,11 @@ def _bar(view: View) -> Component:
     return html.Div(
         [
             html.Div(find, className="tk-runs-find", **data(search="")),
-            html.Span(_comparing(None, []), id="runs-compare"),
-            noting.button(),
-            ask(),
-            _fold("runs-columns", "Columns", html.Ul(id="runs-columns")),
-            _fold("runs-views", "Views", [html.Ul(id="runs-views"), *_saving()]),
+            html.Span(_compare_link(None, []), id="runs-compare"),
+            run_notes_dialog.button(),
+            create_button(),
+            _create_fold("runs-columns", "Columns", html.Ul(id="runs-columns")),
+            _create_fold("runs-views", "Views", [html.Ul(id="runs-views"), *_save_form()]),
             cells,
             html.Span(id="runs-count", className="tk-status", role="status"),
         ],
@@ -108,14 +104,14 @@ def _bar(view: View) -> Component:
     )
 
 
-def _fold(name: str, title: str, content: Component | list[Component]) -> Component:
+def _create_fold(name: str, title: str, content: Component | list[Component]) -> Component:
     """Create a button that opens a panel, which `assets/runs_views.js` fills."""
     panel = html.Div(content, className="tk-fold-panel")
     summary = html.Summary(title, className="tk-button")
     return html.Details([summary, panel], id=f"{name}-fold", className="tk-fold")
 
 
-def _saving() -> list[Component]:
+def _save_form() -> list[Component]:
     name = "Name of this view"
     field = dmc.TextInput(id="runs-view-name", placeholder=name, size="xs", **aria(label=name))
     save = html.Button("Save", id="runs-view-save", className="tk-button")
@@ -147,13 +143,13 @@ class Table:
         """Return a text that changes with the rows."""
         return f"{listing.stamp}:{self.times.computed}:{self._edits}"
 
-    def edited(self, name: str) -> None:
+    def forget_row(self, name: str) -> None:
         """Read the notes of a run again."""
         with self._guard:
             self._made.pop(name, None)
             self._edits += 1
 
-    def all(self, listing: Listing) -> list[Row]:
+    def all_rows(self, listing: Listing) -> list[Row]:
         """Return the rows of all runs, newest first."""
         with self._guard:
             stamp = self.stamp(listing)
@@ -166,15 +162,17 @@ class Table:
         steps, before = self.times.of(run), self._made.get(run.path.name)
         if before and before[0] is run and before[1] is steps:
             return before
-        return run, steps, row(run, steps, notes.read(run))
+        return run, steps, make_row(run, steps, notes.read(run))
 
-    def chosen(self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any) -> list[Row]:
+    def select_rows(
+        self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any
+    ) -> list[Row]:
         """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
-        found = matching(self.all(listing), text or "", request.get("filterModel") or {})
+        rows = filter_rows(self.all_rows(listing), text or "", request.get("filterModel") or {})
         if not cells:
             sweeps = {folder.id: folder.plan.kind for folder in list_sweeps(self.site.store)}
-            found = grouped(found, sweeps)
-        return ordered(found, request.get("sortModel") or [])
+            rows = group_sweeps(rows, sweeps)
+        return sort_rows(rows, request.get("sortModel") or [])
 
 
 def _page(request: Mapping[str, Any], *, around: int = 0) -> slice:
@@ -193,8 +191,8 @@ def connect(site: Site) -> None:
         Input("runs-find", "value"),
         Input("runs-cells", "checked"),
     )
-    connect_deleting(site)
-    noting.connect(site, table.edited)
+    delete_dialog.connect(site)
+    run_notes_dialog.connect(site, table.forget_row)
     _connect_list(site, table)
     _connect_refresh(site, table)
 
@@ -203,11 +201,11 @@ def connect(site: Site) -> None:
         Input("runs-grid", "selectedRows"),
         State("view", "data"),
     )
-    def comparing(selected: list[dict[str, Any]] | None, view: dict[str, str] | None) -> Any:
-        known = [run.path.name for run in site.catalogue.listing().runs]
-        chosen = sorted({one["run"] for one in selected or []} & set(known), key=known.index)
+    def link_comparison(selected: list[dict[str, Any]] | None, view: dict[str, str] | None) -> Any:
+        run_ids = [run.path.name for run in site.catalog.list_runs().runs]
+        chosen = sorted({row["run"] for row in selected or []} & set(run_ids), key=run_ids.index)
         before = View.parse(view["path"], view["search"]) if view else View()
-        return _comparing(before, chosen)
+        return _compare_link(before, chosen)
 
 
 def _connect_list(site: Site, table: Table) -> None:
@@ -222,12 +220,12 @@ def _connect_list(site: Site, table: Table) -> None:
     def answer(request: dict[str, Any] | None, text: str | None, cells: Any) -> Any:
         if request is None:
             return no_update, no_update
-        listing = site.catalogue.listing()
-        found = table.chosen(listing, text, request, cells)
-        passing = len(matching(table.all(listing), text or "", request.get("filterModel") or {}))
+        listing = site.catalog.list_runs()
+        rows = table.select_rows(listing, text, request, cells)
+        passing = len(filter_rows(table.all_rows(listing), text or "", request.get("filterModel") or {}))
         return (
-            {"rowData": found[_page(request)], "rowCount": len(found)},
-            counted(passing, len(listing.runs)),
+            {"rowData": rows[_page(request)], "rowCount": len(rows)},
+            describe_count(passing, len(listing.runs)),
         )
 
     site.app.clientside_callback(
@@ -261,54 +259,57 @@ def _connect_refresh(site: Site, table: Table) -> None:
         _: int,
         __: Any,
         ___: Any,
-        known: dict[str, Any] | None,
+        before: dict[str, Any] | None,
         request: dict[str, Any] | None,
         text: str | None,
         cells: Any,
     ) -> list[Any]:
-        listing = site.catalogue.listing()
-        if known is not None and request:  # show the list before computing step times
-            table.times.work(_shown_runs(listing, table, request, text, cells))
-        if known is not None and known["stamp"] == table.stamp(listing):
+        listing = site.catalog.list_runs()
+        if before is not None and request:  # show the list before computing step times
+            table.times.work(_runs_to_time(listing, table, request, text, cells))
+        if before is not None and before["stamp"] == table.stamp(listing):
             return [no_update] * 6
-        shown = shape(listing, table.all(listing))
-        fields = [one["field"] for one in shown[0]]
-        if known is not None and known["fields"] == fields:
+        shown = shape(listing, table.all_rows(listing))
+        fields = [row["field"] for row in shown[0]]
+        if before is not None and before["fields"] == fields:
             shown[0] = no_update  # keeps widths that the user chose
         return [*shown, {"stamp": table.stamp(listing), "fields": fields}]
 
 
-def _shown_runs(
+def _runs_to_time(
     listing: Listing, table: Table, request: Mapping[str, Any], text: str | None, cells: Any
 ) -> Sequence[Run]:
     """Return the runs whose step times are wanted: around the page, or all to sort or filter by them."""
-    asked = {one.get("colId") for one in request.get("sortModel") or []}
-    if STEP_FIELDS & (asked | set(request.get("filterModel") or {})):
+    sort_fields = {entry.get("colId") for entry in request.get("sortModel") or []}
+    if STEP_FIELDS & (sort_fields | set(request.get("filterModel") or {})):
         return listing.runs[::-1]
-    shown = table.chosen(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
-    names = {one["run"] for one in shown}
+    shown = table.select_rows(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
+    names = {row["run"] for row in shown}
     return [run for run in reversed(listing.runs) if run.path.name in names]
 
 
 def shape(listing: Listing, listed: Sequence[Row]) -> list[Any]:
     """Return columns and height of the grid, what cannot be read, and whether list and welcome are hidden."""
-    left_out = [error_alert(f"skipped {one.name}: {one.message}", one.hint) for one in listing.unreadable]
+    left_out = [
+        error_alert(f"skipped {unreadable.name}: {unreadable.message}", unreadable.hint)
+        for unreadable in listing.unreadable
+    ]
     empty = not listed and not left_out
     return [columns(listed), {"height": _height(len(listed))}, left_out, empty, not empty]
 
 
-def counted(passing: int, total: int) -> str:
+def describe_count(passing: int, total: int) -> str:
     """Return the number of runs that pass the filters.
 
     Example:
-        >>> counted(1, 1), counted(12, 5_000)
+        >>> describe_count(1, 1), describe_count(12, 5_000)
         ('1 run', '12 of 5,000 runs')
     """
     runs = f"{total:,} run{'s' * (total != 1)}"
     return runs if passing == total else f"{passing:,} of {runs}"
 
 
-def _comparing(view: View | None, chosen: list[str]) -> Component:
+def _compare_link(view: View | None, chosen: list[str]) -> Component:
     """Return a link that compares two runs with the older as baseline; a disabled button otherwise."""
     if view is None or len(chosen) != 2:
         return html.Button("Compare", className="tk-button", disabled=True, title="Select two runs")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
@@ -18,18 +18,17 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_times import StepTime, profiled, unprofiled
 from tracekit.runs.text import MISSING
 
-from ...grids.table import ROOM, too_wide
-from ...parts.links import commit_name, gpu_names, run_color, source_files
+from ...components.links import color_of_run, commit_name, gpu_names, source_files
+from ...tables.table import TABLE_PX, columns_without_room
 
-if TYPE_CHECKING:
-    Row: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
 
 PENDING = "…"
-BUDGET_S = 0.8
+MAX_WORK_S = 0.8
 """Seconds per refresh to spend on step times."""
 CELLS = "sweep"
 """Field of a row that stands for all runs of a sweep or suite: its id."""
-GIVEN = "given_label"
+GIVEN_LABEL = "given_label"
 """Field of the label that the run was stored with, whatever its name."""
 
 
@@ -60,7 +59,7 @@ class StepTimes:
         """Number of runs whose step times are known."""
         return len(self._known)
 
-    def work(self, runs: Sequence[Run], *, budget_s: float = BUDGET_S) -> bool:
+    def work(self, runs: Sequence[Run], *, budget_s: float = MAX_WORK_S) -> bool:
         """Compute some missing step times; return whether any were missing."""
         if not self._serial.acquire(blocking=False):
             return False  # another request is computing them
@@ -68,7 +67,7 @@ class StepTimes:
             pending = [run for run in runs if self.of(run) is None]
             end = time.monotonic() + budget_s
             for run in pending:
-                self._known[run.path.name] = _steps(run)
+                self._known[run.path.name] = _read_steps(run)
                 if time.monotonic() > end:
                     break
         finally:
@@ -76,43 +75,45 @@ class StepTimes:
         return bool(pending)
 
 
-def _steps(run: Run) -> Steps:
+def _read_steps(run: Run) -> Steps:
     try:
         return Steps(profiled(run), len(run.ranks) or None)
     except TracekitError:
         return _NONE
 
 
-def rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
+def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
     """Return one row per run, newest first."""
-    return [row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
+    return [make_row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
 
 
-def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
+def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     """Return the row of a run."""
     meta = run.header
     label = clean(meta.label) if meta.label else None
     workload = meta.workload or {}
     size = sum(table.bytes for table in meta.tables.values())
-    sources = [one.get("bytes") for one in meta.collector.options.get("sources") or []]
-    source_bytes = sum(sources) if sources and all(isinstance(one, int) for one in sources) else None
-    known = steps or _NONE
-    count, step_ns = (known.time.steps, known.time.median_ns) if known.time else (None, None)
+    sources = [entry.get("bytes") for entry in meta.collector.options.get("sources") or []]
+    source_bytes = sum(sources) if sources and all(isinstance(source, int) for source in sources) else None
+    known_steps = steps or _NONE
+    count, step_ns = (
+        (known_steps.time.steps, known_steps.time.median_ns) if known_steps.time else (None, None)
+    )
     timed = unprofiled(meta.timings)
     unprofiled_ns = timed.median_ns if timed else None
     imported = meta.collector.name == "import"
     return {
         "run": run.path.name,
-        "color": run_color(run, noted),
+        "color": color_of_run(run, noted),
         "label": noted.name or label,
-        GIVEN: label,
+        GIVEN_LABEL: label,
         "tags": ", ".join(noted.tags) or None,
         "note": noted.note or None,
         "workload": _text(workload.get("name")) or (source_files(meta) if imported else None) or None,
         "mode": _text(workload.get("mode")),
         "device": _text(workload.get("device")),
         "gpu": gpu_names(meta) or None,
-        "ranks": _ranks(known.ranks, meta.fingerprint.get("world_size")),
+        "ranks": _ranks(known_steps.ranks, meta.fingerprint.get("world_size")),
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
         "steps": count,
         "steps_text": human(count, "count") if steps else PENDING,
@@ -126,8 +127,9 @@ def row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "commit": commit_name(meta.git, 9) or None,
         "size": size,
         "size_text": human(size, "bytes"),
-        "diagnostics": _counted(meta),
-        "messages": "\n".join(clean(one.message) for one in combine_diagnostics(meta.diagnostics)) or None,
+        "diagnostics": _count_messages(meta),
+        "messages": "\n".join(clean(entry.message) for entry in combine_diagnostics(meta.diagnostics))
+        or None,
     }
 
 
@@ -138,33 +140,33 @@ def _ranks(recorded: int | None, world: Any) -> str | None:
     return f"{recorded or '…'} of {world}"
 
 
-def grouped(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
+def group_sweeps(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
     """Return rows in which one row stands for all runs of a sweep or suite, in the place of the first.
 
     Args:
         listed: Rows of runs.
         sweeps: Kind of each sweep in the store, by its id, with which the labels of its runs begin.
     """
-    found: list[Row] = []
+    grouped_rows: list[Row] = []
     groups: dict[str, list[Row]] = {}
-    for one in listed:
-        sweep = (one[GIVEN] or "").partition("/")[0]
+    for listed_row in listed:
+        sweep = (listed_row[GIVEN_LABEL] or "").partition("/")[0]
         if sweep not in sweeps:
-            found.append(one)
+            grouped_rows.append(listed_row)
             continue
         if sweep not in groups:
-            found.append(_group(sweep, sweeps[sweep], one))
-        groups.setdefault(sweep, []).append(one)
-    for one in found:
-        if members := groups.get(one.get(CELLS, "")):
+            grouped_rows.append(_group(sweep, sweeps[sweep], listed_row))
+        groups.setdefault(sweep, []).append(listed_row)
+    for listed_row in grouped_rows:
+        if members := groups.get(listed_row.get(CELLS, "")):
             size = sum(member["size"] for member in members)
-            one |= {
-                "label": f"{one['source']} of {len(members):,} run{'s' * (len(members) != 1)}",
+            listed_row |= {
+                "label": f"{listed_row['source']} of {len(members):,} run{'s' * (len(members) != 1)}",
                 "workload": ", ".join(dict.fromkeys(str(member["workload"]) for member in members)),
                 "size": size,
                 "size_text": human(size, "bytes"),
             }
-    return found
+    return grouped_rows
 
 
 def _group(sweep: str, kind: str, newest: Row) -> Row:
@@ -173,7 +175,7 @@ def _group(sweep: str, kind: str, newest: Row) -> Row:
     return dict.fromkeys(newest) | texts | shown
 
 
-def matching(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> list[Row]:
+def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> list[Row]:
     """Return the rows that pass a text filter and the filters of columns.
 
     Args:
@@ -182,15 +184,19 @@ def matching(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> list
         model: Filter model of the grid, by field.
     """
     words = text.lower().split()
-    known = [one for one in listed if all(word in _said(one) for word in words)] if words else list(listed)
+    passing_rows = (
+        [row for row in listed if all(word in _search_text(row) for word in words)] if words else list(listed)
+    )
     for name, condition in model.items():
         if name in FIELDS and isinstance(condition, dict):
-            known = [one for one in known if _passes(one.get(name), condition)]
-    return known
+            passing_rows = [
+                candidate for candidate in passing_rows if _passes(candidate.get(name), condition)
+            ]
+    return passing_rows
 
 
-def _said(one: Row) -> str:
-    return "\n".join(str(one[name]) for name in SEARCHED if one.get(name)).lower()
+def _search_text(listed_row: Row) -> str:
+    return "\n".join(str(listed_row[name]) for name in SEARCH_FIELDS if listed_row.get(name)).lower()
 
 
 def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
@@ -202,16 +208,16 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
     if kind in {"blank", "notBlank"}:
         return (value is None) == (kind == "blank")
     if isinstance(wanted, str):
-        return _TEXT_TESTS.get(str(kind), _anything)(str(value or "").lower(), wanted.lower())
+        return _TEXT_TESTS.get(str(kind), _accept)(str(value or "").lower(), wanted.lower())
     if not isinstance(value, int | float) or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
         most = condition.get("filterTo")
         return wanted <= value <= (most if isinstance(most, int | float) else wanted)
-    return _NUMBER_TESTS.get(str(kind), _anything)(value, wanted)
+    return _NUMBER_TESTS.get(str(kind), _accept)(value, wanted)
 
 
-def _anything(_: Any, __: Any) -> bool:
+def _accept(_: Any, __: Any) -> bool:
     return True
 
 
@@ -233,29 +239,29 @@ _NUMBER_TESTS: Final = {
 }
 
 
-def ordered(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list[Row]:
+def sort_rows(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list[Row]:
     """Return the rows by the columns of the grid's sort model; missing values are last."""
-    found = list(listed)
-    for one in reversed(model):
-        name = one.get("colId", "")
+    sorted_rows = list(listed)
+    for entry in reversed(model):
+        name = entry.get("colId", "")
         if name in FIELDS:
-            some = [row for row in found if row.get(name) is not None]
-            some.sort(key=lambda row: row[name], reverse=one.get("sort") == "desc")
-            found = some + [row for row in found if row.get(name) is None]
-    return found
+            with_value = [row for row in sorted_rows if row.get(name) is not None]
+            with_value.sort(key=lambda row: row[name], reverse=entry.get("sort") == "desc")
+            sorted_rows = with_value + [row for row in sorted_rows if row.get(name) is None]
+    return sorted_rows
 
 
-def selected_runs(selected: Sequence[Row] | None) -> list[str]:
+def selection_ids(selected: Sequence[Row] | None) -> list[str]:
     """Return the ids of the selected runs; a row of a sweep stands for none."""
-    return [str(one["run"]) for one in selected or [] if not one.get(CELLS)]
+    return [str(row["run"]) for row in selected or [] if not row.get(CELLS)]
 
 
 def _text(value: Any) -> str | None:
     return None if value is None else clean(str(value))
 
 
-def _counted(meta: RunMeta) -> str | None:
-    levels = [one.level for one in meta.diagnostics]
+def _count_messages(meta: RunMeta) -> str | None:
+    levels = [diagnostic.level for diagnostic in meta.diagnostics]
     words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
     counted = [(levels.count(level), word) for level, word in words.items()]
     return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counted if count) or None
@@ -263,9 +269,15 @@ def _counted(meta: RunMeta) -> str | None:
 
 def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the columns that have data; those for which there is no room are hidden at first."""
-    used = [one for one in _COLUMNS if one["field"] in _ALWAYS or any(row[one["field"]] for row in listed)]
-    hidden = {one["field"] for one in too_wide(used, first=_FIRST, room=ROOM - _CHECKBOX)}
-    return [one | {"hide": True} if one["field"] in hidden else one for one in used]
+    used = [
+        column
+        for column in _COLUMNS
+        if column["field"] in _ALWAYS or any(row[column["field"]] for row in listed)
+    ]
+    hidden = {
+        column["field"] for column in columns_without_room(used, first=_FIRST, room=TABLE_PX - _CHECKBOX)
+    }
+    return [column | {"hide": True} if column["field"] in hidden else column for column in used]
 
 
 def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dict[str, Any]:
@@ -296,8 +308,8 @@ def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
     )
 
 
-SEARCHED = (
-    *("run", "label", GIVEN, "tags", "note", "workload", "mode", "device", "gpu", "ranks"),
+SEARCH_FIELDS = (
+    *("run", "label", GIVEN_LABEL, "tags", "note", "workload", "mode", "device", "gpu", "ranks"),
     *("created", "source", "commit", "diagnostics"),
 )
 """Fields in which the text filter looks."""
@@ -325,4 +337,4 @@ _COLUMNS = [
     _column("source", "recorded by", "collector", 120),
     _column("note", "note", "note written on this page", 150, flex=1),
 ]
-FIELDS: Final = {one["field"] for one in _COLUMNS}
+FIELDS: Final = {column["field"] for column in _COLUMNS}

@@ -6,30 +6,28 @@ does not even parse it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
-from flask import Response, abort, request
+from dash.development.base_component import Component
+from flask import Response, abort
 
 from tracekit.errors import TracekitError
 
 from ...blocks import block, error_alert
-from ...parts.charts import aria, data
-from ...parts.links import Choice, choices
-from ...security import own_page
-from ...site import LONGEST_SQL, Context, Page, Section, Site, View
+from ...components.charts import aria, data
+from ...components.links import Choice, show_choices
+from ...security import is_same_origin
+from ...site import MAX_SQL_CHARS, Context, Page, Section, Site
 from . import result, tables
-from .running import AT_ONCE, MEMORY_BYTES, MOST_ROWS, QUERIES, SECONDS
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from .query_runner import MAX_MEMORY_BYTES, MAX_ROWS, MAX_RUNNING, MAX_SECONDS, QUERIES
 
 NAME = "sql"
 _LIMITS = (
-    f"Read-only. At most {SECONDS} s, {MEMORY_BYTES / (1 << 30):g} GiB of memory, {MOST_ROWS:,} rows on the "
-    f"page, {LONGEST_SQL:,} characters, and {AT_ONCE} queries at once. tracekit query has options for more."
+    f"Read-only. At most {MAX_SECONDS} s, {MAX_MEMORY_BYTES / (1 << 30):g} GiB of memory, {MAX_ROWS:,} rows "
+    f"on the page, {MAX_SQL_CHARS:,} characters, and {MAX_RUNNING} queries at once. "
+    "tracekit query has options for more."
 )
 
 
@@ -82,7 +80,7 @@ def _editor(context: Context) -> list[Component]:
             id="sql-run",
             className="tk-button tk-primary",
             title="Ctrl+Enter",
-            **data(longest=str(LONGEST_SQL)),
+            **data(longest=str(MAX_SQL_CHARS)),
         ),
         over,
         html.Button("Cancel", id="sql-cancel", className="tk-button tk-sql-cancel"),
@@ -93,18 +91,18 @@ def _editor(context: Context) -> list[Component]:
 
 def _examples(context: Context) -> Component:
     view = context.view
-    kept = {"over": view.options["over"]} if view.options.get("over") in result.OVER else {}
+    options = {"over": view.options["over"]} if view.options.get("over") in result.OVER else {}
     offered = [
-        Choice(one.title, view.href(options=kept | {"sql": one.sql}), title=one.sql)
-        for one in tables.fitting(tables.with_rows(context.run))
+        Choice(example.title, view.href(options=options | {"sql": example.sql}), title=example.sql)
+        for example in tables.list_examples(tables.tables_with_rows(context.run))
     ]
-    return choices("Examples", offered)
+    return show_choices("Examples", offered)
 
 
 def _result(context: Context) -> list[Component]:
     if not context.view.options.get("sql", "").strip():
         return [html.P("Write a query or choose an example. Ctrl+Enter runs it.", className="tk-dim")]
-    return result.show(context, QUERIES.result(result.asked(context)))
+    return result.show_result(context, QUERIES.result(result.read_query(context)))
 
 
 def _connect(site: Site) -> None:
@@ -136,14 +134,14 @@ def _connect(site: Site) -> None:
         Input("view", "data"),
         State("sql-schema-of", "data"),
     )
-    def schema(view: dict[str, str] | None, known: str | None) -> tuple[Any, Any]:
+    def schema(view: dict[str, str] | None, shown_before: str | None) -> tuple[Any, Any]:
         """List the tables of another run; those of the same run stay as they were opened."""
         if view is None:
             return no_update, no_update
-        context = site.context(View.parse(view["path"], view["search"]), dark=False)
+        context = site.context_of(view)
         several = bool(context.view.options.get("over"))
         listed = f"{context.view.run} {several}"
-        if listed == known or context.chosen is None:
+        if listed == shown_before or context.chosen is None:
             return no_update, no_update
         try:
             return tables.schema(context.chosen, several=several), listed
@@ -158,14 +156,13 @@ def _connect(site: Site) -> None:
     )
     def cancel(clicks: int | None, view: dict[str, str] | None) -> Any:
         if clicks and view:
-            QUERIES.cancel(result.asked(site.context(View.parse(view["path"], view["search"]), dark=False)))
+            QUERIES.cancel(result.read_query(site.context_of(view)))
         return no_update
 
     def export() -> Response:
-        if not own_page():
+        if not is_same_origin():
             abort(403, "not from a page of this dashboard")
-        view = View.parse(NAME, request.query_string.decode(errors="replace"))
-        return result.csv_file(result.asked(site.context(view, dark=False)))
+        return result.csv_file(result.read_query(site.requested(NAME)))
 
     site.app.server.add_url_rule("/export/query.csv", "export-query", export)
 

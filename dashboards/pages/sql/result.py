@@ -9,39 +9,36 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import dash_mantine_components as dmc
 import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 from flask import Response
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.errors import UnusableInputError, clean
 from tracekit.export.views import unit
 
-from ...exports.offers import safe
+from ...components.charts import aria, chart
+from ...components.links import Choice, show_choices, show_command
+from ...exports.downloads import quote_formula
 from ...figures.bars import bars
 from ...figures.lines import lines
-from ...grids.table import table
-from ...parts.charts import aria, chart
-from ...parts.links import Choice, choices, copyable
-from ...site import LONGEST_SQL, Context
-from .running import MOST_CSV_ROWS, QUERIES, SECONDS, Query, Result
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from ...site import MAX_SQL_CHARS, Context
+from ...tables.table import show_table
+from .query_runner import MAX_CSV_ROWS, MAX_SECONDS, QUERIES, Query, Result
 
 ALL, BASE = "all", "base"
 OVER: Final = {"": "This run", BASE: "Run and baseline", ALL: "All runs"}
 """What is queried, by the value of `over` in the address."""
 CHARTS: Final = {"": "none", "bar": "bar", "line": "line", "scatter": "scatter"}
-_BARS, _POINTS = 40, 5_000
+_MAX_BARS, _MAX_POINTS = 40, 5_000
 """Maximum bars and points."""
 
 
-def asked(context: Context) -> Query:
+def read_query(context: Context) -> Query:
     """Return the query in an address.
 
     Raises:
@@ -50,9 +47,9 @@ def asked(context: Context) -> Query:
     """
     options = context.view.options
     sql, over = options.get("sql", ""), options.get("over", "")
-    if len(sql) > LONGEST_SQL:
+    if len(sql) > MAX_SQL_CHARS:
         raise UnusableInputError(
-            f"the query has more than {LONGEST_SQL:,} characters",
+            f"the query has more than {MAX_SQL_CHARS:,} characters",
             hint="`tracekit query -` reads longer ones from standard input",
         )
     runs = [] if over == ALL else [context.run]
@@ -65,27 +62,29 @@ def asked(context: Context) -> Query:
     return Query(sql, str(context.store.path), names, stamp)
 
 
-def show(context: Context, result: Result) -> list[Component]:
+def show_result(context: Context, result: Result) -> list[Component]:
     """Show a result."""
     if [name for name, _ in result.columns] == ["explain_key", "explain_value"]:
         plan = "\n".join(clean(line) for row in result.rows for line in str(row[-1]).splitlines())
         shown = html.Pre(plan, className="tk-sql-plan", tabIndex="0")
         return [_summary(context, result), shown, _command(context)]
-    columns = tuple(Column(name, "", _described(name, kind)) for name, kind in result.columns)
+    columns = tuple(Column(name, "", _describe_column(name, kind)) for name, kind in result.columns)
     spec = TableSpec("query", "Result of the query", columns)
-    frame = pd.DataFrame(result.rows, columns=[one.name for one in columns], dtype=object)
-    grid = table(context, "sql", spec, frame, exact=True, csv=f"/export/query.csv{context.view.search()}")
+    frame = pd.DataFrame(result.rows, columns=[column.name for column in columns], dtype=object)
+    grid = show_table(
+        context, "sql", spec, frame, exact=True, csv=f"/export/query.csv{context.view.search()}"
+    )
     return [_summary(context, result), *_chart(context, result), grid, _command(context)]
 
 
-def _described(name: str, kind: str) -> str:
+def _describe_column(name: str, kind: str) -> str:
     return ", ".join(filter(None, [kind, unit(name)]))
 
 
 def _summary(context: Context, result: Result) -> Component:
     count = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}"
     if result.more:
-        count = f"The first {count}; there are more, which the CSV has if there are at most {MOST_CSV_ROWS:,}"
+        count = f"The first {count}; there are more, which the CSV has if there are at most {MAX_CSV_ROWS:,}"
     texts = [f"{count}, in {result.seconds:.2f} s with the start of the process."]
     if context.view.rank is not None or context.view.device is not None:
         texts.append("The choice of rank and device above does not apply: use WHERE rank = … AND device = …")
@@ -93,17 +92,25 @@ def _summary(context: Context, result: Result) -> Component:
 
 
 def _command(context: Context) -> Component:
-    query = asked(context)
+    query = read_query(context)
     runs = [word for run in query.runs for word in ("--run", run)] or ["--all"]
-    words = ["tracekit", "query", *runs, "--timeout", str(SECONDS), "--", query.sql]  # it may be a comment
+    words = [
+        "tracekit",
+        "query",
+        *runs,
+        "--timeout",
+        str(MAX_SECONDS),
+        "--",
+        query.sql,
+    ]  # it may be a comment
     return html.Details(
-        [html.Summary("Command"), copyable(shlex.join(words))], className="tk-more tk-sql-command"
+        [html.Summary("Command"), show_command(shlex.join(words))], className="tk-more tk-sql-command"
     )
 
 
 def _chart(context: Context, result: Result) -> list[Component]:
     """Show the choice of a chart, and the chosen one."""
-    numeric = [name for at, (name, _) in enumerate(result.columns) if _is_numeric(result.rows, at)]
+    numeric = [name for index, (name, _) in enumerate(result.columns) if _is_numeric(result.rows, index)]
     if not numeric:
         return []
     view, options = context.view, context.view.options
@@ -112,7 +119,7 @@ def _chart(context: Context, result: Result) -> list[Component]:
         Choice(text, view.href(options=options | {"chart": value}), value == kind)
         for value, text in CHARTS.items()
     ]
-    bar: list[Component] = [choices("Chart", offered)]
+    bar: list[Component] = [show_choices("Chart", offered)]
     if not kind:
         return [html.Div(bar, className="tk-bar")]
     names = [name for name, _ in result.columns]
@@ -122,11 +129,14 @@ def _chart(context: Context, result: Result) -> list[Component]:
         _axis("y", numeric, y),
         dcc.Store(id="sql-axes"),
     ]
-    return [html.Div(bar, className="tk-bar"), _drawn(context, result, kind, names.index(x), names.index(y))]
+    return [
+        html.Div(bar, className="tk-bar"),
+        _draw_chart(context, result, kind, names.index(x), names.index(y)),
+    ]
 
 
-def _is_numeric(rows: Sequence[Sequence[Any]], at: int) -> bool:
-    kinds = {type(row[at]) for row in rows}
+def _is_numeric(rows: Sequence[Sequence[Any]], index: int) -> bool:
+    kinds = {type(row[index]) for row in rows}
     return bool(kinds & {int, float}) and kinds <= {int, float, type(None)}
 
 
@@ -156,8 +166,8 @@ def _axis(axis: str, names: Sequence[str], value: str) -> Component:
     )
 
 
-def _drawn(context: Context, result: Result, kind: str, x: int, y: int) -> Component:
-    most = _BARS if kind == "bar" else _POINTS
+def _draw_chart(context: Context, result: Result, kind: str, x: int, y: int) -> Component:
+    most = _MAX_BARS if kind == "bar" else _MAX_POINTS
     rows = [row for row in result.rows if row[x] is not None and row[y] is not None][:most]
     x_name, y_name = result.columns[x][0], result.columns[y][0]
     values = [row[y] for row in rows]
@@ -208,15 +218,15 @@ def csv_file(query: Query) -> Response:
 
 def _lines(values: Iterable[Any]) -> Iterable[bytes]:
     """Convert columns and rows to CSV; the last value tells whether rows are missing."""
-    found = iter(values)
-    for row in chain([[name for name, _ in next(found)]], found):
+    remaining = iter(values)
+    for row in chain([[name for name, _ in next(remaining)]], remaining):
         if row is True:
             raise UnusableInputError(
-                f"the result has more than {MOST_CSV_ROWS:,} rows", hint="use `tracekit query --format csv`"
+                f"the result has more than {MAX_CSV_ROWS:,} rows", hint="use `tracekit query --format csv`"
             )
         if row is not False:
             stream = io.StringIO()
-            csv.writer(stream, lineterminator="\n").writerow([safe(_field(value)) for value in row])
+            csv.writer(stream, lineterminator="\n").writerow([quote_formula(_field(value)) for value in row])
             yield stream.getvalue().encode()
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.export.views import KNOWN, RUN_ID, RUNS, unit
 from tracekit.runs.run import Run
 from tracekit.schema import Column, Table
 
-from ...parts.charts import data
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
+from ...components.charts import data
 
 
 @dataclass(frozen=True)
@@ -86,15 +84,15 @@ EXAMPLES: Final = (
 )
 
 
-def with_rows(run: Run) -> set[str]:
+def tables_with_rows(run: Run) -> set[str]:
     """Return the names of the tables that have rows in a run."""
     return {RUNS.name, *(name for name in KNOWN if name != RUNS.name and run.rows(name))}
 
 
-def fitting(names: Iterable[str]) -> list[Example]:
+def list_examples(names: Iterable[str]) -> list[Example]:
     """Return the examples whose tables are among those with rows."""
-    known = set(names)
-    return [one for one in EXAMPLES if known.issuperset(one.tables)]
+    tables_present = set(names)
+    return [example for example in EXAMPLES if tables_present.issuperset(example.tables)]
 
 
 def schema(run: Run, *, several: bool) -> list[Component]:
@@ -104,7 +102,7 @@ def schema(run: Run, *, several: bool) -> list[Component]:
         run: The run.
         several: Whether rows of several runs are read, which begin with the id of their run.
     """
-    present = with_rows(run)
+    present = tables_with_rows(run)
     shown = [_table(table, several=several) for name, table in KNOWN.items() if name in present]
     absent = [_table(table, several=several) for name, table in KNOWN.items() if name not in present]
     if absent:
@@ -118,24 +116,24 @@ def schema(run: Run, *, several: bool) -> list[Component]:
 
 def _table(table: Table, *, several: bool) -> Component:
     labelled = several and table is not RUNS
-    columns = [*(_column_of_run() if labelled else []), *(_column(one) for one in table.columns)]
+    columns = [*(_column_of_run() if labelled else []), *(_column(column) for column in table.columns)]
     summary = html.Summary([html.Strong(table.name), f": a row is {table.row}"])
-    insert = _insert(table.name, f"Insert {table.name}")
+    insert = _insert_button(table.name, f"Insert {table.name}")
     return html.Details(
         [summary, html.Ul([html.Li([insert, html.Span("the table", className="tk-dim")]), *columns])]
     )
 
 
 def _column_of_run() -> list[Component]:
-    return [html.Li([_insert(RUN_ID, f"Insert {RUN_ID}"), html.Span("text; id of the run")])]
+    return [html.Li([_insert_button(RUN_ID, f"Insert {RUN_ID}"), html.Span("text; id of the run")])]
 
 
 def _column(column: Column) -> Component:
     kind = "text" if "string" in str(column.type) else str(column.type)
     facts = [kind, unit(column.name), "can be NULL" if column.nullable else ""]
     meaning = f"{', '.join(filter(None, facts))}; {column.meaning}"
-    return html.Li([_insert(column.name, f"Insert {column.name}"), html.Span(meaning)])
+    return html.Li([_insert_button(column.name, f"Insert {column.name}"), html.Span(meaning)])
 
 
-def _insert(text: str, title: str) -> Component:
+def _insert_button(text: str, title: str) -> Component:
     return html.Button(text, type="button", className="tk-sql-insert", title=title, **data(insert=text))

@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Column
-from tracekit.experiments.sweep_folder import find, list_sweeps
+from tracekit.experiments.sweep_folder import Folder, find, list_sweeps
 from tracekit.experiments.sweep_model import SWEEP
-from tracekit.experiments.sweep_table import COLUMNS
+from tracekit.experiments.sweep_table import COLUMNS, Row
 from tracekit.experiments.sweep_table import rows as sweep_rows
 from tracekit.render.suite import PENDING, held, notes, shown, values
 
-from ...answers.results import no_runs, rows
+from ...analysis_pages.results import html_table, no_runs
 from ...blocks import block
+from ...components.charts import chart, connect_clicks
+from ...components.links import Choice, color_dot, show_choices
 from ...figures import sweep
-from ...parts.charts import chart, connect_clicks
-from ...parts.links import Choice, choices, run_dot
 from ...site import Context, Needs, Page, Section
 from .points import (
     HEATMAP,
     QUANTITIES,
-    chosen,
-    controls,
-    described,
-    points,
-    spelled,
-    spreads,
-    words,
-    workloads,
+    Point,
+    Spread,
+    SweepView,
+    describe_setting,
+    format_setting,
+    list_workloads,
+    read_points,
+    read_sweep_view,
+    show_controls,
+    spell,
+    summarize_repeats,
 )
 
-if TYPE_CHECKING:
-    from tracekit.experiments.sweep_folder import Folder
-    from tracekit.experiments.sweep_table import Row
-
-    from .points import Chosen, Point, Spread
-
-
 NAME, CHART = "sweeps", "sweep"
-SERIES = 16
+MAX_SERIES = 16
 """Maximum lines drawn."""
-RUNS = 4
+MAX_LINKS = 4
 """Maximum runs linked per row."""
 HINT = (
     "A sweep consists of runs of one workload with different batch size, resolution, level, mode, dtype, "
@@ -61,64 +57,68 @@ def _layout(_: Context) -> list[Component]:
 
 def _sweep(context: Context) -> list[Component]:
     runs = context.store.readable()
-    one = chosen(context.view, runs)
-    if one is None:
-        return _nothing(len(runs))
-    offered = controls(context.view, one, list(workloads(points(runs))))
-    series = _series(context, one)
-    quantity = QUANTITIES[one.quantity]
-    found: list[Component] = [html.Div(offered, className="tk-stacked")]
+    sweep_view = read_sweep_view(context.view, runs)
+    if sweep_view is None:
+        return _no_sweeps(len(runs))
+    offered = show_controls(context.view, sweep_view, list(list_workloads(read_points(runs))))
+    series = _series(context, sweep_view)
+    quantity = QUANTITIES[sweep_view.quantity]
+    sections: list[Component] = [html.Div(offered, className="tk-stacked")]
     if not any(line for _, line in series):
         caption_text = (
-            f"None of the {len(one.shown)} runs shown has {quantity.title} ({quantity.definition})."
+            f"None of the {len(sweep_view.shown)} runs shown has {quantity.title} ({quantity.definition})."
         )
-        return [*found, dmc.Alert(caption_text, color="gray", variant="light")]
-    return [*found, _chart(context, one, series), _table(context, one, series)]
+        return [*sections, dmc.Alert(caption_text, color="gray", variant="light")]
+    return [*sections, _chart(context, sweep_view, series), _table(context, sweep_view, series)]
 
 
-def _nothing(count: int) -> list[Component]:
+def _no_sweeps(count: int) -> list[Component]:
     none = f"None of the {count} runs is part of a sweep." if count else ""
     return no_runs(none, HINT, "Record a sweep:", COMMAND)
 
 
-def _series(context: Context, one: Chosen) -> list[tuple[str, list[Spread]]]:
+def _series(context: Context, sweep_view: SweepView) -> list[tuple[str, list[Spread]]]:
     """Group runs by the settings that are neither on the axis nor fixed."""
-    free = [one.rows] if one.form == HEATMAP else one.free
+    free = [sweep_view.rows] if sweep_view.form == HEATMAP else sweep_view.free
     groups: dict[tuple[str, ...], list[Point]] = {}
-    for point in one.shown:
-        groups.setdefault(tuple(spelled(point.settings[name]) for name in free), []).append(point)
-    order = {name: [spelled(value) for value in one.vary[name]] for name in free}
+    for point in sweep_view.shown:
+        groups.setdefault(tuple(spell(point.settings[name]) for name in free), []).append(point)
+    order = {name: [spell(value) for value in sweep_view.vary[name]] for name in free}
     keys = sorted(groups, key=lambda key: [order[n].index(k) for n, k in zip(free, key, strict=True)])
-    plain = one.form == HEATMAP
+    plain = sweep_view.form == HEATMAP
     return [
         (
-            key[0] if plain else ", ".join(described(n, k) for n, k in zip(free, key, strict=True)),
-            spreads(groups[key], one.x, one.quantity, context.results.of),
+            key[0] if plain else ", ".join(describe_setting(n, k) for n, k in zip(free, key, strict=True)),
+            summarize_repeats(groups[key], sweep_view.x, sweep_view.quantity, context.results.of),
         )
         for key in keys
     ]
 
 
-def _chart(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]) -> Component:
-    quantity = QUANTITIES[one.quantity]
-    fixed = ", ".join(described(name, text) for name, text in one.fixed.items())
-    what = f"{quantity.title.capitalize()} of {one.workload}: {quantity.definition}."
+def _chart(context: Context, sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> Component:
+    quantity = QUANTITIES[sweep_view.quantity]
+    fixed = ", ".join(describe_setting(name, text) for name, text in sweep_view.fixed.items())
+    what = f"{quantity.title.capitalize()} of {sweep_view.workload}: {quantity.definition}."
     fixed = f" Fixed: {fixed}." if fixed else ""
-    if one.form == HEATMAP:
+    if sweep_view.form == HEATMAP:
         return chart(
             context,
             CHART,
-            _heatmap(one, series),
+            _heatmap(sweep_view, series),
             caption=f"{what} Each cell is the median of its runs.{fixed}",
         )
-    left = len(series) - SERIES
+    left = len(series) - MAX_SERIES
     more = f" {left} more series are in the table." if left > 0 else ""
     figure = sweep.lines(
-        [sweep.Line(name or one.workload, _dots(context, line)) for name, line in series[:SERIES] if line],
+        [
+            sweep.Line(name or sweep_view.workload, _dots(context, line))
+            for name, line in series[:MAX_SERIES]
+            if line
+        ],
         quantity.unit,
-        x=words(one.x),
+        x=format_setting(sweep_view.x),
         y=quantity.title,
-        log=one.log,
+        log=sweep_view.log,
     )
     caption_text = f"{what} Points are medians, whiskers span min to max. Click a point to open its run."
     return chart(context, CHART, figure, caption=f"{caption_text}{fixed}{more}")
@@ -138,27 +138,27 @@ def _dots(context: Context, line: list[Spread]) -> tuple[sweep.Dot, ...]:
     )
 
 
-def _heatmap(one: Chosen, series: list[tuple[str, list[Spread]]]) -> dict[str, Any]:
-    columns = [spelled(value) for value in one.vary[one.x]]
-    known = [{spelled(dot.x): dot.median for dot in line} for _, line in series]
+def _heatmap(sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> dict[str, Any]:
+    columns = [spell(value) for value in sweep_view.vary[sweep_view.x]]
+    median_rows = [{spell(dot.x): dot.median for dot in line} for _, line in series]
     return sweep.heatmap(
         [name for name, _ in series],
         columns,
-        [[row.get(column) for column in columns] for row in known],
-        QUANTITIES[one.quantity].unit,
-        x=words(one.x),
-        y=words(one.rows),
-        z=QUANTITIES[one.quantity].title,
+        [[row.get(column) for column in columns] for row in median_rows],
+        QUANTITIES[sweep_view.quantity].unit,
+        x=format_setting(sweep_view.x),
+        y=format_setting(sweep_view.rows),
+        z=QUANTITIES[sweep_view.quantity].title,
     )
 
 
-def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]) -> Component:
-    unit = QUANTITIES[one.quantity].unit
-    series_name = one.rows or "series"
+def _table(context: Context, sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> Component:
+    unit = QUANTITIES[sweep_view.quantity].unit
+    series_name = sweep_view.rows or "series"
     columns = (
         Column(series_name, "prose", "settings that are neither on the axis nor fixed"),
-        Column(one.x, "prose", "setting on the axis"),
-        Column("median", unit, QUANTITIES[one.quantity].definition),
+        Column(sweep_view.x, "prose", "setting on the axis"),
+        Column("median", unit, QUANTITIES[sweep_view.quantity].definition),
         Column("min", unit, "minimum of the runs"),
         Column("max", unit, "maximum of the runs"),
         Column("n", "count", "number of runs"),
@@ -166,8 +166,8 @@ def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
     )
     records = [
         {
-            series_name: name or one.workload,
-            one.x: spelled(dot.x),
+            series_name: name or sweep_view.workload,
+            sweep_view.x: spell(dot.x),
             "median": dot.median,
             "min": dot.minimum,
             "max": dot.maximum,
@@ -178,73 +178,81 @@ def _table(context: Context, one: Chosen, series: list[tuple[str, list[Spread]]]
         for dot in line
     ]
     title = dmc.Title("Data", order=2, size="h4")
-    return html.Section([title, rows(columns, records, caption="Settings and runs")], className="tk-section")
+    return html.Section(
+        [title, html_table(columns, records, caption="Settings and runs")], className="tk-section"
+    )
 
 
 def _links(context: Context, dot: Spread) -> list[Any]:
     links: list[Any] = [
         dcc.Link(
-            [run_dot(run), run.path.name.rsplit("-", 1)[-1]],
+            [color_dot(run), run.path.name.rsplit("-", 1)[-1]],
             href=context.view.elsewhere("overview", run=run.path.name),
             title=run.path.name,
         )
-        for run in dot.runs[:RUNS]
+        for run in dot.runs[:MAX_LINKS]
     ]
     spaced = [part for link in links for part in (" ", link)][1:]  # allows line breaks
-    left = len(dot.runs) - RUNS
+    left = len(dot.runs) - MAX_LINKS
     return [*spaced, html.Span(f" and {left} more")] if left > 0 else spaced
 
 
 OPTION = "cells"
-OFFERED_CELLS = 12
+MAX_SWEEPS = 12
 """Maximum number of sweeps listed, newest first."""
-MOST = 400
+MAX_ROWS = 400
 """Maximum number of rows."""
 _OUTCOME, _REASON = "outcome", "reason"
 
 
-def cells(context: Context) -> list[Component]:
+def show_cells(context: Context) -> list[Component]:
     """Show the cells of the sweep in the address; default: the newest that is not a suite."""
-    known = sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP)
-    if not known:
+    sweeps = sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP)
+    if not sweeps:
         return []
-    offered = known[-OFFERED_CELLS:][::-1]
+    offered = sweeps[-MAX_SWEEPS:][::-1]
     requested = context.view.options.get(OPTION, "")
-    one = find(context.store, requested) if requested in {folder.id for folder in known} else offered[0]
+    chosen_sweep = (
+        find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
+    )
     return [
         html.Section(
-            [_cells_title(context, one, offered), *_cells_table(context, one)], className="tk-section"
+            [_cells_title(context, chosen_sweep, offered), *_cells_table(context, chosen_sweep)],
+            className="tk-section",
         )
     ]
 
 
-def _cells_title(context: Context, one: Folder, offered: Sequence[Folder]) -> Component:
+def _cells_title(context: Context, chosen_sweep: Folder, offered: Sequence[Folder]) -> Component:
     view = context.view
     links = [
         Choice(
             folder.id,
             view.href(options=view.options | {OPTION: folder.id}),
-            folder.id == one.id,
+            folder.id == chosen_sweep.id,
             title=f"started {folder.head.created_at}",
         )
         for folder in offered
     ]
-    return html.Div([dmc.Title("Sweep cells", order=2, size="h4"), choices("Sweep", links)])
+    return html.Div([dmc.Title("Sweep cells", order=2, size="h4"), show_choices("Sweep", links)])
 
 
-def _cells_table(context: Context, one: Folder) -> list[Component]:
-    done = one.records()
-    found = sweep_rows(one.plan, done)
-    lines = [f"Fixed: {held(found)}", *notes(one.id, one.plan, found, done)]
+def _cells_table(context: Context, chosen_sweep: Folder) -> list[Component]:
+    done = chosen_sweep.records()
+    cell_rows = sweep_rows(chosen_sweep.plan, done)
+    lines = [f"Fixed: {held(cell_rows)}", *notes(chosen_sweep.id, chosen_sweep.plan, cell_rows, done)]
     prose = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in lines]
-    order = [one.name for one in COLUMNS]
+    order = [column.name for column in COLUMNS]
     # the reason comes next to the outcome
-    columns = sorted(shown(found), key=lambda one: order.index(_OUTCOME if one.name == _REASON else one.name))
+    columns = sorted(
+        shown(cell_rows),
+        key=lambda chosen_sweep: order.index(_OUTCOME if chosen_sweep.name == _REASON else chosen_sweep.name),
+    )
     stored = {run.path.name for run in context.store.runs()}
-    records = [_cell_record(context, row, stored) for row in found[:MOST]]
-    body = [*prose, rows(columns, records, caption=f"Cells of {one.id}")]
-    left = len(found) - MOST
-    more = f"{left} more rows; `tracekit sweep --show {one.id} --format csv` prints all."
+    records = [_cell_record(context, row, stored) for row in cell_rows[:MAX_ROWS]]
+    body = [*prose, html_table(columns, records, caption=f"Cells of {chosen_sweep.id}")]
+    left = len(cell_rows) - MAX_ROWS
+    more = f"{left} more rows; `tracekit sweep --show {chosen_sweep.id} --format csv` prints all."
     return [*body, *([html.P(more, className="tk-prose")] if left > 0 else [])]
 
 
@@ -264,7 +272,7 @@ PAGE = Page(
     section=Section.COMPARE,
     order=510,
     layout=_layout,
-    blocks={"sweep": _sweep, "cells": cells},
+    blocks={"sweep": _sweep, "cells": show_cells},
     needs=Needs.NOTHING,
     connect=lambda site: connect_clicks(site, NAME, CHART),
 )

@@ -6,7 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash.development.base_component import Component
 
@@ -15,12 +15,11 @@ from tracekit.experiments.sweep import shares
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.runs.run import Run
 
-from ...parts.links import Choice, choices, commit_name
+from ...catalog import read_metric
+from ...components.links import Choice, commit_name, show_choices
 from ...site import View
-from .._shared import measured
 
-if TYPE_CHECKING:
-    Analyzed = Callable[[Run, str], Result]
+Analyzed = Callable[[Run, str], Result]
 
 COMMIT, BATCH = "commit", "batch_size"
 FIELDS = (
@@ -89,42 +88,42 @@ class Spread:
     typical: Run
 
 
-def points(runs: Iterable[Run]) -> list[Point]:
+def read_points(runs: Iterable[Run]) -> list[Point]:
     """Return the runs with a known workload, oldest first."""
-    found = []
+    run_points = []
     for run in runs:
-        known = run.header.fingerprint
-        if known.get("workload"):
-            settings = {name: known.get(name) for name in FIELDS} | {
+        fingerprint = run.header.fingerprint
+        if fingerprint.get("workload"):
+            settings = {name: fingerprint.get(name) for name in FIELDS} | {
                 COMMIT: commit_name(run.header.git) or None
             }
-            found.append(Point(run, str(known["workload"]), settings))
-    return found
+            run_points.append(Point(run, str(fingerprint["workload"]), settings))
+    return run_points
 
 
-def varying(of: Sequence[Point]) -> dict[str, list[Any]]:
+def find_varying(of: Sequence[Point]) -> dict[str, list[Any]]:
     """Return the settings that differ, with their sorted values."""
-    found = {}
+    varying_values = {}
     for name in (*FIELDS, COMMIT):
         values = {repr(point.settings[name]): point.settings[name] for point in of}
         if len(values) > 1:
-            found[name] = sorted(values.values(), key=_ascending)
-    return found
+            varying_values[name] = sorted(values.values(), key=_sort_key)
+    return varying_values
 
 
-def _ascending(value: Any) -> tuple[bool, bool, Any]:
+def _sort_key(value: Any) -> tuple[bool, bool, Any]:
     """Sort key: unknown first, then numbers, then text."""
     number = isinstance(value, int | float)
     return value is not None, not number, value if number else str(value)
 
 
-def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
+def read_quantity(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
     """Return a quantity of a run; None if it was not measured."""
     if quantity == ACTIVE:
-        return _active(point.run, analyzed)
+        return _active_share(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
-        return measured(point.run, quantity)
-    step = measured(point.run, STEP_TIME)
+        return read_metric(point.run, quantity)
+    step = read_metric(point.run, STEP_TIME)
     if step is None:
         return None
     batch = point.settings[BATCH]
@@ -135,43 +134,45 @@ def value(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
     return step / batch if quantity == PER_SAMPLE else batch * 1e9 / step
 
 
-def _active(run: Run, analyzed: Analyzed) -> float | None:
+def _active_share(run: Run, analyzed: Analyzed) -> float | None:
     if not run.rows("device_intervals"):
         return None
-    known = shares(analyzed(run, "gpu_breakdown").tables)
-    return known["active_ns"] / known["window_ns"] if known.get("window_ns") else None
+    window_shares = shares(analyzed(run, "gpu_breakdown").tables)
+    return window_shares["active_ns"] / window_shares["window_ns"] if window_shares.get("window_ns") else None
 
 
-def spreads(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
+def summarize_repeats(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
     """Summarize the repeats of a series at each x."""
     groups: dict[str, list[tuple[float, Run]]] = {}
     settings: dict[str, Any] = {}
     for point in of:
-        measured = value(point, quantity, analyzed)
+        measured = read_quantity(point, quantity, analyzed)
         if measured is not None:
             key = repr(point.settings[x])
             settings[key] = point.settings[x]
             groups.setdefault(key, []).append((measured, point.run))
-    found = [_spread(settings[key], sorted(own, key=lambda one: one[0])) for key, own in groups.items()]
-    return sorted(found, key=lambda one: _ascending(one.x))
+    summaries = [
+        _summarize(settings[key], sorted(group, key=lambda item: item[0])) for key, group in groups.items()
+    ]
+    return sorted(summaries, key=lambda item: _sort_key(item.x))
 
 
-def _spread(x: Any, own: list[tuple[float, Run]]) -> Spread:
-    values = [measured for measured, _ in own]
-    typical = own[(len(own) - 1) // 2][1]
-    runs = tuple(run for _, run in own)
+def _summarize(x: Any, measured_runs: list[tuple[float, Run]]) -> Spread:
+    values = [measured for measured, _ in measured_runs]
+    typical = measured_runs[(len(measured_runs) - 1) // 2][1]
+    runs = tuple(run for _, run in measured_runs)
     return Spread(x, float(statistics.median(values)), values[0], values[-1], runs, typical)
 
 
 _PLAIN = {"level", "mode", "dtype", "device", "gpu", "cpu"}
 LINES, HEATMAP = "lines", "heatmap"
 ALL = "all"
-OFFERED = 10
+MAX_VALUES = 10
 """Maximum values listed per setting."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SweepView:
     """Settings of the sweep view.
 
     Attributes:
@@ -200,29 +201,31 @@ class Chosen:
     def shown(self) -> list[Point]:
         """Runs that match the fixed settings."""
         wanted = self.fixed.items()
-        return [one for one in self.of if all(spelled(one.settings[name]) == text for name, text in wanted)]
+        return [
+            point for point in self.of if all(spell(point.settings[name]) == text for name, text in wanted)
+        ]
 
     @property
     def free(self) -> list[str]:
         """Settings that differ between series."""
-        differ = varying(self.shown)
+        differ = find_varying(self.shown)
         return [name for name in self.vary if name in differ and name != self.x]
 
 
-def spelled(value: Any) -> str:
+def spell(value: Any) -> str:
     """Format a setting for addresses and labels."""
     return "unknown" if value is None else str(value)
 
 
-def chosen(view: View, runs: Sequence[Run]) -> Chosen | None:
+def read_sweep_view(view: View, runs: Sequence[Run]) -> SweepView | None:
     """Return the requested view; None if no workload has runs with different settings."""
-    every = points(runs)
-    offered = workloads(every)
+    run_points = read_points(runs)
+    offered = list_workloads(run_points)
     if not offered:
         return None
     options = view.options
     workload = options["workload"] if options.get("workload") in offered else next(iter(offered))
-    of = tuple(one for one in every if one.workload == workload)
+    of = tuple(point for point in run_points if point.workload == workload)
     vary = offered[workload]
     axes = [name for name in vary if name != COMMIT]
     x = options["x"] if options.get("x") in axes else axes[0]
@@ -230,20 +233,21 @@ def chosen(view: View, runs: Sequence[Run]) -> Chosen | None:
     form = HEATMAP if options.get("form") == HEATMAP and len(axes) > 1 else LINES
     others = [name for name in axes if name != x]
     rows = (options["rows"] if options.get("rows") in others else others[0]) if form == HEATMAP else ""
-    fixed = _fixed(options, of, vary, x, rows)
-    return Chosen(workload, of, vary, x, quantity, fixed, form, rows, options.get("log") != "off")
+    fixed = _fix_settings(options, of, vary, x, rows)
+    return SweepView(workload, of, vary, x, quantity, fixed, form, rows, options.get("log") != "off")
 
 
-def workloads(every: Sequence[Point]) -> dict[str, dict[str, list[Any]]]:
+def list_workloads(run_points: Sequence[Point]) -> dict[str, dict[str, list[Any]]]:
     """Return workloads whose runs differ in more than the commit; most runs first."""
-    counts = Counter(point.workload for point in every)
-    found = {
-        name: varying([one for one in every if one.workload == name]) for name, _ in counts.most_common()
+    counts = Counter(point.workload for point in run_points)
+    varying_by_workload = {
+        name: find_varying([point for point in run_points if point.workload == name])
+        for name, _ in counts.most_common()
     }
-    return {name: vary for name, vary in found.items() if set(vary) - {COMMIT}}
+    return {name: vary for name, vary in varying_by_workload.items() if set(vary) - {COMMIT}}
 
 
-def _fixed(
+def _fix_settings(
     options: Mapping[str, str], of: Sequence[Point], vary: Mapping[str, list[Any]], x: str, rows: str
 ) -> dict[str, str]:
     """Return the fixed settings: those in the address, one commit, and for a heatmap all but its axes."""
@@ -251,14 +255,14 @@ def _fixed(
     for name, values in vary.items():
         if name in {x, rows}:
             continue
-        known = [spelled(value) for value in values]
+        texts = [spell(value) for value in values]
         requested = options.get(name, "")
-        if requested in known:
+        if requested in texts:
             fixed[name] = requested
         elif name == COMMIT and (requested != ALL or rows):
             fixed[name] = _most_swept(of)
         elif rows:
-            fixed[name] = known[0]
+            fixed[name] = texts[0]
     return fixed
 
 
@@ -266,46 +270,50 @@ def _most_swept(of: Sequence[Point]) -> str:
     """Return the commit with the most settings; the newest on a tie."""
     tried: dict[str, set[str]] = {}
     for point in of:
-        own = {name: value for name, value in point.settings.items() if name != COMMIT}
-        tried.setdefault(spelled(point.settings[COMMIT]), set()).add(repr(own))
+        other_settings = {name: value for name, value in point.settings.items() if name != COMMIT}
+        tried.setdefault(spell(point.settings[COMMIT]), set()).add(repr(other_settings))
     most = max(len(settings) for settings in tried.values())
-    newest = (spelled(one.settings[COMMIT]) for one in reversed(of))
+    newest = (spell(point.settings[COMMIT]) for point in reversed(of))
     return next(commit for commit in newest if len(tried[commit]) == most)
 
 
-def controls(view: View, one: Chosen, offered: Sequence[str]) -> list[Component]:
+def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> list[Component]:
     """Show all controls."""
-    axes = [name for name in one.vary if name != COMMIT]
-    found = [
-        _row(view, "Workload", "workload", {name: name for name in offered}, one.workload),
-        _row(view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, one.quantity),
-        _row(view, "x axis", "x", {name: words(name) for name in axes}, one.x),
+    axes = [name for name in sweep_view.vary if name != COMMIT]
+    controls = [
+        _row(view, "Workload", "workload", {name: name for name in offered}, sweep_view.workload),
+        _row(view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, sweep_view.quantity),
+        _row(view, "x axis", "x", {name: format_setting(name) for name in axes}, sweep_view.x),
     ]
     if len(axes) > 1:
-        found.append(_row(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, one.form))
-    if one.form == LINES:
-        found.append(_row(view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if one.log else "off"))
+        controls.append(_row(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, sweep_view.form))
+    if sweep_view.form == LINES:
+        controls.append(
+            _row(view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if sweep_view.log else "off")
+        )
     else:
-        names = {name: words(name) for name in axes if name != one.x}
-        found.append(_row(view, "y axis", "rows", names, one.rows))
-    return [*found, *_filters(view, one)]
+        names = {name: format_setting(name) for name in axes if name != sweep_view.x}
+        controls.append(_row(view, "y axis", "rows", names, sweep_view.rows))
+    return [*controls, *_filters(view, sweep_view)]
 
 
-def _filters(view: View, one: Chosen) -> list[Component]:
-    found = []
-    for name, values in one.vary.items():
-        if name in {one.x, one.rows}:
+def _filters(view: View, sweep_view: SweepView) -> list[Component]:
+    filters = []
+    for name, values in sweep_view.vary.items():
+        if name in {sweep_view.x, sweep_view.rows}:
             continue
-        known = [spelled(value) for value in values]
-        now = one.fixed.get(name, ALL)
-        listed = known[-OFFERED:] if now in {ALL, *known[-OFFERED:]} else [*known[-OFFERED:], now]
-        every = {ALL: ALL} if one.form == LINES else {}
-        found.append(_row(view, words(name), name, every | {text: text for text in listed}, now))
-    return found
+        texts = [spell(value) for value in values]
+        now = sweep_view.fixed.get(name, ALL)
+        listed = texts[-MAX_VALUES:] if now in {ALL, *texts[-MAX_VALUES:]} else [*texts[-MAX_VALUES:], now]
+        all_choice = {ALL: ALL} if sweep_view.form == LINES else {}
+        filters.append(
+            _row(view, format_setting(name), name, all_choice | {text: text for text in listed}, now)
+        )
+    return filters
 
 
 def _row(view: View, label: str, option: str, offered: Mapping[str, str], now: str) -> Component:
-    return choices(
+    return show_choices(
         label[:1].upper() + label[1:],
         [
             Choice(text, view.href(options=view.options | {option: key}), key == now)
@@ -314,16 +322,16 @@ def _row(view: View, label: str, option: str, offered: Mapping[str, str], now: s
     )
 
 
-def described(name: str, text: str) -> str:
+def describe_setting(name: str, text: str) -> str:
     """Format a setting with its name, unless the value is self-explanatory.
 
     Example:
-        >>> described("batch_size", "8"), described("mode", "train")
+        >>> describe_setting("batch_size", "8"), describe_setting("mode", "train")
         ('batch size 8', 'train')
     """
-    return text if name in _PLAIN and text != "unknown" else f"{words(name)} {text}"
+    return text if name in _PLAIN and text != "unknown" else f"{format_setting(name)} {text}"
 
 
-def words(name: str) -> str:
+def format_setting(name: str) -> str:
     """Format a setting's name."""
     return name.replace("_", " ")

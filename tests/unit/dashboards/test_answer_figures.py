@@ -8,12 +8,12 @@ import pytest
 from tracekit.analyses.lifetimes import BEFORE
 from tracekit.dashboards.figures.axis import unpack
 from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
-from tracekit.dashboards.figures.gaps import COLUMNS, FULL, LESS, UNKNOWN, launch_map, matrix, waves
+from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
-from tracekit.dashboards.figures.memory import EARLIER, OTHERS, active
-from tracekit.dashboards.figures.svg import flame
-from tracekit.dashboards.figures.sweep import cumulative, grouped
-from tracekit.dashboards.figures.treemap import BOXES, treemap
+from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives
+from tracekit.dashboards.figures.svg import flame_data
+from tracekit.dashboards.figures.sweep import cumulative, group_bars
+from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
 
 from tracekit.schema import C
 
@@ -59,7 +59,7 @@ def test_stacked_allocations_drop_when_one_below_is_freed_and_others_are_on_top(
     over_time = pd.DataFrame({C.T_NS: [0, 10, 20, 40], "allocated": [6, 13, 8, 1]})
     over_time["largest"] = [5, 12, 7, 0]
     over_time["others"] = over_time["allocated"] - over_time["largest"]
-    first, second, others = active(lives, over_time, "op", {})["data"]
+    first, second, others = draw_lives(lives, over_time, "op", {})["data"]
     assert (first["x"][:2], first["y"][:2]) == ([0, 20], [0, 0])
     assert (second["x"][:4], second["y"][:4]) == ([10, 20, 20, 40], [5, 5, 0, 0])
     assert max(second["y"]) == 12
@@ -70,7 +70,7 @@ def test_stacked_allocations_drop_when_one_below_is_freed_and_others_are_on_top(
 
 
 def test_boxes_of_a_treemap_are_few_and_sum_to_the_family() -> None:
-    ops = 2 * BOXES
+    ops = 2 * MAX_BOXES
     tree = pd.DataFrame(
         {
             "node": range(ops + 1),
@@ -81,7 +81,7 @@ def test_boxes_of_a_treemap_are_few_and_sum_to_the_family() -> None:
         }
     )
     (trace,) = treemap(tree, "host_self_ns", lambda name: f"/ops?op={name[-3:]}")["data"]
-    assert len(trace["ids"]) <= BOXES
+    assert len(trace["ids"]) <= MAX_BOXES
     whole, *boxes = trace["values"]
     assert sum(boxes) == whole == ops * (ops + 1) // 2
     assert trace["customdata"][1] == f"/ops?op={ops - 1}"
@@ -107,7 +107,7 @@ def _nodes(*rows: tuple[int | None, str, int, int]) -> pd.DataFrame:
 
 
 def test_a_flame_has_the_whole_above_its_roots_and_each_name_once() -> None:
-    data = flame(_nodes((None, "a", 100, 0), (None, "b", 50, 0), (0, "b", 30, 0)), "host")
+    data = flame_data(_nodes((None, "a", 100, 0), (None, "b", 50, 0), (0, "b", 30, 0)), "host")
     assert [data["names"][code] for code in data["name"]] == ["all", "a", "b", "b"]
     assert data["names"] == ["all", "a", "b"]
     assert data["parent"] == [-1, 0, 0, 1]
@@ -115,7 +115,7 @@ def test_a_flame_has_the_whole_above_its_roots_and_each_name_once() -> None:
 
 
 def test_a_flame_of_several_ranks_has_a_node_for_each() -> None:
-    data = flame(_nodes((None, "a", 100, 1), (None, "a", 50, 4)), "host")
+    data = flame_data(_nodes((None, "a", 100, 1), (None, "a", 50, 4)), "host")
     assert [data["names"][code] for code in data["name"]] == ["all", "rank 1", "rank 4", "a", "a"]
     assert data["parent"] == [-1, 0, 0, 1, 2]
     assert data["total"] == [150, 100, 50, 100, 50]
@@ -123,9 +123,9 @@ def test_a_flame_of_several_ranks_has_a_node_for_each() -> None:
 
 def test_a_flame_leaves_out_what_is_too_narrow_and_says_how_many() -> None:
     nodes = _nodes((None, "a", 1_000, 0), (0, "b", 1, 0), (0, "c", 500, 0))
-    data = flame(nodes, "host", finest=100)
+    data = flame_data(nodes, "host", finest=100)
     assert (len(data["parent"]), data["left"]) == (3, 1)
-    assert flame(nodes, "device")["total"] == [0]
+    assert flame_data(nodes, "device")["total"] == [0]
 
 
 def test_sizes_of_copies_fill_the_empty_bins_and_keep_the_unknown() -> None:
@@ -157,14 +157,14 @@ def test_the_cumulative_curve_ends_at_the_whole() -> None:
 
 
 def test_bars_of_groups_differ_in_pattern_too() -> None:
-    figure = grouped([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"])
+    figure = group_bars([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"])
     shapes = [trace["marker"]["pattern"]["shape"] for trace in figure["data"]]
     assert len(set(shapes)) == 2
     assert "<script" not in str(figure)
 
 
 def test_bars_of_groups_are_one_to_a_row_and_as_thick_as_each_other() -> None:
-    figure = grouped(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"])
+    figure = group_bars(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"])
     assert sorted(place for trace in figure["data"] for place in trace["y"]) == [0, 1, 2, 3]
     assert {trace["width"] for trace in figure["data"]} == {0.75}
 
@@ -236,7 +236,7 @@ def test_roofs_bend_where_compute_takes_over() -> None:
 
 
 def test_waits_are_summed_by_step_where_collectives_are_many() -> None:
-    count = COLUMNS + 1
+    count = MAX_COLUMNS + 1
     skew = pd.DataFrame(
         {
             "last_rank": pd.array([1] * count, dtype="Int64"),
@@ -249,5 +249,5 @@ def test_waits_are_summed_by_step_where_collectives_are_many() -> None:
     figure, by = matrix(skew)
     assert by == "by step"
     assert list(figure["layout"]["xaxis"]["ticktext"]) == ["step 0", "step 1", "no step"]
-    assert figure["data"][0]["z"] == [[COLUMNS - 1, 1.0, 1.0]]
+    assert figure["data"][0]["z"] == [[MAX_COLUMNS - 1, 1.0, 1.0]]
     assert matrix(skew.head(2))[1] == "by collective"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.answers.pages import registered
-from tracekit.dashboards.answers.results import PageResults, Row, chosen_of, switch
+from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.analysis_pages.results import PageResults, Row, read_choice, show_switch
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -49,7 +49,7 @@ def _context(run: Run, page: str, **view: Any) -> Context:
 def _shown(run: Run, name: str, **view: Any) -> dict[str, str]:
     """Each block of a page as it is sent."""
     context = _context(run, name, **view)
-    blocks = registered()[name].blocks
+    blocks = load_pages()[name].blocks
     return {
         block: json.dumps(make(context), cls=PlotlyJSONEncoder, ensure_ascii=False)
         for block, make in blocks.items()
@@ -184,8 +184,8 @@ def _largest_family(run: Run) -> Row:
 def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Run) -> None:
     choices = [("op", "By op"), ("shape", "By shape")]
     context = _context(hostile, "ops", options={"by": "shape", "measure": "x"})
-    assert chosen_of(context, "by", choices) == "shape"
-    first, second = switch(context, "by", "By", choices).children
+    assert read_choice(context, "by", choices) == "shape"
+    first, second = show_switch(context, "by", "By", choices).children
     assert first.href.endswith("measure=x")
     assert "by=" not in first.href
     assert second.to_plotly_json()["props"]["aria-current"] == "true"
@@ -193,7 +193,7 @@ def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Ru
 
 def test_an_unknown_choice_is_the_default(hostile: Run) -> None:
     context = _context(hostile, "ops", options={"by": "<b>"})
-    assert chosen_of(context, "by", [("op", "By op")]) == "op"
+    assert read_choice(context, "by", [("op", "By op")]) == "op"
 
 
 def test_rows_lead_to_the_timeline(hostile: Run) -> None:

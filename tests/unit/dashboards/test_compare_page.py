@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
-from tracekit.dashboards.exports.offers import safe
+from tracekit.dashboards.blocks import compute_block
+from tracekit.dashboards.exports.downloads import quote_formula
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.pages.compare import selection
-from tracekit.dashboards.pages.compare.banner import differing, measured
-from tracekit.dashboards.pages.compare.ledgers import step_ranges
+from tracekit.dashboards.pages.compare.banner import describe_differences, describe_doubts
+from tracekit.dashboards.pages.compare.breakdowns import show_step_ranges
 from tracekit.dashboards.site import Site, View
 
 from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def site(store: Store) -> Site:
-    return Site(app=create_app(store), store=store, pages=registered())
+    return Site(app=create_app(store), store=store, pages=load_pages())
 
 
 @pytest.fixture
@@ -58,16 +58,16 @@ def found(store: Store) -> Diff:
 
 def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **options: str) -> str:
     view = View(page="compare", run=run, base=base, options=options)
-    reported = content(site, view, block, dark=False)
+    reported = compute_block(site, view, block, dark=False)
     return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
     context = site.context(View(page="compare", run=HEAD), dark=False)
-    assert [run.id for run in selection.nearest(context)] == [BASE, OTHER]
-    near, far = selection.nearest(context)
-    assert selection.why(near, context.run) == "same workload, GPU, device"
-    assert selection.why(far, context.run) == "same workload, device; blocked by different GPU"
+    assert [run.id for run in selection.rank_by_similarity(context)] == [BASE, OTHER]
+    near, far = selection.rank_by_similarity(context)
+    assert selection.explain_similarity(near, context.run) == "same workload, GPU, device"
+    assert selection.explain_similarity(far, context.run) == "same workload, device; blocked by different GPU"
 
 
 def test_the_same_run_on_both_sides_is_not_compared(site: Site) -> None:
@@ -107,7 +107,7 @@ def test_what_forbids_a_comparison_stands_above_it_and_can_be_ignored(site: Site
 def test_what_one_side_does_not_record_is_unknown_in_an_ignored_difference(found: Diff) -> None:
     one = Difference("gpu", "A", None, Status.DECLARED)
     ignoring = replace(found, comparability=replace(found.comparability, differences=(one,)))
-    assert differing(ignoring) == ["Different GPU (ignored): A in A, unknown in B."]
+    assert describe_differences(ignoring) == ["Different GPU (ignored): A in A, unknown in B."]
 
 
 def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(site: Site) -> None:
@@ -122,18 +122,18 @@ def test_few_steps_and_single_runs_are_doubts_and_a_spread_of_steps_is_shown(sit
 def test_steps_are_counted_in_each_rank_and_captures_are_not_steps(found: Diff) -> None:
     assert found.compared is not None
     of_ranks = replace(found, compared=replace(found.compared, steps=8, ranks=8))
-    assert "Few steps: 1 step of each rank was compared." in measured(of_ranks)
-    assert "8 compared steps, 1 of each of 8 ranks: " in str(step_ranges(of_ranks))
+    assert "Few steps: 1 step of each rank was compared." in describe_doubts(of_ranks)
+    assert "8 compared steps, 1 of each of 8 ranks: " in str(show_step_ranges(of_ranks))
     whole = replace(found, compared=replace(found.compared, steps=8, ranks=8, marked=False))
-    assert not any("Few steps" in text for text in measured(whole))
-    assert "8 compared captures, " in str(step_ranges(whole))
+    assert not any("Few steps" in text for text in describe_doubts(whole))
+    assert "8 compared captures, " in str(show_step_ranges(whole))
 
 
 def test_sides_without_work_are_not_called_unmatched(found: Diff) -> None:
     def matched(*shares: float | None) -> list[str]:
         assert found.match is not None
         match = replace(found.match, share_a=shares[0], share_b=shares[1])
-        return [text for text in measured(replace(found, match=match)) if "Matched" in text]
+        return [text for text in describe_doubts(replace(found, match=match)) if "Matched" in text]
 
     assert matched(None, None) == matched(0.9, 0.8) == []
     assert matched(None, 0.0) == ["Matched work: 0.0% of B's time has a counterpart."]
@@ -142,7 +142,7 @@ def test_sides_without_work_are_not_called_unmatched(found: Diff) -> None:
 
 def test_an_address_keeps_all_fields_that_can_be_ignored() -> None:
     view = View(page="compare", options={"varying": ",".join(FIELDS)})
-    assert selection.varying(View.parse("/compare", view.search())) == FIELDS
+    assert selection.read_ignored(View.parse("/compare", view.search())) == FIELDS
 
 
 def test_the_largest_causes_are_named_and_lead_to_both_runs(site: Site, found: Diff) -> None:
@@ -209,7 +209,7 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
 
 
 def test_csv_holds_no_formulas() -> None:
-    assert [safe(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
+    assert [quote_formula(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
         "'=1", "'+1", "'-x", "'@a", "ok", -1
     ]  # fmt: skip
 
@@ -241,10 +241,10 @@ def test_stages_are_told_while_they_run_and_not_after() -> None:
         tell("matching")
         said.append(stages.of("key"))
 
-    stages.run("key", work)
+    stages.track("key", work)
     assert said[0].startswith("Comparing: matching")
     assert stages.of("key") == ""
-    assert stages.ended("key")
+    assert stages.has_ended("key")
 
 
 def test_hostile_names_stay_text(site: Site) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dash_ag_grid as dag
 import pytest
-from tracekit.dashboards.answers.pages import of_analysis
+from tracekit.dashboards.analysis_pages.pages import generate_page
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.traces import imported
@@ -57,7 +57,7 @@ def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", [one.name for one in analysis.available()])
 def test_the_tables_of_a_page_hold_what_is_printed(context: Context, name: str) -> None:
-    shown = list(grids(of_analysis(analysis.get(name)).blocks["result"](context)))
+    shown = list(grids(generate_page(analysis.get(name)).blocks["result"](context)))
     expected = {table: rows for table, rows in printed(context, name).items() if rows}
     assert [grid.id["name"] for grid in shown] == list(expected)
     for grid in shown:
@@ -79,7 +79,7 @@ def text(shown: Any) -> str:
 
 
 def test_an_analysis_that_compares_asks_for_a_baseline_and_then_shows_what_it_says(context: Context) -> None:
-    page = of_analysis(analysis.get("device_compare"))
+    page = generate_page(analysis.get("device_compare"))
     asks = "choose a baseline"
     assert asks in text(page.blocks["result"](context)).lower()
     both = replace(context, base=context.run)

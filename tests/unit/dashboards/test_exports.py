@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from markupsafe import escape
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.exports.offers import safe
+from tracekit.dashboards.exports.downloads import quote_formula
 
 from tests.builders import host, kernel, make_run
 from tests.traces import imported
@@ -64,7 +64,7 @@ def test_a_sheet_holds_exact_values_and_no_formula(client: FlaskClient, run: Run
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", " =1"])
 def test_text_that_begins_like_a_formula_is_quoted(text: str) -> None:
-    assert safe(text) == f"'{text}"
+    assert quote_formula(text) == f"'{text}"
 
 
 def test_an_archive_holds_every_table(client: FlaskClient, run: Run) -> None:

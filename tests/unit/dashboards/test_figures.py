@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.dashboards.figures.axis import label, pack, unpack, whole
-from tracekit.dashboards.figures.bars import bars, histogram, stacked
+from tracekit.dashboards.figures.axis import axis_label, hover_name, pack, unpack
+from tracekit.dashboards.figures.bars import bars, histogram, stack_bars
 from tracekit.dashboards.figures.lines import heatmap, lines
 
 HOSTILE = "<script>alert(1)</script><b>bold</b>"
@@ -18,7 +18,7 @@ def strings(value: object) -> list[str]:
 
 FIGURES = {
     "bars": bars([HOSTILE], [1], "ns", title=HOSTILE),
-    "stacked": stacked([HOSTILE], {HOSTILE: [1]}, "ns", title=HOSTILE),
+    "stacked": stack_bars([HOSTILE], {HOSTILE: [1]}, "ns", title=HOSTILE),
     "lines": lines([1], {HOSTILE: [1]}, "ns", title=HOSTILE, x_title=HOSTILE),
     "many": lines([0] * 3000, {HOSTILE: [1] * 3000}, "ns", title=HOSTILE),
     "histogram": histogram([0], [1], {HOSTILE: [1]}, bin_unit="bytes", title=HOSTILE, x_title=HOSTILE),
@@ -33,8 +33,8 @@ def test_names_of_traces_are_no_markup(name: str) -> None:
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert label("a\u202eb") == "a\\u202eb"
-    assert whole("a\x1bb") == "a\\x1bb"
+    assert axis_label("a\u202eb") == "a\\u202eb"
+    assert hover_name("a\x1bb") == "a\\x1bb"
 
 
 def test_a_whole_axis_has_one_scale_and_each_point_its_exact_text() -> None:

@@ -6,11 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
+from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.figures import sweep
-from tracekit.dashboards.pages.history import bisect, configurations, endpoints, states, subjects
+from tracekit.dashboards.pages.history import (
+    bisect_command,
+    commit_states,
+    endpoints,
+    group_by_configuration,
+    read_subjects,
+)
 from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
@@ -60,19 +66,19 @@ def slower(store: Store) -> list[Run]:
 
 
 def shown(store: Store, **options: str) -> str:
-    site = Site(app=create_app(store), store=store, pages=registered())
-    reported = content(site, View(page="history", options=options), "history", dark=False)
+    site = Site(app=create_app(store), store=store, pages=load_pages())
+    reported = compute_block(site, View(page="history", options=options), "history", dark=False)
     return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_commits_are_in_the_order_of_their_time(slower: list[Run]) -> None:
-    found = states(slower, "step_time")
+    found = commit_states(slower, "step_time")
     assert [state.git.sha[:2] for state in found] == ["01", "02", "03"]
     assert [state.median_value for state in found] == [1000, 1500, 1500]
 
 
 def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> None:
-    first, second, third = states(slower, "step_time")
+    first, second, third = commit_states(slower, "step_time")
     assert first.change is None
     assert second.change is not None
     assert third.change is not None
@@ -87,7 +93,7 @@ def test_a_change_is_what_the_gate_says_of_both_commits(slower: list[Run]) -> No
 
 
 def test_uncommitted_changes_are_shown_but_not_judged(store: Store, slower: list[Run]) -> None:
-    found = states([*slower, *recorded(store, 2, 5000, 5100, dirty=True)], "step_time")
+    found = commit_states([*slower, *recorded(store, 2, 5000, 5100, dirty=True)], "step_time")
     assert [state.name for state in found] == ["01010101", "02020202", "02020202+", "03030303"]
     assert found[2].change is None
     assert found[3].before is not None
@@ -96,7 +102,7 @@ def test_uncommitted_changes_are_shown_but_not_judged(store: Store, slower: list
 
 def test_one_run_a_commit_is_never_a_change(store: Store) -> None:
     runs = [*recorded(store, 1, 1000), *recorded(store, 2, 9000)]
-    change = states(runs, "step_time")[1].change
+    change = commit_states(runs, "step_time")[1].change
     assert change is not None
     assert change.verdict is Verdict.NONE
 
@@ -106,14 +112,14 @@ def test_configurations_of_most_commits_come_first(store: Store, slower: list[Ru
         store, fingerprint={"workload": "v"}, timings=Timings([1], [], "x"), git=slower[0].meta.git
     )
     without = make_run(store, fingerprint={"workload": "u"}, timings=Timings([1], [], "x"))
-    assert [len(own) for own in configurations([other, without, *slower]).values()] == [9, 1]
+    assert [len(own) for own in group_by_configuration([other, without, *slower]).values()] == [9, 1]
 
 
 def test_the_page_marks_the_change_and_gives_both_commands(store: Store, slower: list[Run]) -> None:
     text = shown(store)
     assert "\\u25b2 +" in text
     assert "tracekit bisect 010101010101..020202020202 --metric step_time -- tracekit collect" in text
-    base, head = (state.typical.path.name for state in states(slower, "step_time")[:2])
+    base, head = (state.typical.path.name for state in commit_states(slower, "step_time")[:2])
     assert f"/compare?run={head}&base={base}&repeats=all" in text
 
 
@@ -122,22 +128,22 @@ def test_only_what_tracekit_collected_is_offered_to_be_run_again(store: Store) -
         *recorded(store, 1, 1, command=["rm", "-rf", "/"]),
         *recorded(store, 2, 2, command=["rm", "-rf", "/"]),
     ]
-    found = endpoints(states(runs, "step_time"))
+    found = endpoints(commit_states(runs, "step_time"))
     assert found is not None
-    assert bisect(*found, "step_time") == ""
+    assert bisect_command(*found, "step_time") == ""
 
 
 def test_a_command_is_quoted(store: Store) -> None:
     runs = recorded(store, 1, 1) + recorded(
         store, 2, 2, command=["tracekit", "collect", "--label", "a; rm -rf /"]
     )
-    found = endpoints(states(runs, "step_time"))
+    found = endpoints(commit_states(runs, "step_time"))
     assert found is not None
-    assert bisect(*found, "step_time").endswith("'a; rm -rf /'")
+    assert bisect_command(*found, "step_time").endswith("'a; rm -rf /'")
 
 
 def test_subjects_are_left_out_where_git_does_not_know_the_commits(slower: list[Run], tmp_path: Path) -> None:
-    assert subjects(states(slower, "step_time"), tmp_path) == {}
+    assert read_subjects(commit_states(slower, "step_time"), tmp_path) == {}
 
 
 def test_a_store_without_commits_says_what_to_run(store: Store) -> None:

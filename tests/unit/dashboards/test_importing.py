@@ -11,15 +11,15 @@ pytest.importorskip("dash")
 
 from pathlib import Path
 
-from tracekit.dashboards.imports import jobs, routes, worker
-from tracekit.dashboards.imports.jobs import FOLDER, Imports, Phase, safe
+from tracekit.dashboards.imports import import_jobs, routes, worker
+from tracekit.dashboards.imports.import_jobs import FOLDER, Imports, Phase, safe_file_name
 
 from samples.simulator import examples, nsys
 from tests.unit.dashboards.test_security import client_of
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
-    from tracekit.dashboards.imports.jobs import State
+    from tracekit.dashboards.imports.import_jobs import State
 
     from tracekit.runs.store import Store
 
@@ -136,14 +136,14 @@ def test_all_uploads_have_one_budget(store: Store) -> None:
 
 
 def test_few_imports_are_pending(imports: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST_PENDING", 1)
+    monkeypatch.setattr(import_jobs, "MAX_PENDING", 1)
     imports.receive("", name="a", offset=0, size=2, body=io.BytesIO(b"x"))
     with pytest.raises(Exception, match="pending already"):
         imports.receive("", name="b", offset=0, size=2, body=io.BytesIO(b"x"))
 
 
 def test_an_upload_leaves_space_on_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(import_jobs, "MIN_FREE_BYTES", 1 << 60)
     with pytest.raises(Exception, match="not enough free space"):
         Imports(store, limit=100).receive("", name="a", offset=0, size=2, body=io.BytesIO(b"x"))
     assert left(store) == []
@@ -168,7 +168,7 @@ def test_what_a_page_left_behind_is_deleted(
 ) -> None:
     left_behind = sent(imports, "a.json", b"abc")
     assert left(store) != []
-    monkeypatch.setattr(jobs, "ABANDONED_S", -1)
+    monkeypatch.setattr(import_jobs, "MAX_SILENCE_S", -1)
     imports.cancel(sent(imports, "b.json", b"abc").id)
     assert imports.wait(left_behind.id, seconds=0).phase is Phase.CANCELLED
     assert left(store) == []
@@ -187,7 +187,7 @@ def test_a_worker_whose_dashboard_ended_exits_quietly(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its output can break before its input closes."""
-    process = worker.start(store.path, [TRACE])
+    process = worker.start_worker(store.path, [TRACE])
     assert process.stdin
     assert process.stdout
     process.stdout.close()
@@ -198,7 +198,7 @@ def test_a_worker_whose_dashboard_ended_exits_quietly(
 
 
 def test_names_are_only_names() -> None:
-    assert [safe(name) for name in ("a/../b.json", "..\\c", "\0d", "é.json", ".hidden", "")] == [
+    assert [safe_file_name(name) for name in ("a/../b.json", "..\\c", "\0d", "é.json", ".hidden", "")] == [
         "b.json",
         "c",
         "d",
@@ -214,8 +214,8 @@ def test_samples_are_those_of_the_repository() -> None:
         "mnist_cnn-train-zero-cpu.json.gz": "recorded/mnist_cnn-train-zero-cpu/trace.json.gz",
         "simulated-training.json.gz": "simulated/training.json.gz",
     }
-    assert {path.name for path in routes.samples()} == set(twins)
-    for path in routes.samples():
+    assert {path.name for path in routes.sample_traces()} == set(twins)
+    for path in routes.sample_traces():
         assert path.read_bytes() == (RECORDED / twins[path.name]).read_bytes()
 
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("dash")
 
-from tracekit.dashboards.grids import occurrences
-from tracekit.dashboards.grids.columns import ROWS, worded
-from tracekit.dashboards.timeline import matches
+from tracekit.dashboards.tables import occurrences
+from tracekit.dashboards.tables.columns import ROW_ID_TABLES, with_cause_labels
+from tracekit.dashboards.timeline import search
 
 from samples.simulator.planted import memory_ranks
 from tests.unit.dashboards.timeline_runs import index_of
@@ -41,18 +41,18 @@ def searched(link: dict[str, Any], row: dict[str, Any]) -> tuple[str, str]:
     if not link["mode"] or pd.isna(value) or str(value).startswith("("):
         return "", ""
     text = f"{link['prefix']}{value}"
-    return text, matches.TEXT if text == NUMBERED else link["mode"]
+    return text, search.TEXT if text == NUMBERED else link["mode"]
 
 
 def found(index: Index, link: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """The interval that the timeline selects, as `search.js` asks for it."""
     rank, device = (row[link[name]] if link[name] else None for name in (C.RANK, C.DEVICE))
     text, mode = searched(link, row)
-    query = matches.Query(text=text, mode=mode, rank=rank, device=None if device == -1 else device)
+    query = search.Query(text=text, mode=mode, rank=rank, device=None if device == -1 else device)
     longest = link["go"] == occurrences.LONGEST
     key = (-(1 << 62) if longest else row[link["at"]], -1)
     lanes = query.lanes(index)
-    step = matches.step(index, lanes, query.labels(index), key=key, by=1, longest=longest)
+    step = search.step(index, lanes, query.labels(index), key=key, by=1, longest=longest)
     interval: dict[str, Any] = step["interval"] or {}
     return interval
 
@@ -65,10 +65,10 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
     followed, lost = set(), []
     for one in analysis.available():
         for name, frame in analyze(run, one.name).tables.items():
-            link = occurrences.link([column for column in frame if not frame[column].isna().all()])
-            if link is None or ROWS.keys() & set(frame.columns):
+            link = occurrences.link_parameters([column for column in frame if not frame[column].isna().all()])
+            if link is None or ROW_ID_TABLES.keys() & set(frame.columns):
                 continue
-            for row in worded(frame.head(50)).to_dict("records"):
+            for row in with_cause_labels(frame.head(50)).to_dict("records"):
                 if link["go"] == occurrences.STEP:
                     value = row[link["column"]]
                     followed.add(occurrences.STEP)
@@ -131,8 +131,8 @@ def test_tables_without_links_are_known() -> None:
         (one.name, spec.name)
         for one in analysis.available()
         for spec in one.tables
-        if not ROWS.keys() & {column.name for column in spec.columns}
-        and occurrences.link([column.name for column in spec.columns]) is None
+        if not ROW_ID_TABLES.keys() & {column.name for column in spec.columns}
+        and occurrences.link_parameters([column.name for column in spec.columns]) is None
     }
     assert without == WITHOUT.keys()
 
@@ -141,15 +141,18 @@ def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None
     run = shared_runs.simulated(*memory_ranks.job(ranks=2, late=1))
     index = index_of(run)
     names = analyze(run, "kernels").tables["names"]
-    link = occurrences.link(list(names))
+    link = occurrences.link_parameters(list(names))
     assert link is not None
     for row in names.to_dict("records"):
         assert found(index, link, row)[C.DUR_NS] == row["max_ns"]
 
 
 def test_causes_are_shown_and_found_by_their_labels() -> None:
-    shown = worded(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
-    link = occurrences.link(["cause"])
+    shown = with_cause_labels(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
+    link = occurrences.link_parameters(["cause"])
     assert link is not None
     assert [link["texts"][one][0] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
-    assert worded(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == ["sync", "aten::add"]
+    assert with_cause_labels(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == [
+        "sync",
+        "aten::add",
+    ]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dash import dcc
 from tracekit.dashboards import blocks
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages import _shared, overview
-from tracekit.dashboards.pages.overview.advice import advising
-from tracekit.dashboards.parts import charts, links
-from tracekit.dashboards.parts.charts import Tile
-from tracekit.dashboards.parts.finding import around, coded, finding, spots
+from tracekit.dashboards.components import charts, links
+from tracekit.dashboards.components.charts import Tile
+from tracekit.dashboards.components.finding import range_around, read_evidence, show_finding
+from tracekit.dashboards.components.text import with_code
+from tracekit.dashboards.pages import key_numbers, overview
+from tracekit.dashboards.pages.overview.findings import find_job
 from tracekit.dashboards.site import Site, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -56,7 +57,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def site_of(store: Store) -> Site:
-    return Site(app=create_app(store), store=store, pages=registered())
+    return Site(app=create_app(store), store=store, pages=load_pages())
 
 
 def context_of(store: Store, **view: Any) -> Context:
@@ -68,7 +69,7 @@ def text_of(component: Any) -> str:
 
 
 def filled(store: Store, page: str, name: str, **view: Any) -> str:
-    return text_of(blocks.content(site_of(store), View(page=page, **view), name, dark=False))
+    return text_of(blocks.compute_block(site_of(store), View(page=page, **view), name, dark=False))
 
 
 def figures_of(content: Any) -> list[Any]:
@@ -81,7 +82,7 @@ def every_block(store: Store, page: str, **view: Any) -> str:
     site = site_of(store)
     looked_at = View(page=page, **view)
     return "".join(
-        text_of(blocks.content(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
+        text_of(blocks.compute_block(site, looked_at, name, dark=False)) for name in site.pages[page].blocks
     )
 
 
@@ -114,7 +115,7 @@ def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
     make_run(store.path, **rows())
     site = site_of(store)
     for name in site.pages[page].blocks:
-        content = blocks.content(site, View(page=page), name, dark=False)
+        content = blocks.compute_block(site, View(page=page), name, dark=False)
         for figure in figures_of(content):
             assert "<script" not in json.dumps(figure)
 
@@ -125,7 +126,7 @@ def test_tiles_show_what_the_analyses_say(store: Store) -> None:
     whole = analysis.analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
     for column in ("active_share", "movement_share", "idle_share"):
         assert human(float(whole[column]), "share") in shown
-    own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[_shared.OWN]
+    own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[key_numbers.OWN]
     assert human(int(own["median_ns"]), "ns") in shown
 
 
@@ -177,11 +178,11 @@ def test_a_failed_check_is_named(store: Store) -> None:
 def test_the_findings_are_those_of_the_command(store: Store) -> None:
     run = make_run(store.path, **rows())
     context = context_of(store)
-    job = advising(context)
+    job = find_job(context)
     assert job.finished.wait(HANG_SECONDS)
     assert job.advice is not None
     assert job.advice.findings == advise(run).findings
-    assert advising(context) is job
+    assert find_job(context) is job
 
 
 def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +191,8 @@ def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPat
     def broken(*_: object) -> None:
         raise ValueError("no budget")
 
-    monkeypatch.setattr("tracekit.dashboards.pages.overview.advice.gather", broken)
-    job = advising(context_of(store))
+    monkeypatch.setattr("tracekit.dashboards.pages.overview.findings.gather", broken)
+    job = find_job(context_of(store))
     assert job.finished.wait(HANG_SECONDS)
     assert job.error == "ValueError: no budget"
 
@@ -209,8 +210,8 @@ def one_finding(**more: Any) -> Finding:
 def test_a_finding_leads_to_its_evidence(store: Store) -> None:
     make_run(store.path, **rows())
     one = one_finding(saving_ns_per_step=MS, basis=Basis.MEASURED, evidence={"device_intervals": [2, 0]})
-    shown = text_of(finding(context_of(store), one, share=0.25))
-    start, end = around(11 * MS, 4 * MS)
+    shown = text_of(show_finding(context_of(store), one, share=0.25))
+    start, end = range_around(11 * MS, 4 * MS)
     assert f"/timeline?run=20261121T000000Z-made-by-hand-000000&from={start}&to={end}" in shown
     assert "row=device_intervals:2" in shown
     assert "saves 1.00 ms" in shown
@@ -220,35 +221,38 @@ def test_a_finding_leads_to_its_evidence(store: Store) -> None:
 @pytest.mark.parametrize(("chosen", "kept"), [(0, "rank=0&device=0"), (1, "")])
 def test_a_choice_that_hides_the_evidence_is_left_behind(store: Store, chosen: int, kept: str) -> None:
     run: Run = make_run(store.path, **rows())
-    spot = spots(run, [one_finding(evidence={"device_intervals": [2]})])["device_intervals", 2]
+    spot = read_evidence(run, [one_finding(evidence={"device_intervals": [2]})])["device_intervals", 2]
     address = spot.href(View(run="r", rank=chosen, device=chosen))
     assert address.startswith(f"/timeline?run=r&{kept}".rstrip("&") + "&from=")
 
 
 def test_evidence_that_is_not_there_is_left_out(store: Store) -> None:
     run: Run = make_run(store.path, **rows())
-    assert spots(run, [one_finding(evidence={"device_intervals": [99_999], "passwords": [1]})]) == {}
-    assert "timeline" not in text_of(finding(context_of(store), one_finding()))
+    assert read_evidence(run, [one_finding(evidence={"device_intervals": [99_999], "passwords": [1]})]) == {}
+    assert "timeline" not in text_of(show_finding(context_of(store), one_finding()))
 
 
 def test_an_odd_backtick_opens_nothing() -> None:
-    assert coded("a ` b") == ["a ` b"]
+    assert with_code("a ` b") == ["a ` b"]
 
 
 def test_changes_are_told_in_words() -> None:
     def tile(value: float, unit: str = "ns", wanted: str = "low") -> Tile:
         return Tile(label="x", low=value, high=value, unit=unit, wanted=wanted)
 
-    assert charts.change(tile(110), tile(100)) == ("+10.0%", "worse")
-    assert charts.change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == ("+10.0 points", "better")
-    assert charts.change(tile(100), tile(100)) == ("no change", "")
-    assert charts.change(tile(100), tile(0)) == ("", "")
-    assert charts.change(tile(110, "ns", ""), tile(100)) == ("+10.0%", "")
+    assert charts.describe_change(tile(110), tile(100)) == ("+10.0%", "worse")
+    assert charts.describe_change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == (
+        "+10.0 points",
+        "better",
+    )
+    assert charts.describe_change(tile(100), tile(100)) == ("no change", "")
+    assert charts.describe_change(tile(100), tile(0)) == ("", "")
+    assert charts.describe_change(tile(110, "ns", ""), tile(100)) == ("+10.0%", "")
 
 
 def test_tiles_of_nothing_are_none() -> None:
-    assert charts.of([], label="x", unit="ns") == []
-    assert links.rows(Result(), "absent", View()) is None
+    assert charts.make_tiles([], label="x", unit="ns") == []
+    assert links.rows_in_view(Result(), "absent", View()) is None
 
 
 def test_what_ran_says_what_is_known(store: Store) -> None:
@@ -258,7 +262,7 @@ def test_what_ran_says_what_is_known(store: Store) -> None:
         meta={"git": git, "command": ["python", HOSTILE], "workload": {"name": "mnist", "batch_size": 64}},
         **rows(),
     ).meta
-    known = dict(overview.facts(meta))
+    known = dict(overview.list_facts(meta))
     assert known["Commit"] == "0123456789 on main, with uncommitted changes"
     assert known["Workload"] == "mnist, batch size 64"
     assert "GPU" not in known

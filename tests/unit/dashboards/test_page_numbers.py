@@ -22,9 +22,9 @@ pytest.importorskip("dash")
 import dash_ag_grid as dag
 from dash import html
 from tracekit.dashboards import blocks
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.exports.offers import shown_by
+from tracekit.dashboards.exports.downloads import list_analyses
 from tracekit.dashboards.site import Results, Site, View
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ TRACES = {
     "simulated": SAMPLES / "simulated" / "training.json.gz",
     "mnist": SAMPLES / "recorded" / "mnist_cnn-train-cpu" / "trace.json.gz",
 }
-PAGES = registered()
-BY_HAND = [name for name in registry.names(registry.PAGES) if shown_by(PAGES[name])]
+PAGES = load_pages()
+BY_HAND = [name for name in registry.names(registry.PAGES) if list_analyses(PAGES[name])]
 SHOWN = ("overview", "steps", "idle_gaps", "zero_grad", "kernels", "copies", "launch_config", "memory")
 """Pages whose numbers in tiles, sentences and short tables stand in tables of their analyses."""
 
@@ -71,7 +71,7 @@ def components(site: Site, run: Run, page: str, **view: Any) -> Iterator[Any]:
     """All components of all blocks of a page."""
     looked_at = View(page=page, run=run.path.name, **view)
     for name in site.pages[page].blocks:
-        content = blocks.content(site, looked_at, name, dark=False)
+        content = blocks.compute_block(site, looked_at, name, dark=False)
         for top in content if isinstance(content, list) else [content]:
             if hasattr(top, "_traverse"):
                 yield top
@@ -133,7 +133,7 @@ def has_devices(run: Run) -> bool:
 
 @pytest.mark.parametrize("page", BY_HAND)
 def test_the_grids_of_a_page_hold_what_is_printed(page: str, run: Run, site: Site) -> None:
-    names = [*shown_by(PAGES[page]), *(["ranks"] if page == "steps" else [])]
+    names = [*list_analyses(PAGES[page]), *(["ranks"] if page == "steps" else [])]
     expected = printed(run, names)
     declared = {spec.name: name for name in names for spec in analysis.get(name).tables}
     for grid in (one for one in components(site, run, page) if isinstance(one, dag.AgGrid)):
@@ -150,7 +150,7 @@ def test_the_grids_of_a_page_hold_what_is_printed(page: str, run: Run, site: Sit
 
 @pytest.mark.parametrize("page", SHOWN)
 def test_tiles_sentences_and_short_tables_tell_printed_numbers(page: str, run: Run, site: Site) -> None:
-    names = shown_by(PAGES[page])
+    names = list_analyses(PAGES[page])
     known = written(names, printed(run, names))
     shown = numbers_in(site, run, page)
     assert [text for text in shown if text not in known] == []
@@ -158,5 +158,5 @@ def test_tiles_sentences_and_short_tables_tell_printed_numbers(page: str, run: R
 
 
 def test_every_analysis_stands_on_a_page() -> None:
-    on_pages = {name for page in PAGES.values() for name in shown_by(page)}
+    on_pages = {name for page in PAGES.values() for name in list_analyses(page)}
     assert set(registry.names(registry.ANALYSES)) <= on_pages

@@ -14,7 +14,7 @@ pytest.importorskip("dash")
 
 from dash import Dash, html
 from tracekit.dashboards import prefetch
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.site import Results, Site, View
 
 from tracekit.analysis import Result, available
@@ -46,7 +46,7 @@ def asked() -> Asked:
 
 @pytest.fixture
 def site(store: Store, asked: Asked) -> Site:
-    made = Site(app=Dash(), store=store, pages=registered(), results=Results(analyze=asked))
+    made = Site(app=Dash(), store=store, pages=load_pages(), results=Results(analyze=asked))
     made.app.layout = html.Div()
     prefetch.connect(made)
     return made
@@ -81,5 +81,5 @@ def test_a_run_that_is_not_there_begins_nothing(site: Site, asked: Asked) -> Non
 
 def test_every_page_names_analyses_that_there_are() -> None:
     known = {one.name for one in available()}
-    for page in registered().values():
+    for page in load_pages().values():
         assert set(page.prefetch) <= known

@@ -13,7 +13,7 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs.actions import delete
+from tracekit.dashboards.pages.runs.delete_dialog import delete_runs
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 
@@ -58,7 +58,7 @@ def test_a_hostile_address_reads_and_deletes_nothing(run_id: str, site: Site, tm
         assert outside.path.name not in answer.text
         assert "Traceback" not in answer.text
     assert site.run(run_id) is None
-    delete(site, [run_id])
+    delete_runs(site, [run_id])
     assert len(site.store.runs()) == 1
     assert (outside.path / "run.json").is_file()
 
@@ -67,5 +67,5 @@ def test_a_link_out_of_the_store_is_not_deleted_from_the_page(site: Site, tmp_pa
     outside = make_run(Store(tmp_path / "other"), after_s=5)
     (site.store.path / outside.path.name).symlink_to(outside.path)
     with pytest.raises(UnusableInputError, match="is not in the store"):
-        delete(site, [outside.path.name])
+        delete_runs(site, [outside.path.name])
     assert (outside.path / "run.json").is_file()

@@ -13,16 +13,24 @@ from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
-from tracekit.dashboards import run_options
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards import run_picker
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
-from tracekit.dashboards.callback_bodies import UPDATE
+from tracekit.dashboards.blocks import compute_block
+from tracekit.dashboards.callback_bodies import UPDATE_PATH
+from tracekit.dashboards.components.links import color_of_run
 from tracekit.dashboards.figures.axis import COLORWAY
-from tracekit.dashboards.grids.table import ROOM
-from tracekit.dashboards.pages.runs.rows import FIELDS, StepTimes, columns, grouped, matching, ordered, rows
-from tracekit.dashboards.parts.links import run_color
+from tracekit.dashboards.pages.runs.rows import (
+    FIELDS,
+    StepTimes,
+    columns,
+    filter_rows,
+    group_sweeps,
+    make_rows,
+    sort_rows,
+)
 from tracekit.dashboards.site import Site, View
+from tracekit.dashboards.tables.table import TABLE_PX
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -46,7 +54,7 @@ def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
         "changedPropIds": list(values)[:1],
         **given,
     }
-    return app.server.test_client().post(UPDATE, json=body)
+    return app.server.test_client().post(UPDATE_PATH, json=body)
 
 
 def test_starting_and_pages_over_all_runs_read_no_run_json_but_that_of_the_run(
@@ -64,10 +72,12 @@ def test_starting_and_pages_over_all_runs_read_no_run_json_but_that_of_the_run(
     original = meta.read
     monkeypatch.setattr(meta, "read", lambda path: (read.append(path.name), original(path))[1])
     app = create_app(fresh := Store(store.path))
-    site = Site(app=app, store=fresh, pages=registered())
+    site = Site(app=app, store=fresh, pages=load_pages())
     assert read == []
     blocks = [(page, block) for page in ("compare", "history", "sweeps") for block in site.pages[page].blocks]
-    shown = [str(content(site, View(page=page, run=names[-1]), block, dark=False)) for page, block in blocks]
+    shown = [
+        str(compute_block(site, View(page=page, run=names[-1]), block, dark=False)) for page, block in blocks
+    ]
     assert not [text for text in shown if "failed" in text]
     assert set(read) <= {names[-1]}
 
@@ -104,7 +114,7 @@ def test_columns_that_do_not_fit_are_hidden_and_the_usual_ones_are_not() -> None
     every = columns([dict.fromkeys(FIELDS, "x")])
     shown = [one for one in every if not one.get("hide")]
     assert {one["field"] for one in every} == FIELDS
-    assert sum(one["minWidth"] for one in shown) <= ROOM
+    assert sum(one["minWidth"] for one in shown) <= TABLE_PX
     assert {"run", "label", "workload", "gpu", "ranks", "steps", "step", "source_bytes"} <= {
         one["field"] for one in shown
     }
@@ -112,22 +122,22 @@ def test_columns_that_do_not_fit_are_hidden_and_the_usual_ones_are_not() -> None
 
 
 def test_rows_pass_words_and_conditions_of_columns_and_are_sorted(store: Store) -> None:
-    listed = rows(fill(store, [make_run(store)], 8), StepTimes())
-    assert [one["workload"] for one in matching(listed, "GPT trial", {})] == []
+    listed = make_rows(fill(store, [make_run(store)], 8), StepTimes())
+    assert [one["workload"] for one in filter_rows(listed, "GPT trial", {})] == []
     trial = {"label": {"filterType": "text", "type": "contains", "filter": "TRIAL 0"}}
-    assert [one["workload"] for one in matching(listed, "resnet50", trial)] == ["resnet50"]
+    assert [one["workload"] for one in filter_rows(listed, "resnet50", trial)] == ["resnet50"]
     blank = {"label": {"type": "blank"}, "size": {"filterType": "number", "type": "greaterThan", "filter": 1}}
-    assert len(matching(listed, "", blank)) == 7
-    by_label = ordered(listed, [{"colId": "label", "sort": "desc"}])
+    assert len(filter_rows(listed, "", blank)) == 7
+    by_label = sort_rows(listed, [{"colId": "label", "sort": "desc"}])
     assert [one["label"] for one in by_label][:2] == ["trial 0", None]
-    assert ordered(listed, [{"colId": "no such", "sort": "asc"}]) == listed
+    assert sort_rows(listed, [{"colId": "no such", "sort": "asc"}]) == listed
 
 
 def test_runs_of_a_sweep_are_one_row(store: Store) -> None:
     runs = [
         make_run(store, after_s=second, label=label) for second, label in enumerate(["s1/a", "s1/b", "x/y"])
     ]
-    listed = grouped(rows(runs, StepTimes()), {"s1": "sweep"})
+    listed = group_sweeps(make_rows(runs, StepTimes()), {"s1": "sweep"})
     assert [(one["run"], one["label"]) for one in listed] == [
         (runs[2].path.name, "x/y"),
         ("s1", "sweep of 2 runs"),
@@ -137,15 +147,15 @@ def test_runs_of_a_sweep_are_one_row(store: Store) -> None:
 def test_a_named_run_of_a_sweep_stays_in_its_row_and_is_found_by_its_label(store: Store) -> None:
     run = make_run(store, label="s1/a")
     notes.write(run, tags=[], note="", name="baseline")
-    listed = rows([run], StepTimes())
+    listed = make_rows([run], StepTimes())
     assert [one["label"] for one in listed] == ["baseline"]
-    assert [one["run"] for one in grouped(listed, {"s1": "sweep"})] == ["s1"]
-    assert matching(listed, "s1/a", {}) == matching(listed, "baseline", {}) == listed
+    assert [one["run"] for one in group_sweeps(listed, {"s1": "sweep"})] == ["s1"]
+    assert filter_rows(listed, "s1/a", {}) == filter_rows(listed, "baseline", {}) == listed
 
 
 def test_a_row_of_a_sweep_can_be_neither_deleted_nor_noted(store: Store) -> None:
     run = make_run(store, label="s1/a")
-    (group,) = grouped(rows([run], StepTimes()), {"s1": "sweep"})
+    (group,) = group_sweeps(make_rows([run], StepTimes()), {"s1": "sweep"})
     app, selected = create_app(store), {"runs-grid.selectedRows": [group]}
     deleting = called(app, "runs-delete.disabled", selected).json["response"]
     assert deleting["runs-delete"] == {"disabled": True}
@@ -191,23 +201,23 @@ def test_notes_are_beside_the_run_and_bounded(store: Store) -> None:
 
 def test_a_run_has_a_colour_of_the_palette_whatever_its_notes_say(store: Store) -> None:
     run = make_run(store)
-    by_id = run_color(run)
+    by_id = color_of_run(run)
     with pytest.raises(UnusableInputError, match="unknown color"):
         notes.write(run, tags=[], note="", name="", color="url(//example.org)")
     (run.path / notes.FILE_NAME).write_text('{"color": "url(//example.org)"}')
-    assert run_color(run) == by_id in COLORWAY
+    assert color_of_run(run) == by_id in COLORWAY
     notes.write(run, tags=[], note="", name="", color="violet")
-    assert rows([run], StepTimes())[0]["color"] == run_color(run) == "#9467bd"
+    assert make_rows([run], StepTimes())[0]["color"] == color_of_run(run) == "#9467bd"
 
 
 def test_pickers_offer_the_newest_and_search_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_options, "MOST", 2)
+    monkeypatch.setattr(run_picker, "MAX_OPTIONS", 2)
     runs = fill(store, [make_run(store)], 6)
     oldest = runs[0].path.name
     newest = [run.path.name for run in runs[:-3:-1]]
-    assert [one["value"] for one in run_options.offered(runs, oldest)] == [*newest, oldest]
-    found = run_options.offered(runs, None, search="TRIAL 0")
+    assert [one["value"] for one in run_picker.list_options(runs, oldest)] == [*newest, oldest]
+    found = run_picker.list_options(runs, None, search="TRIAL 0")
     assert [one["value"] for one in found] == [oldest]
-    assert [one["value"] for one in run_options.offered(runs, None, without=newest[0])][:1] == newest[1:]
+    assert [one["value"] for one in run_picker.list_options(runs, None, without=newest[0])][:1] == newest[1:]

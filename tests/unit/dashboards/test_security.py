@@ -12,7 +12,7 @@ pytest.importorskip("dash")
 
 from dash import Dash
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.security import LARGEST_BODY
+from tracekit.dashboards.security import MAX_BODY_BYTES
 from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store
@@ -128,7 +128,7 @@ def test_no_script_of_the_page_is_beyond_the_policy(client: FlaskClient) -> None
 
 
 def test_a_large_body_is_refused(client: FlaskClient) -> None:
-    body = b" " * (LARGEST_BODY + 1)
+    body = b" " * (MAX_BODY_BYTES + 1)
     assert client.post(UPDATE, data=body, content_type="application/json").status_code in {413, 400}
     answer = client.post("/import?name=x.json", data=body)
     assert answer.status_code == 413

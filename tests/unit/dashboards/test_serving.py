@@ -25,7 +25,7 @@ pytest.importorskip("waitress")
 
 import waitress
 from tracekit.dashboards import app, connections, security
-from tracekit.dashboards.imports.jobs import FOLDER
+from tracekit.dashboards.imports.import_jobs import FOLDER
 from waitress import wasyncore
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def answering(answer: Callable[..., list[bytes]]) -> Iterator[tuple[Any, Callabl
     """A server with the dashboard's connections, and a function that runs its loop once."""
     opened: dict[int, Any] = {}
     server = waitress.create_server(answer, opened, host="127.0.0.1", port=0, threads=1)
-    server.channel_class = connections.admitting(lambda _headers: True)
+    server.channel_class = connections.connection_opener(lambda _headers: True)
     try:
         yield server, partial(wasyncore.loop, timeout=0.05, use_poll=True, map=opened, count=1)
     finally:
@@ -198,7 +198,7 @@ def test_a_proxy_on_this_machine_opens_many_connections() -> None:
     with answering(answer) as (server, turn), ExitStack() as opened:
         opened.callback(over.set)
         address = ("127.0.0.1", int(server.effective_port))
-        for number in range(connections.MOST_PER_ADDRESS + 1):
+        for number in range(connections.MAX_PER_ADDRESS + 1):
             opened.enter_context(socket.create_connection(address, timeout=HANG_SECONDS)).sendall(REQUEST)
             while sum(bool(one.requests) for one in server.active_channels.values()) <= number:
                 turn()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.site import Context, Results, View
 
 from samples.simulator.planted import serving as planted
@@ -24,7 +24,7 @@ SLOW = {70, 200, 333}
 def shown(run: Run, block: str, **view: Any) -> str:
     selected = View(page="serving", run=run.path.name, **view)
     context = Context(view=selected, dark=False, store=Store(run.path.parent), results=Results(), chosen=run)
-    made = registered()["serving"].blocks[block](context)
+    made = load_pages()["serving"].blocks[block](context)
     return json.dumps(made, cls=PlotlyJSONEncoder, ensure_ascii=False)
 
 

@@ -17,12 +17,12 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.callback_bodies import UPDATE
-from tracekit.dashboards.pages.sql import running
+from tracekit.dashboards.callback_bodies import UPDATE_PATH
+from tracekit.dashboards.pages.sql import query_runner
+from tracekit.dashboards.pages.sql.query_runner import MAX_RUNNING, Queries, Query
 from tracekit.dashboards.pages.sql.result import _axes
-from tracekit.dashboards.pages.sql.running import AT_ONCE, Queries, Query
-from tracekit.dashboards.pages.sql.tables import EXAMPLES, fitting, with_rows
-from tracekit.dashboards.site import LONGEST_SQL, View
+from tracekit.dashboards.pages.sql.tables import EXAMPLES, list_examples, tables_with_rows
+from tracekit.dashboards.site import MAX_SQL_CHARS, View
 
 from tracekit.export.query import read
 from tracekit.export.views import KNOWN
@@ -59,7 +59,7 @@ def block_of(app: Dash, search: str) -> TestResponse:
         "state": [{"id": place, "property": "id", "value": place}],
         "changedPropIds": ["view.data"],
     }
-    return app.server.test_client().post(UPDATE, json=body)
+    return app.server.test_client().post(UPDATE_PATH, json=body)
 
 
 def search(sql: str, **options: str) -> str:
@@ -111,8 +111,8 @@ def test_the_command_of_a_query_that_begins_with_a_comment_runs_it(store: Store,
 
 
 def test_a_query_that_is_too_long_is_refused_and_not_cut(store: Store, run: Run) -> None:
-    longest = "SELECT 1 -- " + "a" * LONGEST_SQL
-    assert View.parse("/sql", search(longest[:LONGEST_SQL])).options["sql"] == longest[:LONGEST_SQL]
+    longest = "SELECT 1 -- " + "a" * MAX_SQL_CHARS
+    assert View.parse("/sql", search(longest[:MAX_SQL_CHARS])).options["sql"] == longest[:MAX_SQL_CHARS]
     assert "more than 4,000 characters" in block_of(create_app(store), search(longest)).text
 
 
@@ -126,11 +126,11 @@ def test_queries_beyond_the_maximum_are_refused_and_running_ones_end_when_cancel
             queries.result(query)
         ended.append(caught.value.message)
 
-    asked = [Query(f"{SLOW} -- {number}", str(store.path), (run.id,)) for number in range(AT_ONCE)]
+    asked = [Query(f"{SLOW} -- {number}", str(store.path), (run.id,)) for number in range(MAX_RUNNING)]
     waiting = [threading.Thread(target=wait_for, args=[query]) for query in [*asked, asked[0]]]
     for thread in waiting:
         thread.start()
-    while len(queries._processes) < AT_ONCE:
+    while len(queries._processes) < MAX_RUNNING:
         waiting[0].join(0.01)
     with pytest.raises(UnusableInputError, match="maximum at once"):
         queries.result(Query("SELECT 1", str(store.path), (run.id,)))
@@ -139,19 +139,19 @@ def test_queries_beyond_the_maximum_are_refused_and_running_ones_end_when_cancel
     for thread in waiting:
         thread.join()
     assert ended == 3 * ["cancelled"]
-    assert (queries._processes, queries._shared) == ([], {})
+    assert (queries._processes, queries._results._running) == ([], {})
 
 
 def test_a_result_of_too_many_bytes_is_an_error(
     store: Store, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(query_runner, "_MAX_BYTES", 1 << 20)
     with pytest.raises(UnusableInputError, match="larger than 1 MiB"):
         Queries().result(Query("SELECT repeat('a', 3000000)", str(store.path), (run.id,)))
 
 
 def test_examples_fit_the_tables_of_the_run(run: Run) -> None:
-    offered = fitting(with_rows(run))
+    offered = list_examples(tables_with_rows(run))
     assert [one.title for one in offered if "host_intervals" in one.tables] == []
     for example in EXAMPLES:
         assert {*example.tables} - read(example.sql, KNOWN).tables == set()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-from tracekit.dashboards.figures.standard import TOP, first, standard
+from tracekit.dashboards.figures.standard import MAX_BARS, choose_figure, first_figure
 from tracekit.dashboards.figures.svg import svg
 
 from tracekit.analysis import Column, TableSpec
@@ -18,7 +18,7 @@ RANK = Column(C.RANK, "", "rank")
 
 def drawn(*columns: Column, rows: list[tuple[Any, ...]]) -> Any:
     spec = TableSpec("t", "The table", columns)
-    return standard(spec, pd.DataFrame(rows, columns=[column.name for column in columns]))
+    return choose_figure(spec, pd.DataFrame(rows, columns=[column.name for column in columns]))
 
 
 def test_time_tells_more_than_counts_and_the_largest_stands_first() -> None:
@@ -30,7 +30,7 @@ def test_time_tells_more_than_counts_and_the_largest_stands_first() -> None:
 
 def test_only_the_largest_are_drawn_and_the_caption_says_so() -> None:
     found = drawn(NAME, TIME, rows=[(f"op{at}", at + 1) for at in range(40)])
-    assert len(found.figure["data"][0]["x"]) == TOP
+    assert len(found.figure["data"][0]["x"]) == MAX_BARS
     assert found.caption == "The table, 15 largest of 40: sum, how long."
 
 
@@ -62,10 +62,10 @@ def test_a_table_of_hardly_any_rows_gives_way() -> None:
         "small": pd.DataFrame({"op": ["a", "b"], "sum_ns": [1, 2]}),
         "large": pd.DataFrame({"op": ["a", "b", "c"], "sum_ns": [1, 2, 3]}),
     }
-    found = first((small, large), frames)
+    found = first_figure((small, large), frames)
     assert found
     assert found.caption.startswith("large")
-    assert first((small,), frames)
+    assert first_figure((small,), frames)
 
 
 def test_still_pictures_hold_every_bar_and_escape_names() -> None:

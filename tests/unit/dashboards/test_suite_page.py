@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
+from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def shown(store: Store, page: str, block: str, **options: str) -> str:
-    site = Site(app=create_app(store), store=store, pages=registered())
-    reported = content(site, View(page=page, options=options), block, dark=False)
+    site = Site(app=create_app(store), store=store, pages=load_pages())
+    reported = compute_block(site, View(page=page, options=options), block, dark=False)
     return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 

@@ -6,11 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.dashboards.answers.pages import registered
+from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.blocks import content
+from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.figures import sweep
-from tracekit.dashboards.pages.sweeps.points import ACTIVE, Point, chosen, points, spreads, value, varying
+from tracekit.dashboards.pages.sweeps.points import (
+    ACTIVE,
+    Point,
+    find_varying,
+    read_points,
+    read_quantity,
+    read_sweep_view,
+    summarize_repeats,
+)
 from tracekit.dashboards.site import Site, View
 
 from samples.simulator import write
@@ -48,42 +56,42 @@ def never(run: Run, name: str) -> Any:
 
 
 def shown(store: Store, **options: str) -> str:
-    site = Site(app=create_app(store), store=store, pages=registered())
-    reported = content(site, View(page="sweeps", options=options), "sweep", dark=False)
+    site = Site(app=create_app(store), store=store, pages=load_pages())
+    reported = compute_block(site, View(page="sweeps", options=options), "sweep", dark=False)
     return json.dumps(reported, default=lambda one: one.to_plotly_json())
 
 
 def test_values_are_those_of_the_metrics(store: Store) -> None:
     run = swept(store, 0, 100, 300, 200)
-    (point,) = points([run])
-    assert {name: value(point, name, never) for name in OF_RUNS if name in of_run(run)} == of_run(run)
-    assert value(point, "sample_time", never) == 25.0
-    assert value(point, "throughput", never) == pytest.approx(4e7)
+    (point,) = read_points([run])
+    assert {name: read_quantity(point, name, never) for name in OF_RUNS if name in of_run(run)} == of_run(run)
+    assert read_quantity(point, "sample_time", never) == 25.0
+    assert read_quantity(point, "throughput", never) == pytest.approx(4e7)
 
 
 def test_a_run_without_a_device_has_no_active_share_and_is_not_analysed(store: Store) -> None:
-    (point,) = points([swept(store, 0, 100)])
-    assert value(point, ACTIVE, never) is None
+    (point,) = read_points([swept(store, 0, 100)])
+    assert read_quantity(point, ACTIVE, never) is None
 
 
 def test_repeats_are_summed_up_by_their_median_and_ends(store: Store) -> None:
     runs = [swept(store, at, length) for at, length in enumerate((300, 100, 200))]
-    (one,) = spreads(points(runs), "batch_size", "step_time", never)
+    (one,) = summarize_repeats(read_points(runs), "batch_size", "step_time", never)
     assert (one.x, one.median, one.minimum, one.maximum, one.typical) == (8, 200.0, 100, 300, runs[2])
 
 
 def test_settings_in_which_runs_differ_are_in_order(store: Store) -> None:
     runs = [swept(store, at, 100, batch_size=size) for at, size in enumerate((16, 8, 128))]
-    assert varying(points(runs)) == {"batch_size": [8, 16, 128]}
+    assert find_varying(read_points(runs)) == {"batch_size": [8, 16, 128]}
 
 
 def test_the_commit_at_which_most_was_tried_is_held(store: Store) -> None:
     runs = [swept(store, at, 100, batch_size=8 * at) for at in range(1, 4)]
     runs.append(swept(store, 9, 100, sha="b" * 40, batch_size=8))
-    one = chosen(View(page="sweeps"), runs)
+    one = read_sweep_view(View(page="sweeps"), runs)
     assert one is not None
     assert one.fixed == {"commit": "a" * 12}
-    every = chosen(View(page="sweeps", options={"commit": "all"}), runs)
+    every = read_sweep_view(View(page="sweeps", options={"commit": "all"}), runs)
     assert every is not None
     assert every.free == ["commit"]
 
@@ -95,7 +103,7 @@ def test_a_heatmap_holds_all_but_its_two_settings(store: Store) -> None:
         swept(store, at, 100, mode=mode, batch_size=size, level=level)
         for at, (mode, size, level) in enumerate(cells)
     ]
-    one = chosen(View(page="sweeps", options={"form": "heatmap", "rows": "level"}), runs)
+    one = read_sweep_view(View(page="sweeps", options={"form": "heatmap", "rows": "level"}), runs)
     assert one is not None
     assert (one.x, one.rows, one.fixed) == ("batch_size", "level", {"mode": "infer"})
     assert "Heatmap" not in shown(store)
@@ -146,4 +154,4 @@ def test_the_active_share_is_the_one_of_the_sweep_table(store: Store, tmp_path: 
     kept = sweep_module.of_run(run)
     assert kept.active_ns
     assert kept.window_ns
-    assert value(Point(run, "w", {}), ACTIVE, analyze) == kept.active_ns / kept.window_ns
+    assert read_quantity(Point(run, "w", {}), ACTIVE, analyze) == kept.active_ns / kept.window_ns

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.grids import table
-from tracekit.dashboards.grids.table import filtered, ordered, page_rows
 from tracekit.dashboards.site import Context, Results, View
+from tracekit.dashboards.tables import table
+from tracekit.dashboards.tables.table import filter_rows, page_rows, sort_rows
 
 from tests.builders import kernel, make_run
 from tests.unit.dashboards.test_exact_values import grids
@@ -59,7 +59,7 @@ def look(tmp_path: Path, run: Any, **view: Any) -> Context:
 
 
 def definitions(context: Context, rows: int = 2) -> dict[str, dict[str, Any]]:
-    (grid,) = grids(table.table(context, "things", SPEC, frame(rows)))
+    (grid,) = grids(table.show_table(context, "things", SPEC, frame(rows)))
     return {one.get("colId", one["field"]): one for one in grid.columnDefs}
 
 
@@ -82,7 +82,7 @@ def test_names_stretch_and_numbers_do_not(context: Context) -> None:
 
 def test_a_column_without_values_is_named_not_shown(context: Context) -> None:
     assert "nothing" not in definitions(context)
-    assert "Columns hidden (no data): nothing." in str(table.table(context, "things", SPEC, frame()))
+    assert "Columns hidden (no data): nothing." in str(table.show_table(context, "things", SPEC, frame()))
 
 
 def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
@@ -92,9 +92,9 @@ def test_rows_of_the_run_lead_to_the_timeline(context: Context) -> None:
 
 
 def test_the_timeline_keeps_what_it_shows(tmp_path: Path, context: Context) -> None:
-    assert table.timeline(context) == f"/timeline?run={context.view.run}"
+    assert table.timeline_address(context) == f"/timeline?run={context.view.run}"
     zoomed = look(tmp_path, context.run, page="timeline", start_ns=5, end_ns=9, row="device_intervals:1")
-    assert table.timeline(zoomed) == f"/timeline?run={context.view.run}&from=5&to=9"
+    assert table.timeline_address(zoomed) == f"/timeline?run={context.view.run}&from=5&to=9"
 
 
 def test_the_address_sorts(tmp_path: Path, context: Context) -> None:
@@ -111,39 +111,41 @@ def test_the_address_shows_the_columns_that_did_not_fit(tmp_path: Path, context:
     values = pd.DataFrame({one.name: [1] for one in spec.columns})
     shown = look(tmp_path, context.chosen, options={"wide": "broad"})
     for one, pressed in ((context, "false"), (shown, "true")):
-        drawn = table.table(one, "things", spec, values)
+        drawn = table.show_table(one, "things", spec, values)
         (grid,) = grids(drawn)
         assert any(column.get("hide") for column in grid.columnDefs) == (one is context)
         assert f'"aria-pressed": "{pressed}"' in json.dumps(drawn, cls=PlotlyJSONEncoder)
 
 
 def test_an_empty_table_says_why(context: Context) -> None:
-    shown = table.table(context, "things", SPEC, frame(0), title="All things", empty="Nothing was copied.")
+    shown = table.show_table(
+        context, "things", SPEC, frame(0), title="All things", empty="Nothing was copied."
+    )
     assert not list(grids(shown))
     assert "Nothing was copied." in str(shown)
 
 
 def test_a_table_of_no_analysis_is_cut_and_says_so(context: Context) -> None:
-    shown = table.table(context, "things", SPEC, frame(table.MOST + 5))
+    shown = table.show_table(context, "things", SPEC, frame(table.MAX_ROWS + 5))
     (grid,) = grids(shown)
-    assert len(grid.rowData) == table.MOST
+    assert len(grid.rowData) == table.MAX_ROWS
     assert "first 20,000 of 20,005 rows" in str(shown)
 
 
 def test_long_tables_are_sorted_and_cut_where_they_are_kept() -> None:
     whole = frame(50)
-    rows = page_rows(ordered(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
+    rows = page_rows(sort_rows(whole, ("sum_ns", False)), SPEC, {"startRow": 0, "endRow": 3})
     assert [row["sum_ns"] for row in rows] == [49, 48, 47]
     assert page_rows(whole, SPEC, {"startRow": 48, "endRow": 10**9})[-1]["first_row"] == 49
 
 
 def test_long_tables_are_filtered_where_they_are_kept() -> None:
-    found = filtered(frame(50), "G_4")
+    found = filter_rows(frame(50), "G_4")
     assert found["first_row"].tolist() == [4, *range(40, 50)]
-    assert len(filtered(frame(50), "BECAUSE")) == 50
-    assert len(filtered(frame(50), "(")) == 0
+    assert len(filter_rows(frame(50), "BECAUSE")) == 50
+    assert len(filter_rows(frame(50), "(")) == 0
 
 
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:
     assert not table._long(frame(1_000))
-    assert table._long(frame(table.CELLS // len(SPEC.columns) + 1))
+    assert table._long(frame(table.MAX_CELLS // len(SPEC.columns) + 1))

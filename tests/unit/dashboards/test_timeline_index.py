@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.dashboards.site import Results
 from tracekit.dashboards.timeline import build as build_module
-from tracekit.dashboards.timeline import disk, draw, explain, reading
+from tracekit.dashboards.timeline import disk, explain, read_columns, render
 from tracekit.dashboards.timeline.build import VERSION, build, seal
-from tracekit.dashboards.timeline.disk import Opened
+from tracekit.dashboards.timeline.disk import OpenIndexes
 
 from tests.builders import device, host, kernel, make_run, step
 from tests.environment import HANG_SECONDS
@@ -41,7 +41,7 @@ def titles(index: Index) -> list[tuple[str, str, int, int]]:
 def named(index: Index, name: str) -> list[str]:
     """Category of each interval of a name, by position."""
     found = index.names.name_of[index.label] == index.names.texts.index(name)
-    return [reading.CATEGORIES[index.names.category_of[label]] for label in index.label[found]]
+    return [read_columns.CATEGORIES[index.names.category_of[label]] for label in index.label[found]]
 
 
 def test_lanes_are_shown_by_rank_device_and_thread(tmp_path: Path) -> None:
@@ -145,33 +145,36 @@ def test_categories_say_what_intervals_are(tmp_path: Path) -> None:
 
 def test_copies_go_by_direction_and_the_rest_by_kind(tmp_path: Path) -> None:
     kinds: list[str] = [CopyKind.D2H, CopyKind.P2P, ""]
-    found = reading.of_copies(kinds[:2])
-    assert [reading.CATEGORIES[number] for number in found] == [
+    found = read_columns.copy_categories(kinds[:2])
+    assert [read_columns.CATEGORIES[number] for number in found] == [
         "copy D2H",
         "copy D2D/other",
         "copy D2D/other",
     ]
     every = [*DeviceKind, *HostKind]
-    assert {reading.CATEGORIES[number] for number in reading.of_kinds(every)} >= {"graph", "overhead"}
+    assert {read_columns.CATEGORIES[number] for number in read_columns.kind_categories(every)} >= {
+        "graph",
+        "overhead",
+    }
 
 
 def test_one_name_in_two_categories_has_two_labels() -> None:
-    names = draw.Names()
-    text = draw.reading.Text(["a", "b"], np.array([0, 1, 0], np.int32))
+    names = render.Names()
+    text = render.read_columns.Text(["a", "b"], np.array([0, 1, 0], np.int32))
     found = names.labels(text, np.array([1, 1, 2], np.uint8))
     assert len(set(found.tolist())) == 3
     assert [names.names[names.name_of[label]] for label in found] == ["a", "b", "a"]
 
 
 def opened(run: Run, store: Store) -> Index:
-    return Opened(store, Results()).of(run)
+    return OpenIndexes(store, Results()).of(run)
 
 
 def test_an_index_is_kept_and_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     first = opened(run, store)
     assert first.causes.final.wait(HANG_SECONDS)
-    assert disk.place(store, run.path.name).is_dir()
+    assert disk.index_folder(store, run.path.name).is_dir()
     monkeypatch.setattr("tracekit.dashboards.timeline.disk.build", None)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     second = opened(run, store)
@@ -184,7 +187,7 @@ def test_an_index_is_kept_and_opened_again(tmp_path: Path, monkeypatch: pytest.M
 def test_causes_are_those_that_the_analysis_gives(tmp_path: Path) -> None:
     run = training_run(tmp_path)
     results = Results()
-    index = Opened(Store(tmp_path), results).of(run)
+    index = OpenIndexes(Store(tmp_path), results).of(run)
     assert index.causes.final.wait(HANG_SECONDS)
     explained = index.causes.explained
     assert explained is not None
@@ -196,12 +199,12 @@ def test_the_causes_of_a_large_run_are_worked_out_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
-    monkeypatch.setattr("tracekit.dashboards.timeline.disk.LARGE", 0)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.MIN_LARGE", 0)
     monkeypatch.setattr("tracekit.analysis.analyze", None)
     index = opened(run, store)
     assert index.causes.final.wait(HANG_SECONDS)
     assert index.causes.explained is not None
-    assert disk.load_causes(disk.place(store, run.path.name)) is not None
+    assert disk.load_causes(disk.index_folder(store, run.path.name)) is not None
 
 
 def test_without_an_index_there_is_nothing_to_explain(tmp_path: Path) -> None:
@@ -225,14 +228,14 @@ def test_an_analysis_that_fails_leaves_idle_time_plain(
 def test_a_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     first = opened(run, store)
-    (disk.place(store, run.path.name) / damage).write_bytes(b"\x93NUMPY nonsense")
+    (disk.index_folder(store, run.path.name) / damage).write_bytes(b"\x93NUMPY nonsense")
     assert titles(opened(run, store)) == titles(first)
-    assert disk.load(disk.place(store, run.path.name), seal(run)) is not None
+    assert disk.load(disk.index_folder(store, run.path.name), seal(run)) is not None
 
 
 def test_a_damaged_index_is_replaced_while_causes_are_written_into_it(tmp_path: Path) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
-    built, folder, over = build(run), disk.place(store, run.path.name), threading.Event()
+    built, folder, over = build(run), disk.index_folder(store, run.path.name), threading.Event()
 
     def writing() -> None:
         while not over.is_set():
@@ -253,7 +256,7 @@ def test_an_index_of_other_tables_is_not_taken(tmp_path: Path) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     outline, arrays = build(run)
     assert disk.save(store, run.path.name, replace(outline, seal={"steps": "other"}), arrays)
-    folder = disk.place(store, run.path.name)
+    folder = disk.index_folder(store, run.path.name)
     assert disk.load(folder, seal(run)) is None
     opened(run, store)
     assert disk.load(folder, seal(run)) is not None
@@ -273,7 +276,7 @@ def test_two_who_build_at_once_leave_one_whole_index(tmp_path: Path) -> None:
         thread.join()
     assert done == [True] * 8
     assert [entry.name for entry in (tmp_path / disk.FOLDER).iterdir()] == [run.path.name]
-    assert disk.load(disk.place(store, run.path.name), seal(run)) is not None
+    assert disk.load(disk.index_folder(store, run.path.name), seal(run)) is not None
 
 
 def test_a_store_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
@@ -288,7 +291,7 @@ def test_indexes_of_runs_that_are_gone_are_swept(tmp_path: Path) -> None:
     folder = tmp_path / disk.FOLDER
     for name in ("gone", ".tmp-999999999-ab", f".tmp-{os.getpid()}-cd", f"{run.path.name}/v0"):
         (folder / name).mkdir()
-    unfinished = disk.place(store, run.path.name) / ".tmp-999999999-ef.npz"
+    unfinished = disk.index_folder(store, run.path.name) / ".tmp-999999999-ef.npz"
     unfinished.touch()
     disk.sweep(store)
     assert not unfinished.exists()
@@ -309,7 +312,7 @@ def test_steps_are_known_by_their_place(tmp_path: Path) -> None:
         "row": 1,
         "lane": 0,
         "name": "ProfilerStep#4",
-        "category": reading.NUMBER["annotation"],
+        "category": read_columns.NUMBER["annotation"],
         C.START_NS: 10,
         "end_ns": 30,
         C.DUR_NS: 20,
@@ -344,7 +347,7 @@ def test_depth_counts_what_encloses_of_the_same_sort(nest: Any) -> None:
         if run is None:
             return
         index = index_of(run)
-        annotation, depth = build_module.depths(run)
+        annotation, depth = build_module.compute_depths(run)
     for number, row in enumerate(rows):
         marked = row["kind"] == HostKind.ANNOTATION
         around = [

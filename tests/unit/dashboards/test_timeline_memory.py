@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
-from tracekit.dashboards.timeline.reading import Levels, Window, drawn, levels
+from tracekit.dashboards.timeline.read_columns import Levels, Window, read_levels, render_levels
 
 from tests.builders import make_run
 from tests.unit.dashboards.timeline_runs import training_run, unpacked
@@ -29,13 +29,13 @@ def event(t_ns: int, size: int, total: int | None = None, **more: Any) -> Row:
 
 
 def read(path: Path, *events: Row) -> tuple[Levels, ...]:
-    return levels(make_run(path, allocations=list(events)))
+    return read_levels(make_run(path, allocations=list(events)))
 
 
 def test_running_totals_are_taken_as_recorded(tmp_path: Path) -> None:
     (found,) = read(tmp_path, event(10, 100, 1_100), event(20, -100, 1_000), event(20, 0, 9))
     assert (found.total, found.t_ns.tolist(), found.bytes.tolist()) == (True, [10, 20], [1_000, 1_100, 1_000])
-    assert found.described(7) == {
+    assert found.describe(7) == {
         "id": 7,
         "group": "rank 0 · GPU 0",
         "title": "memory · peak 1.07 KiB",
@@ -66,7 +66,7 @@ def test_each_device_of_each_rank_has_a_lane_and_the_host_comes_last(tmp_path: P
 
 
 def test_a_run_without_events_has_no_lane(tmp_path: Path) -> None:
-    assert levels(training_run(tmp_path)) == ()
+    assert read_levels(training_run(tmp_path)) == ()
 
 
 moments = st.lists(st.tuples(st.integers(0, 60), st.integers(-9, 9)), min_size=1, max_size=40)
@@ -82,7 +82,7 @@ def test_columns_have_the_exact_extremes(
     held = [0, *np.cumsum([size for _, size in events]).tolist()]
     found = Levels(rank=0, device=0, t_ns=np.array(times), bytes=np.array(held), total=False)
     window = Window(start=start, end=start + span, width=width)
-    sent = {name: array.tolist() for name, array in drawn(found, window).items()}
+    sent = {name: array.tolist() for name, array in render_levels(found, window).items()}
     edges = window.edges.tolist()
     at, last = dict(zip(sent["column"], range(width), strict=False)), None
     for column in range(width):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.timeline import notes
+from tracekit.dashboards.timeline import interval_notes
 
 from tests.runs import make_run
 from tracekit.runs.run import Run
@@ -94,10 +94,10 @@ def test_other_sites_other_files_and_other_runs_are_refused(client: FlaskClient,
 def test_notes_are_limited_and_damaged_files_skipped(
     client: FlaskClient, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "MOST", 2)
+    monkeypatch.setattr(interval_notes, "MAX_NOTES", 2)
     client.post(address(run), json=NOTE)
-    (run.path / notes.FOLDER / "0123456789ab.json").write_text("{")
-    (run.path / notes.FOLDER / "0123456789cd.json").write_bytes(b'{"text":"\xff"}')
+    (run.path / interval_notes.FOLDER / "0123456789ab.json").write_text("{")
+    (run.path / interval_notes.FOLDER / "0123456789cd.json").write_bytes(b'{"text":"\xff"}')
     assert texts(client, run) == ["<b>slow</b>"]
     assert client.post(address(run), json=NOTE).status_code == 400
 

@@ -13,7 +13,7 @@ pytest.importorskip("dash")
 from tracekit.dashboards import app
 from tracekit.dashboards.pages import timeline
 from tracekit.dashboards.site import Context, Results, View
-from tracekit.dashboards.timeline.reading import CATEGORIES
+from tracekit.dashboards.timeline.read_columns import CATEGORIES
 
 from tests.runs import make_run
 from tracekit.runs.store import Store

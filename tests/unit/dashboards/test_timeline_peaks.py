@@ -49,7 +49,7 @@ def test_nothing_overlaps_in_a_lane_and_nothing_is_lost(spans: list[tuple[int, i
     ordered = sorted(spans)
     start = np.array([one for one, _ in ordered], np.int64)
     end = start + np.array([length for _, length in ordered], np.int64)
-    found = build.levels(start, end)
+    found = build.assign_levels(start, end)
     for lane in found:
         assert (start[lane][1:] >= end[lane][:-1]).all()
     assert sorted(np.concatenate([np.empty(0, int), *found]).tolist()) == list(range(len(ordered)))
@@ -57,10 +57,10 @@ def test_nothing_overlaps_in_a_lane_and_nothing_is_lost(spans: list[tuple[int, i
 
 def test_a_chain_in_which_each_overlaps_the_next_takes_two_lanes() -> None:
     start = np.arange(1_000) * 10
-    assert [len(lane) for lane in build.levels(start, start + 15)] == [500, 500]
+    assert [len(lane) for lane in build.assign_levels(start, start + 15)] == [500, 500]
 
 
 def test_lanes_are_limited_where_everything_overlaps() -> None:
     start = np.arange(100)
-    found = build.levels(start, np.full(100, 1_000))
-    assert [len(lane) for lane in found] == [1] * build.LEVELS
+    found = build.assign_levels(start, np.full(100, 1_000))
+    assert [len(lane) for lane in found] == [1] * build.MAX_LEVELS

@@ -8,7 +8,7 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 from tracekit.dashboards.timeline.disk import WORKER
-from tracekit.dashboards.timeline.reading import CATEGORIES
+from tracekit.dashboards.timeline.read_columns import CATEGORIES
 
 from tests.builders import device, host, kernel, make_run, memcpy
 from tests.environment import HANG_SECONDS
@@ -109,7 +109,7 @@ def test_answers_are_kept_by_the_browser_once_they_are_final(get: Get) -> None:
 def test_answers_are_not_kept_while_causes_are_worked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracekit.dashboards.timeline.disk.Opened._explain", lambda *_: None)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.OpenIndexes._explain", lambda *_: None)
     run = training_run(tmp_path)
     get = client(run)
     assert get("draw").headers["Cache-Control"] == "no-store"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tracekit.dashboards.timeline import drawer, matches, routes
+from tracekit.dashboards.timeline import details, routes, search
 
 from tests.builders import kernel, make_run
 from tests.tiers import examples
@@ -39,9 +39,9 @@ def test_totals_are_those_of_the_parts_in_the_range(
     lanes: list[Spans], start: int, length: int, small: bool
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawer, "_STRIPE", 3 if small else 1 << 18)
+        patch.setattr(details, "_STRIPE", 3 if small else 1 << 18)
         index = index_of(lanes_run(Path(folder), *lanes))
-        rows, total = drawer.rows(index, drawer.totals(index, index.lanes, start, start + length))
+        rows, total = details.rows(index, details.totals(index, index.lanes, start, start + length))
     wanted = expected(lanes, start, start + length)
     assert {row["name"]: (row["count"], row["sum_ns"], row["max_ns"]) for row in rows} == wanted
     assert total == len(wanted)
@@ -56,14 +56,14 @@ def test_totals_are_those_of_the_parts_in_the_range(
 def test_sums_are_exact_beyond_floats(tmp_path: Path) -> None:
     long = 2**53 + 1
     index = index_of(lanes_run(tmp_path, [(0, long)], [(0, long)], [(0, long)]))
-    rows, _ = drawer.rows(index, drawer.totals(index, index.lanes, 0, long))
+    rows, _ = details.rows(index, details.totals(index, index.lanes, 0, long))
     assert sum(row["sum_ns"] for row in rows) == 3 * long
 
 
-def found(index: Index, query: str, limit: int = 50, mode: str = matches.TEXT) -> dict[str, Any]:
+def found(index: Index, query: str, limit: int = 50, mode: str = search.TEXT) -> dict[str, Any]:
     start, end = index.span
-    wanted = matches.Query(text=query, mode=mode)
-    return matches.search(index, drawer.totals(index, wanted.lanes(index), start, end), wanted, limit)
+    wanted = search.Query(text=query, mode=mode)
+    return search.find_names(index, details.totals(index, wanted.lanes(index), start, end), wanted, limit)
 
 
 def test_search_takes_any_case_and_the_heaviest_first(tmp_path: Path) -> None:
@@ -93,29 +93,29 @@ def test_search_finds_hostile_names_as_they_are_and_no_idle_time(tmp_path: Path)
 def test_search_by_expression_and_whole_name(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
     expected_names = ["cudaLaunchKernel", "cudaMemcpyAsync"]
-    assert sorted(found(index, "^CUDA.*(kernel|async)$", mode=matches.REGEX)["matched"]) == expected_names
-    assert found(index, "aten::mm", mode=matches.NAME)["count"] == 1
-    assert found(index, "aten", mode=matches.NAME)["count"] == 0
+    assert sorted(found(index, "^CUDA.*(kernel|async)$", mode=search.REGEX)["matched"]) == expected_names
+    assert found(index, "aten::mm", mode=search.NAME)["count"] == 1
+    assert found(index, "aten", mode=search.NAME)["count"] == 0
     with pytest.raises(UnusableInputError, match="not a regular expression"):
-        found(index, "(", mode=matches.REGEX)
+        found(index, "(", mode=search.REGEX)
     with pytest.raises(UnusableInputError, match="no search by lane"):
         found(index, "x", mode="lane")
 
 
 def test_search_by_category_has_idle_time_and_one_category_by_its_whole_name(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
-    assert [one["name"] for one in found(index, "idle", mode=matches.CATEGORY)["names"]] == ["idle"]
-    assert [one["name"] for one in found(index, "OP", mode=matches.CATEGORY)["names"]] == ["op"]
-    assert {one["name"] for one in found(index, "cop", mode=matches.CATEGORY)["names"]} == {"copy H2D"}
+    assert [one["name"] for one in found(index, "idle", mode=search.CATEGORY)["names"]] == ["idle"]
+    assert [one["name"] for one in found(index, "OP", mode=search.CATEGORY)["names"]] == ["op"]
+    assert {one["name"] for one in found(index, "cop", mode=search.CATEGORY)["names"]} == {"copy H2D"}
 
 
 def walked(index: Index, text: str, *, by: int, longest: bool) -> list[tuple[int, int, int]]:
     """Place, start and duration of the matches, from outside of them, until the first comes again."""
-    query = matches.Query(text=text, mode=matches.NAME)
+    query = search.Query(text=text, mode=search.NAME)
     lanes, labels = query.lanes(index), query.labels(index)
     seen: list[tuple[int, int, int]] = []
     key, rows = (-(1 << 62), -1), set()
-    while one := matches.step(index, lanes, labels, key=key, by=by, longest=longest):
+    while one := search.step(index, lanes, labels, key=key, by=by, longest=longest):
         interval = one["interval"]
         if interval is None or interval["row"] in rows:
             return seen
@@ -144,9 +144,9 @@ def test_stepping_visits_every_match_once_in_order_and_wraps(lanes: list[Spans],
 
 def test_the_place_of_an_interval_that_does_not_match_is_none(tmp_path: Path) -> None:
     index = index_of(lanes_run(tmp_path, [(0, 3), (5, 8)]))
-    query = matches.Query(text="kernel 0", mode=matches.NAME)
+    query = search.Query(text="kernel 0", mode=search.NAME)
     at = int(index.position("device_intervals", np.array([1]))[0])
-    reported = matches.step(index, index.lanes, query.labels(index), key=(5, at), by=0)
+    reported = search.step(index, index.lanes, query.labels(index), key=(5, at), by=0)
     assert reported == {"total": 1, "place": None, "interval": None}
 
 
@@ -154,13 +154,13 @@ def test_the_next_on_a_stream_is_the_next_start_in_any_lane_of_it(tmp_path: Path
     rows = [kernel(start, end, **{C.STREAM: 7}) for start, end in ((0, 10), (4, 20), (12, 15))]
     index = index_of(make_run(tmp_path, device_intervals=[*rows, kernel(1, 2, **{C.STREAM: 9})]))
     at = index.position("device_intervals", np.arange(4))
-    found = [drawer.next_on_stream(index, int(one)) for one in at]
+    found = [details.next_on_stream(index, int(one)) for one in at]
     assert [one and one["row"] for one in found] == [1, 2, None, None]
 
 
 def test_categories_sum_what_their_names_do(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
-    reported = drawer.by_category(index, drawer.totals(index, index.lanes, 200, 700), 500)
+    reported = details.by_category(index, details.totals(index, index.lanes, 200, 700), 500)
     by_name = {one["category"]: (one["count"], one["sum_ns"], one["share"]) for one in reported}
     assert by_name["gemm"] == (1, 100, 0.2)
     assert by_name["copy H2D"] == (1, 50, 0.1)
@@ -172,7 +172,7 @@ def test_categories_sum_what_their_names_do(tmp_path: Path) -> None:
 
 def test_the_csv_has_no_formulas(tmp_path: Path) -> None:
     index = index_of(training_run(tmp_path))
-    rows, _ = drawer.rows(index, drawer.totals(index, index.lanes, *index.span))
+    rows, _ = details.rows(index, details.totals(index, index.lanes, *index.span))
     lines = routes.csv_text(rows).splitlines()
     assert lines[0] == "name,category,count,sum_ns,mean_ns,max_ns,max_table,max_row"
     assert len(lines) == len(rows) + 1

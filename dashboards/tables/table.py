@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import dash_ag_grid as dag
@@ -12,6 +12,7 @@ import dash_mantine_components as dmc
 import numpy as np
 import pandas as pd
 from dash import MATCH, Input, Output, State, html, no_update
+from dash.development.base_component import Component
 from flask import abort
 
 from tracekit import analysis, registry
@@ -19,33 +20,30 @@ from tracekit.analysis import Column, TableSpec, get
 from tracekit.errors import TracekitError, clean
 from tracekit.render.cells import Record
 
-from ..parts.charts import aria
+from ..components.charts import aria
+from ..components.text import small_text
 from ..site import Context, Site, with_peaks
 from . import tree
-from .columns import ColumnValues, cells, column, column_values, timeline_link, worded
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from .columns import ColumnValues, column_values, json_values, plain_values, timeline_link, with_cause_labels
 
 KIND = "table"
-MOST = 20_000
+MAX_ROWS = 20_000
 """Maximum rows sent to the browser at once; longer tables are paged from the server."""
-CELLS = 150_000
+MAX_CELLS = 150_000
 """Maximum cells sent to the browser at once (about 8 MB), if the rest can be paged."""
-SMALL = 16
+MAX_UNSCROLLED_ROWS = 16
 """Maximum rows of a table that is shown without scrolling."""
-ROW = 30
-ROOM = 1_160
+ROW_PX = 30
+TABLE_PX = 1_160
 """Width of a table in a window of 1,440 pixels; the headings of wider ones take two lines."""
 _TOO_WIDE = "too wide"
-_HEAD, _HEAD_WRAPPED = 34, 50
-_BLOCK = 200
-_SAMPLE = 1_000
+_HEAD_PX, _WRAPPED_HEAD_PX = 34, 50
+_BLOCK_ROWS = 200
+_SAMPLED_ROWS = 1_000
 """Rows sampled for the column widths of a long table."""
 
 
-def table(
+def show_table(
     context: Context,
     page: str,
     spec: TableSpec,
@@ -72,20 +70,18 @@ def table(
         return html.Section(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
-    frame = frame if exact else worded(frame)
+    frame = frame if exact else with_cause_labels(frame)
     paged = _long(frame) and _is_complete(context, page, spec, frame)
-    columns = column_values(frame, spec.columns, _SAMPLE if paged else MOST, exact=exact)
-    missing = [one.heading for one in columns if one.empty]
+    columns = column_values(frame, spec.columns, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
+    missing = [column.heading for column in columns if column.empty]
     address = csv or csv_address(context, page, spec)
     grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
     wide = _shows_all(context, spec)
     return html.Section(
         [
-            _bar(address, spec, len(frame), title=title, paged=paged, more=_left_out(grid), wide=wide),
-            html.Div(grid, style={"minHeight": _high(grid)}),  # also while the grid's script loads
-            dmc.Text(f"Columns hidden (no data): {', '.join(missing)}.", size="xs", c="dimmed")
-            if missing
-            else None,
+            _bar(address, spec, len(frame), title=title, paged=paged, more=_count_hidden(grid), wide=wide),
+            html.Div(grid, style={"minHeight": _grid_height(grid)}),  # also while the grid's script loads
+            small_text(f"Columns hidden (no data): {', '.join(missing)}.") if missing else None,
         ],
         className="tk-table tk-section",
         **aria(label=clean(spec.title)),
@@ -93,7 +89,7 @@ def table(
 
 
 def _long(frame: pd.DataFrame) -> bool:
-    return len(frame) > MOST or frame.size > CELLS
+    return len(frame) > MAX_ROWS or frame.size > MAX_CELLS
 
 
 def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
@@ -108,22 +104,22 @@ def _title(title: str) -> list[Component]:
     return [dmc.Title(title, order=2, size="h4")] if title else []
 
 
-def _high(grid: dag.AgGrid) -> int:
+def _grid_height(grid: dag.AgGrid) -> int:
     """Return the height of a grid, in pixels; where it grows with its rows, the least height."""
     return int(grid.style.get("minHeight") or grid.style["height"])
 
 
-def _left_out(grid: dag.AgGrid) -> int:
+def _count_hidden(grid: dag.AgGrid) -> int:
     """Return the number of columns that are hidden, since the table would be too wide."""
-    return sum(one.get("context") == _TOO_WIDE for one in grid.columnDefs)
+    return sum(definition.get("context") == _TOO_WIDE for definition in grid.columnDefs)
 
 
 def _bar(
     address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int, wide: bool
 ) -> Component:
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
-    if rows > MOST and not paged:
-        count = f"first {MOST:,} of {count}"
+    if rows > MAX_ROWS and not paged:
+        count = f"first {MAX_ROWS:,} of {count}"
     quick = dmc.TextInput(
         placeholder="Filter",
         size="xs",
@@ -145,7 +141,7 @@ def _bar(
             html.Span(count, className="tk-count"),
             html.Span(className="tk-grow"),
             *([_more(spec, more, shown=wide)] if more else []),
-            *([quick] if rows > SMALL // 2 else []),
+            *([quick] if rows > MAX_UNSCROLLED_ROWS // 2 else []),
             *([link] if address else []),
         ],
         className="tk-table-bar",
@@ -178,23 +174,25 @@ def peaks_query(device: str) -> str:
 def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> Component:
-    trunk = None if paged else tree.indented(columns)
-    left_out = tree.hidden(columns) if trunk else set()
-    visible = [one for one in columns if not one.empty and one.column.name not in left_out] or columns
+    trunk = None if paged else tree.tree_column(columns)
+    left_out = tree.columns_in_tree(columns) if trunk else set()
+    visible = [
+        column for column in columns if not column.empty and column.column.name not in left_out
+    ] or columns
     links = timeline_link(columns, named=page in registry.names(registry.ANALYSES))
-    definitions = [*links, *(one.definition(filters=not paged) for one in visible)]
-    wrapped = sum(map(_least, definitions)) > ROOM
+    definitions = [*links, *(column.definition(filters=not paged) for column in visible)]
+    wrapped = sum(map(_min_width, definitions)) > TABLE_PX
     if wrapped:
-        definitions = [*links, *(one.definition(filters=not paged, wrapped=True) for one in visible)]
+        definitions = [*links, *(column.definition(filters=not paged, wrapped=True) for column in visible)]
     if trunk:
         _show_tree(definitions, trunk)
-    for definition in too_wide(definitions):
+    for definition in columns_without_room(definitions):
         definition |= {"hide": not _shows_all(context, spec), "context": _TOO_WIDE}
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
-    options = _options(context, spec, rows, head=_HEAD_WRAPPED if wrapped else _HEAD)
+    options = _options(context, spec, rows, head=_WRAPPED_HEAD_PX if wrapped else _HEAD_PX)
     if paged:
-        options |= {"cacheBlockSize": _BLOCK, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
-        options["context"]["filter"] = _filtered(definitions, visible)
+        options |= {"cacheBlockSize": _BLOCK_ROWS, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
+        options["context"]["filter"] = _quick_filter_column(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
     elif trunk:
         kind = {"rowData": tree.with_state(_all_rows(columns), trunk)}
@@ -222,7 +220,7 @@ def _show_tree(definitions: list[dict[str, Any]], trunk: Column) -> None:
     """Show names as a tree."""
     for definition in definitions:
         if definition["field"] == trunk.name and "colId" not in definition:
-            definition |= tree.renderer(trunk)
+            definition |= tree.tree_renderer(trunk)
 
 
 def _shows_all(context: Context, spec: TableSpec) -> bool:
@@ -230,8 +228,8 @@ def _shows_all(context: Context, spec: TableSpec) -> bool:
     return context.view.options.get("wide") == spec.name
 
 
-def too_wide(
-    definitions: Sequence[dict[str, Any]], *, first: Collection[str] = (), room: int = ROOM
+def columns_without_room(
+    definitions: Sequence[dict[str, Any]], *, first: Collection[str] = (), room: int = TABLE_PX
 ) -> list[dict[str, Any]]:
     """Return the columns for which a table has no room: the last ones, of those that are not first.
 
@@ -242,36 +240,36 @@ def too_wide(
 
     Example:
         >>> columns = [{"field": name, "width": 60} for name in "abc"]
-        >>> [one["field"] for one in too_wide(columns, first={"c"}, room=120)]
+        >>> [one["field"] for one in columns_without_room(columns, first={"c"}, room=120)]
         ['b']
     """
-    by_priority = sorted(definitions, key=lambda one: one["field"] not in first)
-    used = accumulate(map(_least, by_priority))
-    return [one for one, width in zip(by_priority, used, strict=True) if width > room]
+    by_priority = sorted(definitions, key=lambda definition: definition["field"] not in first)
+    used = accumulate(map(_min_width, by_priority))
+    return [definition for definition, width in zip(by_priority, used, strict=True) if width > room]
 
 
-def _least(definition: dict[str, Any]) -> int:
+def _min_width(definition: dict[str, Any]) -> int:
     """Return the least width of a column, in pixels."""
     return max(definition.get("width", 0), definition.get("minWidth", 0))
 
 
 def _options(context: Context, spec: TableSpec, rows: int, *, head: int) -> dict[str, Any]:
     return {
-        "rowHeight": ROW,
+        "rowHeight": ROW_PX,
         "headerHeight": head,
         "animateRows": False,
         "enableCellTextSelection": True,
         "ensureDomOrder": True,
         "suppressFieldDotNotation": True,
         "tooltipShowDelay": 400,
-        "domLayout": "autoHeight" if rows <= SMALL else "normal",
-        "context": {"timeline": timeline(context), "table": spec.name},
+        "domLayout": "autoHeight" if rows <= MAX_UNSCROLLED_ROWS else "normal",
+        "context": {"timeline": timeline_address(context), "table": spec.name},
     }
 
 
-def _filtered(definitions: list[dict[str, Any]], columns: list[ColumnValues]) -> str:
+def _quick_filter_column(definitions: list[dict[str, Any]], columns: list[ColumnValues]) -> str:
     """Return the column whose filter carries the quick filter of a long table; empty for none."""
-    named = next((one.column.name for one in columns if one.words), "")
+    named = next((column.column.name for column in columns if column.words), "")
     for definition in definitions:
         if definition["field"] == named:
             definition |= {"filter": "agTextColumnFilter", "suppressHeaderFilterButton": True}
@@ -280,14 +278,18 @@ def _filtered(definitions: list[dict[str, Any]], columns: list[ColumnValues]) ->
 
 def _size(definitions: list[dict[str, Any]], rows: int, *, head: int) -> dict[str, Any]:
     """Return the CSS size: height by rows up to `SMALL`; maximum width if no column stretches."""
-    height = head + ROW * min(rows, SMALL) + 2
-    size: dict[str, Any] = {"height": None, "minHeight": height} if rows <= SMALL else {"height": height}
-    if not any("flex" in one for one in definitions):
-        size["maxWidth"] = sum(one["width"] for one in definitions) + (2 if rows <= SMALL else 18)
+    height = head + ROW_PX * min(rows, MAX_UNSCROLLED_ROWS) + 2
+    size: dict[str, Any] = (
+        {"height": None, "minHeight": height} if rows <= MAX_UNSCROLLED_ROWS else {"height": height}
+    )
+    if not any("flex" in definition for definition in definitions):
+        size["maxWidth"] = sum(definition["width"] for definition in definitions) + (
+            2 if rows <= MAX_UNSCROLLED_ROWS else 18
+        )
     return size
 
 
-def timeline(context: Context) -> str:
+def timeline_address(context: Context) -> str:
     """Return the timeline address to which grids append a row; on the timeline, keep the current view."""
     if context.view.page == "timeline":
         return context.view.href(row="")
@@ -295,12 +297,20 @@ def timeline(context: Context) -> str:
 
 
 def _all_rows(columns: list[ColumnValues]) -> list[Record]:
-    return _records({one.column.name: cells(one.values, one.column.unit) for one in columns if not one.empty})
+    return _records(
+        {
+            column.column.name: json_values(column.values, column.column.unit)
+            for column in columns
+            if not column.empty
+        }
+    )
 
 
-def rows(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
+def row_records(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
     """Convert a page of rows for the browser."""
-    return _records({one.name: cells(column(frame[one.name]), one.unit) for one in columns})
+    return _records(
+        {column.name: json_values(plain_values(frame[column.name]), column.unit) for column in columns}
+    )
 
 
 def _records(columns: dict[str, list[Any]]) -> list[Record]:
@@ -316,8 +326,8 @@ def _sort(definitions: list[dict[str, Any]], sort: str, name: str) -> None:
             definition["sort"] = "desc" if order == "desc" else "asc"
 
 
-_LONGEST = 200
-_MOST = 2_000
+_MAX_FILTER_CHARS = 200
+_MAX_RESPONSE_ROWS = 2_000
 """Maximum rows of a response."""
 
 
@@ -335,45 +345,45 @@ def connect(site: Site) -> None:
         run = site.run(of["run"])
         if request is None or run is None:
             return no_update
-        spec = next((one for one in analysis.get(of["page"]).tables if one.name == of["name"]), None)
+        spec = next((table for table in analysis.get(of["page"]).tables if table.name == of["name"]), None)
         if spec is None:
             abort(404)
         run = with_peaks(run, of["peaks"])
-        frame = worded(site.results.of(run, of["page"]).tables[spec.name])
+        frame = with_cause_labels(site.results.of(run, of["page"]).tables[spec.name])
         order = _order(spec, request.get("sortModel") or [])
         text_filter = _text_filter(request.get("filterModel") or {})
         if order or text_filter:
             key = (run.path, run.peaks, of["page"], spec.name, "rows", order, text_filter)
-            frame = site.results.get(key, lambda: ordered(filtered(frame, text_filter), order))
+            frame = site.results.get(key, lambda: sort_rows(filter_rows(frame, text_filter), order))
         return {"rowData": page_rows(frame, spec, request), "rowCount": len(frame)}
 
 
 def _order(spec: TableSpec, model: list[dict[str, str]]) -> tuple[str, bool] | None:
     """Return sort column and direction; None if the request does not sort."""
-    known = {column.name for column in spec.columns}
-    sort = next((one for one in model if one.get("colId") in known), None)
+    names = {column.name for column in spec.columns}
+    sort = next((entry for entry in model if entry.get("colId") in names), None)
     return (sort["colId"], sort.get("sort") != "desc") if sort else None
 
 
 def _text_filter(model: dict[str, dict[str, Any]]) -> str:
     """Return the quick filter's text, which is sent as the filter of one column."""
-    texts = (one.get("filter") for one in model.values())
-    return next((text[:_LONGEST] for text in texts if isinstance(text, str)), "")
+    texts = (entry.get("filter") for entry in model.values())
+    return next((text[:_MAX_FILTER_CHARS] for text in texts if isinstance(text, str)), "")
 
 
-def filtered(frame: pd.DataFrame, text: str) -> pd.DataFrame:
+def filter_rows(frame: pd.DataFrame, text: str) -> pd.DataFrame:
     """Return the rows with a text column that contains the text, ignoring case."""
     if not text:
         return frame
     words = frame.select_dtypes(include=["object", "string", "category"])
-    found = np.zeros(len(frame), dtype=bool)
+    matching = np.zeros(len(frame), dtype=bool)
     for name in words:
         matches = words[name].astype("string").str.contains(text, case=False, regex=False)
-        found |= matches.to_numpy(dtype=bool, na_value=False)
-    return frame[found]
+        matching |= matches.to_numpy(dtype=bool, na_value=False)
+    return frame[matching]
 
 
-def ordered(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame:
+def sort_rows(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame:
     """Sort rows by a column (stable, missing values last)."""
     if order is None:
         return frame
@@ -384,5 +394,5 @@ def ordered(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFrame
 def page_rows(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requested page of rows."""
     start = max(0, int(request.get("startRow") or 0))
-    end = min(int(request.get("endRow") or 0), start + _MOST)
-    return rows(frame.iloc[start:end], spec.columns)
+    end = min(int(request.get("endRow") or 0), start + _MAX_RESPONSE_ROWS)
+    return row_records(frame.iloc[start:end], spec.columns)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 
 from tracekit.errors import TracekitError
 from tracekit.runs import notes
 
 from ...blocks import error_alert
-from ...parts.charts import data
+from ...components.charts import data
 from ...site import Site
-from .rows import selected_runs
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from .rows import selection_ids
 
 _BY_ID = "id"
 """Choice of the colour that follows from the id of the run."""
@@ -112,7 +109,7 @@ def _connect_opening(site: Site) -> None:
         Input("runs-grid", "selectedRows"),
     )
     def choose(selected: list[dict[str, Any]] | None) -> bool:
-        return len(selected_runs(selected)) != 1
+        return len(selection_ids(selected)) != 1
 
     @site.app.callback(
         Output("notes-sheet", "opened", allow_duplicate=True),
@@ -127,7 +124,7 @@ def _connect_opening(site: Site) -> None:
         prevent_initial_call=True,
     )
     def begin(clicks: int | None, selected: list[dict[str, Any]] | None) -> list[Any]:
-        names = selected_runs(selected)
+        names = selection_ids(selected)
         run = site.run(names[0]) if clicks and names else None
         if run is None:
             return [no_update] * 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +16,15 @@ from tracekit.schema import C, DeviceKind
 
 from . import table_rows
 from .causes import NONE
-from .lanes import ABSENT, IDLE, Lane
-from .reading import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
-
-if TYPE_CHECKING:
-    from .index import Index
-
+from .index import Index
+from .read_columns import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
+from .tracks import ABSENT, IDLE, Lane
 
 DEVICES, HOSTS = "device_intervals", "host_intervals"
 _FRAMES = re.compile(r"[;\n]")
 
 
-def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
+def describe_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     """Return the details of a row, as sent to clients.
 
     Raises:
@@ -36,22 +33,22 @@ def open_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     values = table_rows.read_row(run, table, row)
     if values is None:
         raise RunNotFoundError(f"{table} has no row {row}", hint=f"it has {run.rows(table):,} rows")
-    at = int(index.position(table, np.array([row]))[0])
+    position = int(index.position(table, np.array([row]))[0])
     details = {
         "table": table,
         "row": row,
-        "lane": int(index.lane_at(np.array([at]))[0]) if at >= 0 else None,
-        "category": _category(index, at),
-        "fields": table_rows.described(table, values),
+        "lane": int(index.lane_at(np.array([position]))[0]) if position >= 0 else None,
+        "category": _category(index, position),
+        "fields": table_rows.describe_fields(table, values),
         **_EMPTY,
     }
     if table == HOSTS:
         details |= _of_host(run, index, values)
     elif table == DEVICES and values[C.KIND] == DeviceKind.IDLE:
-        details |= _of_idle(index, at)
+        details |= _of_idle(index, position)
     elif table == DEVICES:
         details |= _of_device(run, index, values)
-        details["next"] = next_on_stream(index, at) if at >= 0 else None
+        details["next"] = next_on_stream(index, position) if position >= 0 else None
     return details
 
 
@@ -71,18 +68,18 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def _category(index: Index, at: int) -> str | None:
-    if at < 0:
+def _category(index: Index, position: int) -> str | None:
+    if position < 0:
         return None
-    return CATEGORIES[int(index.names.category_of[index.labels(np.array([at]))[0]])]
+    return CATEGORIES[int(index.names.category_of[index.labels(np.array([position]))[0]])]
 
 
-def refer(index: Index, row: int | None) -> dict[str, Any] | None:
+def host_reference(index: Index, row: int | None) -> dict[str, Any] | None:
     """Return a reference to a host row; None if it is missing or in no lane."""
     if row is None or row == NONE:
         return None
-    at = int(index.position(HOSTS, np.array([row]))[0])
-    return index.reference(at) if at >= 0 else None
+    position = int(index.position(HOSTS, np.array([row]))[0])
+    return index.reference(position) if position >= 0 else None
 
 
 def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
@@ -90,54 +87,54 @@ def _of_device(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]
     from_row = launch if launch is not None else op
     parents: list[int] = []
     if from_row is not None:
-        record = table_rows.some(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
-        parents = table_rows.chain(run, index, from_row, record.get(C.PARENT_ROW))
+        record = table_rows.rows_by_id(run, [from_row], [C.PARENT_ROW]).get(from_row, {})
+        parents = table_rows.ancestors(run, index, from_row, record.get(C.PARENT_ROW))
     around = [row for row in dict.fromkeys((launch, op, *parents)) if row is not None]
-    records = table_rows.some(run, around, [C.STACK, *table_rows.OF_OP, *table_rows.OF_AROUND])
+    records = table_rows.rows_by_id(run, around, [C.STACK, *table_rows.OF_OP, *table_rows.OF_AROUND])
     return {
-        "launch": refer(index, launch),
-        "op": refer(index, op),
-        "parents": _known(index, parents),
+        "launch": host_reference(index, launch),
+        "op": host_reference(index, op),
+        "parents": _references(index, parents),
         C.STACK: _stack(index, around, records),
-        "related": table_rows.bandwidth(values) | table_rows.inherited(records, op, around),
+        "related": table_rows.bandwidth(values) | table_rows.inherit_fields(records, op, around),
     }
 
 
 def _of_host(run: Run, index: Index, values: dict[str, Any]) -> dict[str, Any]:
     row = values[C.ROW_ID]
-    parents = table_rows.chain(run, index, row, values[C.PARENT_ROW])
-    details, total = table_rows.launched(run, index, row)
-    known = _known(index, parents)
-    ops = [one for one in known if one["category"] == NUMBER["op"]]
+    parents = table_rows.ancestors(run, index, row, values[C.PARENT_ROW])
+    details, total = table_rows.find_launched(run, index, row)
+    enclosing = _references(index, parents)
+    ops = [interval for interval in enclosing if interval["category"] == NUMBER["op"]]
     around = [row, *parents]
     return {
         "op": ops[0] if ops else None,
         "launched": details,
         "launched_total": total,
-        "parents": known,
-        C.STACK: _stack(index, around, table_rows.some(run, around, [C.STACK])),
+        "parents": enclosing,
+        C.STACK: _stack(index, around, table_rows.rows_by_id(run, around, [C.STACK])),
     }
 
 
-def _of_idle(index: Index, at: int) -> dict[str, Any]:
+def _of_idle(index: Index, position: int) -> dict[str, Any]:
     explained = index.causes.explained
-    if explained is None or at < 0:
+    if explained is None or position < 0:
         return {"pending": not index.causes.final.is_set()}
-    place = at - explained.first
+    place = position - explained.first
     category = CATEGORIES[int(index.names.category_of[explained.label[place]])]
     op, source = int(explained.op[place]), int(explained.source[place])
-    host = refer(index, int(explained.host[place]))
+    host = host_reference(index, int(explained.host[place]))
     return {
         "cause": category.removeprefix(f"{IDLE_CATEGORIES}: ") if category != IDLE_CATEGORIES else None,
-        "launch": refer(index, int(explained.launch[place])),
+        "launch": host_reference(index, int(explained.launch[place])),
         "op": host,
         "idle_op": explained.ops[op] if op != NONE else None,
         "source": explained.sources[source] if source != NONE else None,
     }
 
 
-def _known(index: Index, rows: Sequence[int]) -> list[dict[str, Any]]:
-    return [one for one in (refer(index, row) for row in rows) if one]
+def _references(index: Index, rows: Sequence[int]) -> list[dict[str, Any]]:
+    return [reference for reference in (host_reference(index, row) for row in rows) if reference]
 
 
 def _stack(index: Index, rows: Sequence[int], records: dict[int, dict[str, Any]]) -> list[str]:
@@ -145,7 +142,9 @@ def _stack(index: Index, rows: Sequence[int], records: dict[int, dict[str, Any]]
     recorded = next((text for row in rows if (text := records.get(row, {}).get(C.STACK))), None)
     if recorded:
         return [frame.strip() for frame in _FRAMES.split(recorded) if frame.strip()]
-    frames = [one for one in _known(index, rows) if one["category"] == NUMBER["python"]]
+    frames = [
+        reference for reference in _references(index, rows) if reference["category"] == NUMBER["python"]
+    ]
     return [str(frame["name"]) for frame in frames]
 
 
@@ -153,21 +152,21 @@ NOWHERE = -1
 _STRIPE = 1 << 18
 
 
-def next_on_stream(index: Index, at: int) -> dict[str, Any] | None:
+def next_on_stream(index: Index, position: int) -> dict[str, Any] | None:
     """Return the interval that starts after another on its stream; None without one or without a stream."""
-    own = index.lanes[int(index.lane_at(np.array([at]))[0])].track.line
-    if own.stream == ABSENT:
+    own_line = index.lanes[int(index.lane_at(np.array([position]))[0])].track.line
+    if own_line.stream == ABSENT:
         return None
-    start, found = int(index.start[at]), []
+    start, followers = int(index.start[position]), []
     for lane in index.lanes:
-        if lane.track.line != own:
+        if lane.track.line != own_line:
             continue
         starts = index.start[lane.at : lane.at + lane.rows]
         low, high = (lane.at + int(np.searchsorted(starts, start, side=side)) for side in ("left", "right"))
-        place = min(max(at + 1, low), high)
+        place = min(max(position + 1, low), high)
         if place < lane.at + lane.rows:
-            found.append((int(index.start[place]), place))
-    return index.reference(min(found)[1]) if found else None
+            followers.append((int(index.start[place]), place))
+    return index.reference(min(followers)[1]) if followers else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,19 +188,19 @@ class Totals:
 def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:
     """Compute the totals of lanes in a time range."""
     size = len(index.names.name_of)
-    found = Totals(
+    sums = Totals(
         count=np.zeros(size, np.int64),
         sum_ns=np.zeros(size, np.int64),
         max_ns=np.full(size, -1),
         longest=np.full(size, NOWHERE),
         first=np.full(size, NOWHERE),
     )
-    for at, label, part in _stripes(index, lanes, start, end):
-        found.count[:] += np.bincount(label, minlength=size)
-        np.add.at(found.sum_ns, label, part)
-        _longest(found, at, label, part)
-        _first(index, found, at, label)
-    return found
+    for positions, label, part in _stripes(index, lanes, start, end):
+        sums.count[:] += np.bincount(label, minlength=size)
+        np.add.at(sums.sum_ns, label, part)
+        _longest(sums, positions, label, part)
+        _first(index, sums, positions, label)
+    return sums
 
 
 def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -210,61 +209,61 @@ def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Itera
         first, after = index.within(lane, start, end)
         for low in range(first, after, _STRIPE):
             high = min(low + _STRIPE, after)
-            at = np.arange(low, high)
-            label = index.labels(at) if lane.track.kind == IDLE else index.label[low:high]
+            positions = np.arange(low, high)
+            label = index.labels(positions) if lane.track.kind == IDLE else index.label[low:high]
             starts = index.start[low:high]
             ends = starts + np.diff(index.total[low : high + 1])
             part = np.minimum(ends, end) - np.maximum(starts, start)
-            yield at, label.astype(np.int64), part
+            yield positions, label.astype(np.int64), part
 
 
-def _longest(found: Totals, at: Ints, label: Ints, part: Ints) -> None:
-    before = found.max_ns.copy()
-    np.maximum.at(found.max_ns, label, part)
-    most = found.max_ns[label]
+def _longest(sums: Totals, positions: Ints, label: Ints, part: Ints) -> None:
+    before = sums.max_ns.copy()
+    np.maximum.at(sums.max_ns, label, part)
+    most = sums.max_ns[label]
     hit = np.flatnonzero((part == most) & (most > before[label]))[::-1]
-    found.longest[label[hit]] = at[hit]  # in reverse, so that the first wins a tie
+    sums.longest[label[hit]] = positions[hit]  # in reverse, so that the first wins a tie
 
 
-def _first(index: Index, found: Totals, at: Ints, label: Ints) -> None:
-    own = np.full(len(found.first), NOWHERE)
-    own[label[::-1]] = at[::-1]
-    present = np.flatnonzero(own != NOWHERE)
-    known = found.first[present]
-    earlier = (known == NOWHERE) | (index.start[own[present]] < index.start[known])
-    found.first[present[earlier]] = own[present[earlier]]
+def _first(index: Index, sums: Totals, positions: Ints, label: Ints) -> None:
+    first_here = np.full(len(sums.first), NOWHERE)
+    first_here[label[::-1]] = positions[::-1]
+    present = np.flatnonzero(first_here != NOWHERE)
+    first_before = sums.first[present]
+    earlier = (first_before == NOWHERE) | (index.start[first_here[present]] < index.start[first_before])
+    sums.first[present[earlier]] = first_here[present[earlier]]
 
 
-def rows(index: Index, found: Totals, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
+def rows(index: Index, sums: Totals, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """Return the rows of totals, largest sums first, and their total number."""
-    labels = np.flatnonzero(found.count)
-    order = np.lexsort((labels, -found.count[labels], -found.sum_ns[labels]))
+    labels = np.flatnonzero(sums.count)
+    order = np.lexsort((labels, -sums.count[labels], -sums.sum_ns[labels]))
     ranked = labels[order]
-    return [_row(index, found, label) for label in ranked[:limit].tolist()], len(ranked)
+    return [_row(index, sums, label) for label in ranked[:limit].tolist()], len(ranked)
 
 
-def by_category(index: Index, found: Totals, length: int) -> list[dict[str, Any]]:
+def by_category(index: Index, sums: Totals, length: int) -> list[dict[str, Any]]:
     """Return count, sum and share by category: work of devices, idle time, the host; largest sums first.
 
     Args:
         index: The index.
-        found: Totals of a range.
+        sums: Totals of a range.
         length: Length of the range in ns, of which `share` is the sum; above 1 if intervals overlap.
     """
     count, total = np.zeros(len(CATEGORIES), np.int64), np.zeros(len(CATEGORIES), np.int64)
-    np.add.at(count, index.names.category_of, found.count)
-    np.add.at(total, index.names.category_of, found.sum_ns)
+    np.add.at(count, index.names.category_of, sums.count)
+    np.add.at(total, index.names.category_of, sums.sum_ns)
     present = np.flatnonzero(count)
     part = np.array([_PARTS.get(name, 0) for name in CATEGORIES])
     ranked = present[np.lexsort((present, -total[present], part[present]))].tolist()
     return [
         {
-            "category": CATEGORIES[one],
-            "count": int(count[one]),
-            "sum_ns": int(total[one]),
-            "share": int(total[one]) / length,
+            "category": CATEGORIES[number],
+            "count": int(count[number]),
+            "sum_ns": int(total[number]),
+            "share": int(total[number]) / length,
         }
-        for one in ranked
+        for number in ranked
     ]
 
 
@@ -273,14 +272,14 @@ _PARTS = _IDLE | dict.fromkeys(HOST_CATEGORIES, 2)
 """Order of the categories: idle time, then the host, after everything else."""
 
 
-def _row(index: Index, found: Totals, label: int) -> dict[str, Any]:
-    count, total = int(found.count[label]), int(found.sum_ns[label])
+def _row(index: Index, sums: Totals, label: int) -> dict[str, Any]:
+    count, total = int(sums.count[label]), int(sums.sum_ns[label])
     return {
         "name": index.names.texts[int(index.names.name_of[label])],
         "category": CATEGORIES[int(index.names.category_of[label])],
         "count": count,
         "sum_ns": total,
         "mean_ns": total / count,
-        "max_ns": int(found.max_ns[label]),
-        "max": index.reference(int(found.longest[label])),
+        "max_ns": int(sums.max_ns[label]),
+        "max": index.reference(int(sums.longest[label])),
     }

@@ -18,27 +18,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.runs.store import Store
 from tracekit.storage import locks
 
 from . import worker
 
-if TYPE_CHECKING:
-    from tracekit.runs.store import Store
-
-
 FOLDER = ".uploads"
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
 
 
-def safe(name: str) -> str:
+def safe_file_name(name: str) -> str:
     r"""Return a safe file name without folders.
 
     Example:
-        >>> safe("../../etc/passwd"), safe("C:\\x\\rank 0.json.gz"), safe("..")
+        >>> safe_file_name("../../etc/passwd"), safe_file_name("C:\\x\\rank 0.json.gz"), safe_file_name("..")
         ('passwd', 'rank_0.json.gz', 'trace')
     """
     last = re.split(r"[/\\]", name)[-1]
@@ -94,7 +91,7 @@ class Upload:
             if offset != (path.stat().st_size if path.exists() else 0):
                 raise UnusableInputError(f"part of {name[:200]} is missing", hint="drop the file again")
             with path.open("ab") as file:
-                while piece := body.read(_PIECE):
+                while piece := body.read(_CHUNK_BYTES):
                     self.received += len(piece)
                     self._check(self.size)  # the declared size may be wrong
                     file.write(piece)
@@ -112,7 +109,7 @@ class Upload:
         """Delete the files."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def shown(self, message: str) -> str:
+    def without_folder(self, message: str) -> str:
         """Remove the temporary folder from a message."""
         return re.sub(re.escape(f"{self.folder}{os.sep}") + r"\d+/", "", message)
 
@@ -129,11 +126,11 @@ class Upload:
             _sweep(parent)
             place = self.folder / str(len(self._files))  # two files may have the same name
             place.mkdir(parents=True)
-            self._files[name] = place / safe(name)
+            self._files[name] = place / safe_file_name(name)
         return self._files[name]
 
 
-def existing(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
     """Return a folder, or the nearest folder above it that exists."""
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
@@ -156,13 +153,13 @@ class Phase(StrEnum):
     CANCELLED = "cancelled"
 
 
-MOST_PENDING = 16
+MAX_PENDING = 16
 """Maximum imports that are being received, wait or run."""
-FREE_BYTES = 256 << 20
+MIN_FREE_BYTES = 256 << 20
 """Bytes that an upload leaves free on the disk."""
-END_S = 10.0
+MAX_END_S = 10.0
 """Seconds that a worker process has to end when the server stops."""
-OVER = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
+FINISHED = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ class State:
     errors: tuple[tuple[str, str], ...] = ()
 
 
-def updated(state: State, message: dict[str, Any], upload: Upload) -> State:
+def apply_message(state: State, message: dict[str, Any], upload: Upload) -> State:
     """Return the state after a message from the worker."""
     if "progress" in message:
         _, done, size = message["progress"]
@@ -201,10 +198,10 @@ def updated(state: State, message: dict[str, Any], upload: Upload) -> State:
         return replace(
             state, runs=(*state.runs, message["run"]), warnings=state.warnings + message["warnings"]
         )
-    return replace(state, errors=(*state.errors, (upload.shown(message["error"]), message["hint"])))
+    return replace(state, errors=(*state.errors, (upload.without_folder(message["error"]), message["hint"])))
 
 
-ABANDONED_S = 1_800
+MAX_SILENCE_S = 1_800
 """Seconds without a slice after which an upload counts as abandoned."""
 MAX_REMEMBERED = 20
 """Maximum imports remembered; the oldest finished one is dropped first."""
@@ -238,7 +235,7 @@ class Imports:
     def states(self) -> list[State]:
         """Every remembered import, oldest first."""
         with self._lock:
-            return [one.state for one in self._known.values()]
+            return [job.state for job in self._known.values()]
 
     def receive(self, key: str, *, name: str, offset: int, size: int, body: BinaryIO) -> State:
         """Receive a slice of a file; see `Upload.append`.
@@ -253,18 +250,18 @@ class Imports:
         Raises:
             UnusableInputError: It is too large, out of order, or cannot be written.
         """
-        one = self._receiving(key) if key else self._new(name)
+        job = self._find_receiving(key) if key else self._new(name)
         try:
-            self._reserve(one, name, size)
-            one.upload.append(name, offset=offset, body=body)
+            self._reserve(job, name, size)
+            job.upload.append(name, offset=offset, body=body)
         except TracekitError as error:
-            self._fail(one, error)
-            one.upload.discard()
+            self._fail(job, error)
+            job.upload.discard()
             raise
         with self._lock:
-            one.state = replace(one.state, received=one.upload.received)
-            one.touched_s = time.monotonic()
-            return one.state
+            job.state = replace(job.state, received=job.upload.received)
+            job.touched_s = time.monotonic()
+            return job.state
 
     def start(self, key: str) -> State:
         """Import the received files.
@@ -272,8 +269,8 @@ class Imports:
         Raises:
             UnusableInputError: There is no such import, or it has already started.
         """
-        one = self._receiving(key)
-        return self._start(one, one.upload.files)
+        job = self._find_receiving(key)
+        return self._start(job, job.upload.files)
 
     def begin(self, name: str, traces: Sequence[Path]) -> State:
         """Import local files."""
@@ -285,30 +282,30 @@ class Imports:
         Raises:
             UnusableInputError: There is no such import.
         """
-        one = self._find(key)
+        job = self._find(key)
         with self._lock:
-            if one.state.phase in OVER:
+            if job.state.phase in FINISHED:
                 self._known.pop(key, None)
             else:
-                one.state = replace(one.state, phase=Phase.CANCELLED)
-                if one.process:
-                    one.process.terminate()
+                job.state = replace(job.state, phase=Phase.CANCELLED)
+                if job.process:
+                    job.process.terminate()
                 else:
-                    one.upload.discard()
-            return one.state
+                    job.upload.discard()
+            return job.state
 
     def close(self) -> None:
         """Cancel all imports, and wait until their files are deleted; for the end of the server."""
         with self._lock:
             self._closed = True
-            known = list(self._known.items())
-        for key, one in known:
-            if one.state.phase not in OVER:
+            jobs = list(self._known.items())
+        for key, job in jobs:
+            if job.state.phase not in FINISHED:
                 self.cancel(key)
-        for _, one in known:
-            if one.process:
-                one.finished.wait(END_S)
-            one.upload.discard()
+        for _, job in jobs:
+            if job.process:
+                job.finished.wait(MAX_END_S)
+            job.upload.discard()
 
     def wait(self, key: str, *, seconds: float) -> State:
         """Wait until an import has finished, or for at most this many seconds; return its state.
@@ -316,9 +313,9 @@ class Imports:
         Raises:
             UnusableInputError: There is no such import.
         """
-        one = self._find(key)
-        one.finished.wait(seconds)
-        return one.state
+        job = self._find(key)
+        job.finished.wait(seconds)
+        return job.state
 
     def _find(self, key: str) -> _Import:
         with self._lock:
@@ -326,28 +323,28 @@ class Imports:
                 raise UnusableInputError("unknown import", hint="drop the file again")
             return self._known[key]
 
-    def _receiving(self, key: str) -> _Import:
-        one = self._find(key)
-        if one.state.phase is not Phase.RECEIVING:
-            raise UnusableInputError(f"this import is already {one.state.phase}", hint="drop the file again")
-        return one
+    def _find_receiving(self, key: str) -> _Import:
+        job = self._find(key)
+        if job.state.phase is not Phase.RECEIVING:
+            raise UnusableInputError(f"this import is already {job.state.phase}", hint="drop the file again")
+        return job
 
-    def _pending(self) -> list[_Import]:
-        return [one for one in self._known.values() if one.state.phase not in OVER]
+    def _list_pending(self) -> list[_Import]:
+        return [job for job in self._known.values() if job.state.phase not in FINISHED]
 
-    def _reserve(self, one: _Import, name: str, size: int) -> None:
+    def _reserve(self, job: _Import, name: str, size: int) -> None:
         """Note the size of a file, and refuse it if it exceeds the limit of all uploads or the disk."""
         with self._lock:
-            others = [other.upload for other in self._pending() if other is not one]
-            one.upload.declare(name, size)
-            if one.upload.size + sum(other.size for other in others) > self.limit:
+            others = [other.upload for other in self._list_pending() if other is not job]
+            job.upload.declare(name, size)
+            if job.upload.size + sum(other.size for other in others) > self.limit:
                 raise UnusableInputError(
                     f"uploads that are not imported yet reach the limit of {self.limit / (1 << 30):.3g} GiB",
                     hint="wait until they are imported and drop the file again",
                 )
-            left = sum(each.size - each.received for each in (one.upload, *others))
-        free = shutil.disk_usage(existing(self.store.local_folder)).free
-        if left + FREE_BYTES > free:
+            left = sum(upload.size - upload.received for upload in (job.upload, *others))
+        free = shutil.disk_usage(nearest_folder(self.store.local_folder)).free
+        if left + MIN_FREE_BYTES > free:
             raise UnusableInputError(
                 f"not enough free space: {left:,} bytes to receive, {free:,} free",
                 hint="free space on the disk of the store, or use `tracekit import PATH`",
@@ -360,12 +357,12 @@ class Imports:
         with self._lock:
             if self._closed:
                 raise UnusableInputError("the dashboard is stopping", hint="start it again")
-            if len(self._pending()) >= MOST_PENDING:
+            if len(self._list_pending()) >= MAX_PENDING:
                 raise UnusableInputError(
-                    f"{MOST_PENDING} imports are pending already", hint="wait until one of them has finished"
+                    f"{MAX_PENDING} imports are pending already", hint="wait until one of them has finished"
                 )
             self._known[key] = new
-            finished = [key for key, one in self._known.items() if one.state.phase in OVER]
+            finished = [key for key, job in self._known.items() if job.state.phase in FINISHED]
             for old in finished[: max(0, len(self._known) - MAX_REMEMBERED)]:
                 del self._known[old]
         return new
@@ -373,56 +370,56 @@ class Imports:
     def _abandon(self) -> None:
         """Cancel abandoned uploads."""
         with self._lock:
-            known = list(self._known.items())
-        for key, one in known:
-            if one.state.phase is Phase.RECEIVING and time.monotonic() - one.touched_s > ABANDONED_S:
+            jobs = list(self._known.items())
+        for key, job in jobs:
+            if job.state.phase is Phase.RECEIVING and time.monotonic() - job.touched_s > MAX_SILENCE_S:
                 self.cancel(key)
 
-    def _start(self, one: _Import, traces: Sequence[Path]) -> State:
+    def _start(self, job: _Import, traces: Sequence[Path]) -> State:
         with self._lock:
-            one.state = replace(one.state, phase=Phase.WAITING)
-        threading.Thread(target=self._run, args=(one, traces), daemon=True).start()
-        return one.state
+            job.state = replace(job.state, phase=Phase.WAITING)
+        threading.Thread(target=self._run, args=(job, traces), daemon=True).start()
+        return job.state
 
-    def _run(self, one: _Import, traces: Sequence[Path]) -> None:
+    def _run(self, job: _Import, traces: Sequence[Path]) -> None:
         try:
             with self._serial:
-                process = self._spawn(one, traces)
+                process = self._spawn(job, traces)
                 if process:
-                    self._follow(one, process)
+                    self._follow(job, process)
         except (OSError, ValueError) as error:
-            self._fail(one, TracekitError(f"the import failed: {error}", hint="drop the file again"))
+            self._fail(job, TracekitError(f"the import failed: {error}", hint="drop the file again"))
         finally:
-            one.upload.discard()
-            one.finished.set()
+            job.upload.discard()
+            job.finished.set()
 
-    def _spawn(self, one: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
+    def _spawn(self, job: _Import, traces: Sequence[Path]) -> subprocess.Popen[str] | None:
         with self._lock:
-            if one.state.phase is Phase.CANCELLED or self._closed:
+            if job.state.phase is Phase.CANCELLED or self._closed:
                 return None
-            one.process = worker.start(self.store.path, traces)
-            one.state = replace(one.state, phase=Phase.IMPORTING)
-            return one.process
+            job.process = worker.start_worker(self.store.path, traces)
+            job.state = replace(job.state, phase=Phase.IMPORTING)
+            return job.process
 
-    def _follow(self, one: _Import, process: subprocess.Popen[str]) -> None:
+    def _follow(self, job: _Import, process: subprocess.Popen[str]) -> None:
         with process:
             for line in process.stdout or ():
                 with self._lock:
-                    one.state = updated(one.state, json.loads(line), one.upload)
+                    job.state = apply_message(job.state, json.loads(line), job.upload)
         with self._lock:
-            if one.state.phase is not Phase.IMPORTING:
+            if job.state.phase is not Phase.IMPORTING:
                 return
-            if one.state.runs:
-                one.state = replace(one.state, phase=Phase.DONE)
+            if job.state.runs:
+                job.state = replace(job.state, phase=Phase.DONE)
                 return
         code = process.returncode
-        known = one.state.errors
-        self._fail(one, None if known else TracekitError(f"the import exited with code {code}", hint=_MEMORY))
+        jobs = job.state.errors
+        self._fail(job, None if jobs else TracekitError(f"the import exited with code {code}", hint=_MEMORY))
 
-    def _fail(self, one: _Import, error: TracekitError | None) -> None:
+    def _fail(self, job: _Import, error: TracekitError | None) -> None:
         with self._lock:
             more = ((error.message, error.hint),) if error else ()
-            one.state = replace(one.state, phase=Phase.FAILED, errors=(*one.state.errors, *more))
+            job.state = replace(job.state, phase=Phase.FAILED, errors=(*job.state.errors, *more))
 
 
 _MEMORY = "free memory and drop the file again"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import NODE, PARENT, Column
+from tracekit.render.cells import Record
 
-if TYPE_CHECKING:
-    from tracekit.render.cells import Record
+from .columns import ColumnValues
 
-    from .columns import ColumnValues
-
-SHOWN = 32
+MAX_ROWS_AT_FIRST = 32
 """Rows to show at first, at most, unless the upper level alone has more."""
 _OPEN, _CLOSED, _HIDDEN = "tk_open", "tk_closed", "tk_hidden"
 """Fields of a row with children: whether they are shown. Field of a row below a closed one."""
@@ -21,18 +19,18 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def indented(columns: list[ColumnValues]) -> Column | None:
+def tree_column(columns: list[ColumnValues]) -> Column | None:
     """Return the column that shows the tree; None if the table is none."""
-    return next((one.column for one in columns if one.column.indent_by), None)
+    return next((column.column for column in columns if column.column.indent_by), None)
 
 
-def hidden(columns: list[ColumnValues]) -> set[str]:
+def columns_in_tree(columns: list[ColumnValues]) -> set[str]:
     """Return the columns that the tree itself shows."""
-    tree = indented(columns)
+    tree = tree_column(columns)
     return {NODE, PARENT, tree.indent_by} if tree else set()
 
 
-def renderer(tree: Column) -> dict[str, Any]:
+def tree_renderer(tree: Column) -> dict[str, Any]:
     """Return the part of a column definition that shows the tree."""
     return {"cellRenderer": "tracekitTree", "cellRendererParams": {"depth": tree.indent_by}, "minWidth": 220}
 
@@ -51,8 +49,8 @@ def with_state(rows: list[Record], tree: Column) -> list[Record]:
         [False, False]
     """
     depths = sorted(row[tree.indent_by] for row in rows)
-    level = depths[min(SHOWN, len(depths)) - 1]
-    if len(depths) > SHOWN and depths[SHOWN] == level:
+    level = depths[min(MAX_ROWS_AT_FIRST, len(depths)) - 1]
+    if len(depths) > MAX_ROWS_AT_FIRST and depths[MAX_ROWS_AT_FIRST] == level:
         level = max(level - 1, 0)
     parents = {row.get(PARENT) for row in rows}
     return [

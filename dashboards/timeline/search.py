@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,12 @@ from tracekit.analysis.kernel_names import ALL_TO_ALL, COLLECTIVES, SEND_RECV
 from tracekit.errors import UnusableInputError, clean
 from tracekit.runs.intervals import Ints
 
-from .lanes import ABSENT, IDLE, STEPS, Lane
-from .reading import CATEGORIES, COMMUNICATION, IDLE_CATEGORIES, NUMBER
+from .details import Totals
+from .index import Index, Names
+from .read_columns import CATEGORIES, COMMUNICATION, IDLE_CATEGORIES, NUMBER
+from .tracks import ABSENT, IDLE, STEPS, Lane
 
-if TYPE_CHECKING:
-    from .drawer import Totals
-    from .index import Index, Names
-
-    Bools = npt.NDArray[np.bool_]
+Bools = npt.NDArray[np.bool_]
 
 TEXT, REGEX, CATEGORY, NAME, FAMILY, COLLECTIVE = MODES = (
     *("text", "regex", "category", "name", "family", "collective"),
@@ -34,9 +32,9 @@ _COMPUTE = frozenset(
     {"gemm", "conv", "attention", "normalization", "elementwise", "reduction", "other kernel"}
 )
 _GROUPS = {KERNEL: _COMPUTE | {COMMUNICATION}, COMPUTE: _COMPUTE}
-LONGEST = 500
+MAX_CHARS = 500
 """Maximum characters of a text or an expression."""
-MOST_NAMES = 5_000
+MAX_NAMES = 5_000
 """Maximum names that match an expression to list."""
 
 
@@ -80,13 +78,15 @@ class Query:
         if self.mode == NAME:
             hits = self._name(names.texts)
         elif self.mode == FAMILY:
-            hits = self._name(names.texts) | np.array([one == self.text for one in names.families], np.bool_)
+            hits = self._name(names.texts) | np.array(
+                [family == self.text for family in names.families], np.bool_
+            )
         elif self.mode == COLLECTIVE:
             return self._collective(names)
         elif self.mode == REGEX:
             hits = self._expression(names.texts)
         elif self.mode == TEXT:
-            wanted = self.text.casefold()[:LONGEST]
+            wanted = self.text.casefold()[:MAX_CHARS]
             hits = np.array([wanted in text for text in names.lowered], np.bool_)
         else:
             raise UnusableInputError(f"there is no search by {self.mode}", hint=f"one of {', '.join(MODES)}")
@@ -101,21 +101,21 @@ class Query:
         pattern = COLLECTIVES.get(self.text)
         texts = names.texts
         hits = np.array([bool(pattern and re.search(pattern, text)) for text in texts], np.bool_)
-        found = hits[names.name_of] & (names.category_of == NUMBER[COMMUNICATION])
-        if self.text == ALL_TO_ALL and not found.any():
+        labels = hits[names.name_of] & (names.category_of == NUMBER[COMMUNICATION])
+        if self.text == ALL_TO_ALL and not labels.any():
             return replace(self, text=SEND_RECV)._collective(names)
-        return found
+        return labels
 
     def _expression(self, texts: list[str]) -> Bools:
         """Match with RE2, which takes linear time for any expression."""
         try:
-            found = pc.match_substring_regex(
-                pa.array(texts, pa.large_string()), self.text[:LONGEST], ignore_case=True
+            is_match = pc.match_substring_regex(
+                pa.array(texts, pa.large_string()), self.text[:MAX_CHARS], ignore_case=True
             )
         except pa.ArrowInvalid as error:
             reason = str(error).removeprefix("Invalid regular expression: ")
             raise UnusableInputError("not a regular expression", hint=reason) from None
-        hits: Bools = found.to_numpy(zero_copy_only=False).astype(np.bool_)
+        hits: Bools = is_match.to_numpy(zero_copy_only=False).astype(np.bool_)
         return hits
 
     def _categories(self) -> Bools:
@@ -124,16 +124,16 @@ class Query:
         if wanted in _GROUPS:
             return np.array([name in _GROUPS[wanted] for name in CATEGORIES], np.bool_)
         names = [name.casefold().replace("_", " ") for name in CATEGORIES]
-        whole = wanted in names and wanted != IDLE_CATEGORIES
-        return np.array([name == wanted if whole else wanted in name for name in names], np.bool_)
+        is_whole = wanted in names and wanted != IDLE_CATEGORIES
+        return np.array([name == wanted if is_whole else wanted in name for name in names], np.bool_)
 
 
-def search(index: Index, found: Totals, query: Query, limit: int) -> dict[str, Any]:
+def find_names(index: Index, sums: Totals, query: Query, limit: int) -> dict[str, Any]:
     """Return the matching names, or categories in a search by category; largest sums first.
 
     Args:
         index: The index.
-        found: Totals of the query's lanes.
+        sums: Totals of the query's lanes.
         query: The query.
         limit: Maximum number of names.
 
@@ -141,28 +141,28 @@ def search(index: Index, found: Totals, query: Query, limit: int) -> dict[str, A
         UnusableInputError: The query is invalid.
     """
     matching = query.labels(index)
-    labels = np.flatnonzero((found.count > 0) & matching)
+    labels = np.flatnonzero((sums.count > 0) & matching)
     by_category = query.mode == CATEGORY
     group = (index.names.category_of if by_category else index.names.name_of)[labels]
     texts: Sequence[str] = CATEGORIES if by_category else index.names.texts
     groups, place = np.unique(group, return_inverse=True)
     count, total = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
-    np.add.at(count, place, found.count[labels])
-    np.add.at(total, place, found.sum_ns[labels])
+    np.add.at(count, place, sums.count[labels])
+    np.add.at(total, place, sums.sum_ns[labels])
     ranked = np.lexsort((groups, -count, -total))
-    firsts = {one: found.first[labels[place == one]] for one in ranked[:limit].tolist()}
+    firsts = {number: sums.first[labels[place == number]] for number in ranked[:limit].tolist()}
     names = [
         {
-            "name": texts[int(groups[one])],
-            "count": int(count[one]),
-            "sum_ns": int(total[one]),
-            "first": index.reference(int(at[np.argmin(index.start[at])])),
+            "name": texts[int(groups[number])],
+            "count": int(count[number]),
+            "sum_ns": int(total[number]),
+            "first": index.reference(int(positions[np.argmin(index.start[positions])])),
         }
-        for one, at in firsts.items()
+        for number, positions in firsts.items()
     ]
     matched = {"categories": groups.tolist()} if by_category else {}
     if query.mode in {REGEX, FAMILY, COLLECTIVE}:
-        matched = {"matched": [texts[int(one)] for one in groups[:MOST_NAMES]]}
+        matched = {"matched": [texts[int(group)] for group in groups[:MAX_NAMES]]}
     return {"total": len(groups), "count": int(count.sum()), "names": names, **matched}
 
 
@@ -188,44 +188,50 @@ def step(
     Returns:
         `total` matches, and the `interval` with its `place` from 1; both None if there is none.
     """
-    at = _matching(index, lanes, labels)
-    first = -index.duration(at) if longest else index.start[at]
-    before = (first < key[0]) | ((first == key[0]) & (at < key[1]))
-    own = at == key[1]
+    positions = _find_positions(index, lanes, labels)
+    first = -index.duration(positions) if longest else index.start[positions]
+    before = (first < key[0]) | ((first == key[0]) & (positions < key[1]))
+    is_current = positions == key[1]
     if by > 0:
-        found = _extreme(first, at, ~before & ~own, last=False)
-        found = _extreme(first, at, ~own, last=False) if found < 0 else found
+        place_found = _extreme(first, positions, ~before & ~is_current, last=False)
+        place_found = _extreme(first, positions, ~is_current, last=False) if place_found < 0 else place_found
     elif by < 0:
-        found = _extreme(first, at, before, last=True)
-        found = _extreme(first, at, ~own, last=True) if found < 0 else found
+        place_found = _extreme(first, positions, before, last=True)
+        place_found = _extreme(first, positions, ~is_current, last=True) if place_found < 0 else place_found
     else:
-        found = -1
-    if found < 0 and own.any():
-        found = int(np.argmax(own))
-    if found < 0:
-        return {"total": len(at), "place": None, "interval": None}
-    earlier = (first < first[found]) | ((first == first[found]) & (at < at[found]))
+        place_found = -1
+    if place_found < 0 and is_current.any():
+        place_found = int(np.argmax(is_current))
+    if place_found < 0:
+        return {"total": len(positions), "place": None, "interval": None}
+    earlier = (first < first[place_found]) | (
+        (first == first[place_found]) & (positions < positions[place_found])
+    )
     place = int(np.count_nonzero(earlier)) + 1
-    return {"total": len(at), "place": place, "interval": index.reference(int(at[found]))}
+    return {"total": len(positions), "place": place, "interval": index.reference(int(positions[place_found]))}
 
 
-def _matching(index: Index, lanes: Sequence[Lane], labels: Bools | None) -> Ints:
+def _find_positions(index: Index, lanes: Sequence[Lane], labels: Bools | None) -> Ints:
     """Return the positions of the matching intervals of lanes."""
-    found = []
+    by_lane = []
     for lane in lanes:
-        at = np.arange(lane.at, lane.at + lane.rows)
+        positions = np.arange(lane.at, lane.at + lane.rows)
         if labels is not None:
-            own = index.labels(at) if lane.track.kind == IDLE else index.label[lane.at : lane.at + lane.rows]
-            at = at[labels[own]]
-        found.append(at)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+            lane_labels = (
+                index.labels(positions)
+                if lane.track.kind == IDLE
+                else index.label[lane.at : lane.at + lane.rows]
+            )
+            positions = positions[labels[lane_labels]]
+        by_lane.append(positions)
+    return np.concatenate(by_lane) if by_lane else np.empty(0, np.int64)
 
 
-def _extreme(first: Ints, at: Ints, among: Bools, *, last: bool) -> int:
+def _extreme(first: Ints, positions: Ints, among: Bools, *, last: bool) -> int:
     """Return the place of the first or last of some intervals by key and position; -1 without any."""
     places = np.flatnonzero(among)
     if not len(places):
         return -1
     keys = first[places]
     tied = places[keys == (keys.max() if last else keys.min())]
-    return int(tied[np.argmax(at[tied]) if last else np.argmin(at[tied])])
+    return int(tied[np.argmax(positions[tied]) if last else np.argmin(positions[tied])])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, SEPARATOR, C, CopyKind, DeviceKind, HostKind
 
 NULL = -1
-STRIPE = 1 << 18
+STRIPE_ROWS = 1 << 18
 """Rows processed at once, to limit temporary memory."""
 
 
@@ -40,30 +40,30 @@ class Text:
     codes: npt.NDArray[np.int32]
 
 
-def integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] = np.int64) -> Any:
+def read_integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] = np.int64) -> Any:
     """Read an integer column, with `NULL` for missing values."""
-    found = _column(run, table, column)
-    filled = np.empty(len(found), dtype)
-    at = 0
-    for chunk in found.chunks:
-        known = chunk.fill_null(NULL) if chunk.null_count else chunk
-        filled[at : at + len(chunk)] = known.to_numpy(zero_copy_only=False)
-        at += len(chunk)
-        del known, chunk
-    del found
+    column_data = _column(run, table, column)
+    filled = np.empty(len(column_data), dtype)
+    row = 0
+    for chunk in column_data.chunks:
+        filled_chunk = chunk.fill_null(NULL) if chunk.null_count else chunk
+        filled[row : row + len(chunk)] = filled_chunk.to_numpy(zero_copy_only=False)
+        row += len(chunk)
+        del filled_chunk, chunk
+    del column_data
     pa.default_memory_pool().release_unused()
     return filled
 
 
-def text(run: Run, table: str, column: str) -> Text:
+def read_text(run: Run, table: str, column: str) -> Text:
     """Read a text column."""
-    found = _column(run, table, column).unify_dictionaries()
-    codes = np.empty(len(found), np.int32)
-    at = 0
-    for chunk in found.chunks:
-        codes[at : at + len(chunk)] = chunk.indices.fill_null(NULL).to_numpy(zero_copy_only=False)
-        at += len(chunk)
-    return Text(found.chunk(0).dictionary.to_pylist() if found.num_chunks else [], codes)
+    column_data = _column(run, table, column).unify_dictionaries()
+    codes = np.empty(len(column_data), np.int32)
+    row = 0
+    for chunk in column_data.chunks:
+        codes[row : row + len(chunk)] = chunk.indices.fill_null(NULL).to_numpy(zero_copy_only=False)
+        row += len(chunk)
+    return Text(column_data.chunk(0).dictionary.to_pylist() if column_data.num_chunks else [], codes)
 
 
 def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
@@ -74,7 +74,7 @@ def _column(run: Run, table: str, column: str) -> pa.ChunkedArray:
     return run.arrow(table, columns=list(columns))[column]
 
 
-def process_groups(run: Run) -> dict[tuple[int, int, int], str]:
+def read_process_groups(run: Run) -> dict[tuple[int, int, int], str]:
     """Return the process groups of the collectives on each stream, by rank, device and stream; only known."""
     named = run.arrow(
         "host_intervals", columns=[C.ROW_ID, C.GROUP_NAME], where=pc.field(C.GROUP_NAME).is_valid()
@@ -86,46 +86,49 @@ def process_groups(run: Run) -> dict[tuple[int, int, int], str]:
     device = run.arrow("device_intervals", columns=columns, where=where).to_pandas()
     groups = named.set_index(C.ROW_ID)[C.GROUP_NAME].astype(object)
     device = device.assign(group=device[C.OP_ROW].map(groups)).dropna(subset=["group"])
-    found = device.groupby([C.RANK, C.DEVICE, C.STREAM])["group"].agg(lambda names: sorted(set(names)))
-    places = ((*map(int, place), names) for place, names in found.items())
+    names_by_stream = device.groupby([C.RANK, C.DEVICE, C.STREAM])["group"].agg(
+        lambda names: sorted(set(names))
+    )
+    places = ((*map(int, place), names) for place, names in names_by_stream.items())
     return {(rank, device, stream): SEPARATOR.join(names) for rank, device, stream, names in places}
 
 
-def grouped(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:
+def group_rows(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int32], list[tuple[int, ...]]]:
     """Group rows by distinct combinations of values, of which few are expected.
 
     Example:
-        >>> codes, keys = grouped(np.array([3, 3, 5]), np.array([0, 1, 0]))
+        >>> codes, keys = group_rows(np.array([3, 3, 5]), np.array([0, 1, 0]))
         >>> codes.tolist(), keys
         ([0, 1, 2], [(3, 0), (3, 1), (5, 0)])
     """
     codes = np.empty(len(columns[0]), np.int32)
-    known: dict[tuple[int, ...], int] = {}
-    for first in range(0, len(codes), STRIPE):
-        part = slice(first, first + STRIPE)
-        own, keys = _combined([column[part] for column in columns])
-        codes[part] = np.array([known.setdefault(key, len(known)) for key in keys], np.int32)[own]
-    return codes, list(known)
+    number_of_key: dict[tuple[int, ...], int] = {}
+    for first in range(0, len(codes), STRIPE_ROWS):
+        part = slice(first, first + STRIPE_ROWS)
+        stripe_codes, keys = _group_stripe([column[part] for column in columns])
+        codes[part] = np.array([number_of_key.setdefault(key, len(number_of_key)) for key in keys], np.int32)[
+            stripe_codes
+        ]
+    return codes, list(number_of_key)
 
 
-def _combined(columns: list[npt.NDArray[np.integer[Any]]]) -> tuple[Ints, list[tuple[int, ...]]]:
+def _group_stripe(columns: list[npt.NDArray[np.integer[Any]]]) -> tuple[Ints, list[tuple[int, ...]]]:
     codes = np.zeros(len(columns[0]), np.int64)
     keys: list[tuple[int, ...]] = [()]
     for column in columns:
-        own, values = pd.factorize(column)
-        codes, pairs = pd.factorize(codes * len(values) + own)
+        column_codes, values = pd.factorize(column)
+        codes, pairs = pd.factorize(codes * len(values) + column_codes)
         keys = [(*keys[pair // len(values)], int(values[pair % len(values)])) for pair in pairs.tolist()]
     return codes, keys
 
 
-def order(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.int32]:
+def order_by_group(codes: npt.NDArray[np.integer[Any]], groups: int) -> npt.NDArray[np.int32]:
     """Return positions sorted by group (stable)."""
     small = np.uint16 if groups <= 1 << 16 else np.int64  # 16-bit keys use a radix sort
     return np.argsort(codes.astype(small), kind="stable").astype(np.int32)
 
 
-if TYPE_CHECKING:
-    CategoryCodes = npt.NDArray[np.uint8]
+CategoryCodes = npt.NDArray[np.uint8]
 
 IDLE_CATEGORIES: Final = "idle"
 COMMUNICATION: Final = "communication"
@@ -170,32 +173,32 @@ _OF_KIND: dict[str, str] = {
 _OF_COPY: dict[str, str] = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
 
 
-def of_kernel(name: str) -> int:
+def kernel_category(name: str) -> int:
     """Return the category of a kernel by its name.
 
     Example:
-        >>> [CATEGORIES[of_kernel(name)] for name in ("ampere_sgemm_128x64_tn", "softmax_warp", "k")]
+        >>> [CATEGORIES[kernel_category(name)] for name in ("ampere_sgemm_128x64_tn", "softmax_warp", "k")]
         ['gemm', 'reduction', 'other kernel']
     """
     return NUMBER[_OF_ROLE.get(role(name), "other kernel")]
 
 
-def of_cause(cause: str) -> int:
+def cause_category(cause: str) -> int:
     """Return the category of an idle interval by its cause.
 
     Example:
-        >>> CATEGORIES[of_cause("sync")], CATEGORIES[of_cause("")]
+        >>> CATEGORIES[cause_category("sync")], CATEGORIES[cause_category("")]
         ('idle: synchronization', 'idle')
     """
     return NUMBER.get(f"{IDLE_CATEGORIES}: {label(cause)}", NUMBER[IDLE_CATEGORIES])
 
 
-def of_kinds(kinds: Sequence[str]) -> CategoryCodes:
+def kind_categories(kinds: Sequence[str]) -> CategoryCodes:
     """Return the category of each kind; for kernels and copies a placeholder."""
     return np.array([NUMBER[_OF_KIND.get(kind, "sync")] for kind in kinds], np.uint8)
 
 
-def of_copies(kinds: Sequence[str]) -> CategoryCodes:
+def copy_categories(kinds: Sequence[str]) -> CategoryCodes:
     """Return the category of each copy kind, followed by that of copies of unknown kind."""
     return np.array([NUMBER[_OF_COPY.get(kind, _OTHER_COPY)] for kind in (*kinds, "")], np.uint8)
 
@@ -229,7 +232,7 @@ class Levels:
         where = "host" if self.device == HOST_DEVICE else f"GPU {self.device}"
         return f"rank {self.rank} · {where}"
 
-    def described(self, number: int) -> dict[str, Any]:
+    def describe(self, number: int) -> dict[str, Any]:
         """Return the lane as sent to clients."""
         most = int(self.bytes.max())
         peak = f"peak {human(most, 'bytes')}" if self.total else f"up to +{human(most, 'bytes')}"
@@ -240,7 +243,7 @@ class Levels:
         return {**head, **place, "rows": len(self.t_ns), **levels}
 
 
-def levels(run: Run) -> tuple[Levels, ...]:
+def read_levels(run: Run) -> tuple[Levels, ...]:
     """Return the levels of each rank's devices, the host last; empty without allocator events.
 
     Raises:
@@ -248,44 +251,53 @@ def levels(run: Run) -> tuple[Levels, ...]:
     """
     if not run.rows(_TABLE):
         return ()
-    size, t_ns = (integers(run, _TABLE, name) for name in (C.BYTES, C.T_NS))
-    rank, device = (integers(run, _TABLE, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
-    recorded = integers(run, _TABLE, C.TOTAL_ALLOCATED)
-    codes, keys = grouped(rank, device)
-    found = []
+    size, t_ns = (read_integers(run, _TABLE, name) for name in (C.BYTES, C.T_NS))
+    rank, device = (read_integers(run, _TABLE, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
+    recorded = read_integers(run, _TABLE, C.TOTAL_ALLOCATED)
+    codes, keys = group_rows(rank, device)
+    device_levels = []
     for number, (of_rank, of_device) in enumerate(keys):
-        own = np.flatnonzero((codes == number) & (size != 0))
-        if len(own):
-            level, total = _known(recorded[own], size[own])
-            found.append(Levels(rank=of_rank, device=of_device, t_ns=t_ns[own], bytes=level, total=total))
-    return tuple(sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device)))
+        events = np.flatnonzero((codes == number) & (size != 0))
+        if len(events):
+            level, total = _compute_levels(recorded[events], size[events])
+            device_levels.append(
+                Levels(rank=of_rank, device=of_device, t_ns=t_ns[events], bytes=level, total=total)
+            )
+    return tuple(
+        sorted(
+            device_levels,
+            key=lambda level_lane: (level_lane.rank, level_lane.device == HOST_DEVICE, level_lane.device),
+        )
+    )
 
 
-def _known(recorded: Ints, size: Ints) -> tuple[Ints, bool]:
+def _compute_levels(recorded: Ints, size: Ints) -> tuple[Ints, bool]:
     """Return the levels before the first and after each event, and whether they are running totals."""
     if (recorded != NULL).all():
         return np.concatenate(([recorded[0] - size[0]], recorded)), True
     return np.concatenate(([0], np.cumsum(size))), False
 
 
-def drawn(found: Levels, window: Window) -> dict[str, Array]:
+def render_levels(device_levels: Levels, window: Window) -> dict[str, Array]:
     """Return lowest, highest and last level in the first column and in each column with an event.
 
     The result is exact. The level before a column's first event counts for the column, unless it is at
     the start of the column. Sums of bytes are below 2⁵³, so f64 represents them exactly.
     """
     edges = window.edges
-    event_index = np.searchsorted(found.t_ns, edges)
+    event_index = np.searchsorted(device_levels.t_ns, edges)
     column = np.flatnonzero((event_index[1:] > event_index[:-1]) | (np.arange(window.width) == 0))
     first, after = event_index[column], event_index[column + 1]
-    before, last = found.bytes[first], found.bytes[after]
-    some = after > first
+    before, last = device_levels.bytes[first], device_levels.bytes[after]
+    has_events = after > first
     includes_previous = np.ones(len(column), np.bool_)
-    includes_previous[some] = found.t_ns[first[some]] > edges[column[some]]
+    includes_previous[has_events] = device_levels.t_ns[first[has_events]] > edges[column[has_events]]
     low, high = before.copy(), before.copy()
     for extreme, of in ((low, np.minimum), (high, np.maximum)):
-        own = _within(found.bytes, first[some] + 1, after[some] + 1, of)
-        extreme[some] = np.where(includes_previous[some], of(before[some], own), own)
+        extremes = _within(device_levels.bytes, first[has_events] + 1, after[has_events] + 1, of)
+        extreme[has_events] = np.where(
+            includes_previous[has_events], of(before[has_events], extremes), extremes
+        )
     levels = {"low": low, "high": high, "last": last}
     sent = {name: array.astype(np.float64) for name, array in levels.items()}
     return {"column": column.astype(np.uint16), **sent}
@@ -296,16 +308,18 @@ def _within(values: Ints, first: Ints, after: Ints, of: np.ufunc) -> Ints:
     if not len(first):
         return np.empty(0, np.int64)
     padded = np.append(values[: after[-1]], values[-1])
-    found: Ints = of.reduceat(padded, np.ravel(np.column_stack((first, after))))[::2]
-    return found
+    reduced: Ints = of.reduceat(padded, np.ravel(np.column_stack((first, after))))[::2]
+    return reduced
 
 
-def placed(lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def insert_memory_lanes(
+    lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Insert memory lanes below the other lanes of their group; those without a group come last."""
     merged = list(lanes)
-    for one in more:
-        same = [place for place, lane in enumerate(merged) if lane["group"] == one["group"]]
-        merged.insert(same[-1] + 1 if same else len(merged), one)
+    for lane_added in more:
+        same = [place for place, lane in enumerate(merged) if lane["group"] == lane_added["group"]]
+        merged.insert(same[-1] + 1 if same else len(merged), lane_added)
     return merged
 
 
@@ -324,6 +338,6 @@ class Window:
     def edges(self) -> Ints:
         """Start of each column, and end of the last."""
         span = self.end - self.start
-        whole, rest = divmod(span, self.width)
+        quotient, rest = divmod(span, self.width)
         column = np.arange(self.width + 1, dtype=np.int64)
-        return self.start + column * whole + column * rest // self.width
+        return self.start + column * quotient + column * rest // self.width

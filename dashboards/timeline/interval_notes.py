@@ -18,10 +18,10 @@ from tracekit.errors import RunNotFoundError, UnusableInputError
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store, timestamp
 
-from ..site import selected
+from ..site import parse_row
 
 FOLDER = "notes"
-MOST = 500
+MAX_NOTES = 500
 """Maximum notes of a run."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _Ns = Annotated[int, msgspec.Meta(gt=-(10**18), lt=10**18)]
@@ -47,7 +47,7 @@ class Note(msgspec.Struct, forbid_unknown_fields=True):
     written_at: str = ""
 
 
-def read(run: Run) -> list[Note]:
+def read_notes(run: Run) -> list[Note]:
     """Return the notes of a run by start; files that are no notes are skipped."""
     notes = []
     for path in storage.inside(run.path / FOLDER, "*.json"):
@@ -60,7 +60,7 @@ def read(run: Run) -> list[Note]:
     return sorted(notes, key=lambda note: (note.from_ns, note.to_ns, note.id))
 
 
-def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
+def write_note(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
     """Add a note, or replace one.
 
     Args:
@@ -77,12 +77,12 @@ def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
         note = msgspec.json.decode(body, type=Note)
     except ValueError as error:  # also of bytes that are not UTF-8
         raise UnusableInputError(f"not a note: {error}", hint="from_ns, to_ns, row and text") from None
-    if note.to_ns < note.from_ns or (note.row and not selected(note.row)):
+    if note.to_ns < note.from_ns or (note.row and not parse_row(note.row)):
         raise UnusableInputError("not a note: impossible range or row", hint="from_ns is at most to_ns")
     if note_id:
-        _existing(run, note_id)
-    elif len(storage.inside(run.path / FOLDER, "*.json")) >= MOST:
-        raise UnusableInputError(f"the run has {MOST} notes", hint="delete some of them")
+        _check_exists(run, note_id)
+    elif len(storage.inside(run.path / FOLDER, "*.json")) >= MAX_NOTES:
+        raise UnusableInputError(f"the run has {MAX_NOTES} notes", hint="delete some of them")
     note.id = note_id or secrets.token_hex(6)
     note.written_at = timestamp(datetime.now(UTC))
     with store.convert_write_errors(), storage.put(_place(run, note.id)) as file:
@@ -90,14 +90,14 @@ def write(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
     return note
 
 
-def remove(store: Store, run: Run, note_id: str) -> None:
+def remove_note(store: Store, run: Run, note_id: str) -> None:
     """Delete a note.
 
     Raises:
         UnusableInputError: The store cannot be written.
         RunNotFoundError: There is no such note.
     """
-    _existing(run, note_id)
+    _check_exists(run, note_id)
     with store.convert_write_errors():
         _place(run, note_id).unlink(missing_ok=True)
 
@@ -106,6 +106,6 @@ def _place(run: Run, note_id: str) -> storage.Place:
     return run.path / FOLDER / f"{note_id}.json"
 
 
-def _existing(run: Run, note_id: str) -> None:
+def _check_exists(run: Run, note_id: str) -> None:
     if not _ID.fullmatch(note_id) or not _place(run, note_id).is_file():
         raise RunNotFoundError("the run has no such note", hint="it may have been deleted in another tab")

@@ -6,10 +6,11 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from dash import Input, Output, html
+from dash.development.base_component import Component
 from flask import Response, abort, request
 
 from tracekit import analysis, registry
@@ -20,24 +21,20 @@ from tracekit.export.chrome import chrome_trace, gzipped
 from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
-from ..grids.table import peaks_query
-from ..parts.charts import aria
+from ..components.charts import aria
 from ..site import Needs, Page, Site, View, with_peaks
-from .report import POLICY, report
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from ..tables.table import peaks_query
+from .report import POLICY, render_report
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_ROWS = 10_000
+_CHUNK_ROWS = 10_000
 
 
-def safe(value: Any) -> Any:
+def quote_formula(value: Any) -> Any:
     """Return a CSV cell; text that a spreadsheet would evaluate is quoted.
 
     Example:
-        >>> safe("=1+1"), safe(-1), safe(None), safe("aten::mm")
+        >>> quote_formula("=1+1"), quote_formula(-1), quote_formula(None), quote_formula("aten::mm")
         ("'=1+1", -1, None, 'aten::mm')
     """
     if value is None or isinstance(value, bool | int | float):
@@ -46,12 +43,12 @@ def safe(value: Any) -> Any:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-def sheet(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
+def csv_chunks(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """Yield the table as CSV in chunks."""
-    yield _lines([[safe(column.name) for column in columns]])
-    for start in range(0, len(frame), _ROWS):
-        rows = records(frame.iloc[start : start + _ROWS], columns)
-        yield _lines([[safe(value) for value in row.values()] for row in rows])
+    yield _lines([[quote_formula(column.name) for column in columns]])
+    for start in range(0, len(frame), _CHUNK_ROWS):
+        rows = records(frame.iloc[start : start + _CHUNK_ROWS], columns)
+        yield _lines([[quote_formula(value) for value in row.values()] for row in rows])
 
 
 def _lines(rows: list[list[Any]]) -> str:
@@ -60,24 +57,24 @@ def _lines(rows: list[list[Any]]) -> str:
     return stream.getvalue()
 
 
-def archive(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
+def zip_tables(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
     """Return a zip with one CSV per table; the keys are the file stems."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as files:
         for name, (spec, frame) in tables.items():
             with files.open(f"{name}.csv", "w") as file:
-                for piece in sheet(frame, spec.columns):
+                for piece in csv_chunks(frame, spec.columns):
                     file.write(piece.encode())
     return stream.getvalue()
 
 
-TOOLS = "tools"
+TOOLBAR = "tools"
 """Id of the export toolbar in a page's heading."""
 
 
-def place() -> Component:
+def create_toolbar() -> Component:
     """Create the placeholder of the export toolbar."""
-    return html.Div(id=TOOLS, className="tk-exports", role="group", **aria(label="Exports"))
+    return html.Div(id=TOOLBAR, className="tk-exports", role="group", **aria(label="Exports"))
 
 
 def connect(site: Site) -> None:
@@ -91,29 +88,29 @@ def connect(site: Site) -> None:
     for rule, view in routes.items():
         site.app.server.add_url_rule(rule, f"export{rule}", _for_run(site, view))
 
-    @site.app.callback(Output(TOOLS, "children"), Input("view", "data"))
+    @site.app.callback(Output(TOOLBAR, "children"), Input("view", "data"))
     def fill(view: dict[str, str] | None) -> list[Component]:
         if view is None:
             return []
-        context = site.context(View.parse(view["path"], view["search"]), dark=False)
+        context = site.context_of(view)
         page = site.pages.get(context.view.page)
-        return tools(page, context.chosen, context.view.peaks) if page and context.chosen else []
+        return export_links(page, context.chosen, context.view.peaks) if page and context.chosen else []
 
 
-def shown_by(page: Page) -> list[str]:
+def list_analyses(page: Page) -> list[str]:
     """Return the analyses that a page's exports contain."""
-    known = registry.names(registry.ANALYSES)
-    return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in known]
+    analyses = registry.names(registry.ANALYSES)
+    return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in analyses]
 
 
-def tools(page: Page, run: Run, peaks: str = "") -> list[Component]:
+def export_links(page: Page, run: Run, peaks: str = "") -> list[Component]:
     """Create the export links of a page, with the peaks in its address."""
     if page.needs is Needs.NOTHING:
         return []
     root = f"/export/{run.path.name}"
     links: list[Component] = []
     path, query = f"{root}/{page.name}", peaks_query(peaks)
-    if shown_by(page):
+    if list_analyses(page):
         links = [
             _link("CSV", f"{path}.zip{query}", "Every table of this page with exact values, in one zip"),
             _link("HTML report", f"{path}.html{query}", "This page as one self-contained HTML file"),
@@ -144,8 +141,8 @@ def _for_run(site: Site, view: Callable[..., Response]) -> Callable[..., Respons
         try:
             return view(site, with_peaks(run, request.args.get("peaks", "")), **words)
         except TracekitError as error:
-            known = registry.names(registry.ANALYSES) if "table" in words else site.pages
-            unknown = isinstance(error, PluginError) and words.get("name") not in known
+            names = registry.names(registry.ANALYSES) if "table" in words else site.pages
+            unknown = isinstance(error, PluginError) and words.get("name") not in names
             failed = 500 if isinstance(error, PluginError) else 422
             return Response(f"{error}\n", 404 if unknown else failed, mimetype="text/plain")
 
@@ -158,17 +155,17 @@ def _csv(site: Site, run: Run, *, name: str, table: str) -> Response:
     if table not in specs or table not in frames:
         abort(404)
     file = f"{run.path.name}-{name}-{table}.csv"
-    return _file(sheet(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
+    return _file(csv_chunks(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
 
 
 def _zip(site: Site, run: Run, *, name: str) -> Response:
-    found = {
-        f"{one.name}-{spec.name}": (spec, result.tables[spec.name])
-        for one, result in _results(site, run, name)
-        for spec in one.tables
+    tables = {
+        f"{page_analysis.name}-{spec.name}": (spec, result.tables[spec.name])
+        for page_analysis, result in _results(site, run, name)
+        for spec in page_analysis.tables
         if spec.name in result.tables
     }
-    return _file(archive(found), "application/zip", f"{run.path.name}-{name}.zip")
+    return _file(zip_tables(tables), "application/zip", f"{run.path.name}-{name}.zip")
 
 
 def _html(site: Site, run: Run, *, name: str) -> Response:
@@ -177,7 +174,7 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
     integrity = site.results.of(run, "integrity")
     view = View(page=name, run=run.path.name, peaks=run.peaks.name if run.peaks else "")
     advice = page.advice(site.context(view, dark=False)) if page.advice else None
-    text = report(
+    text = render_report(
         run,
         title=page.title,
         question=page.question,
@@ -197,10 +194,10 @@ def _trace(_: Site, run: Run) -> Response:
 
 def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, analysis.Result]]:
     page = site.pages.get(name)
-    names = shown_by(page) if page else []
+    names = list_analyses(page) if page else []
     if not names:
         abort(404)
-    return [(analysis.get(one), site.results.of(run, one)) for one in names]
+    return [(analysis.get(name), site.results.of(run, name)) for name in names]
 
 
 def _file(content: Any, kind: str, name: str) -> Response:

@@ -18,13 +18,13 @@ from tracekit.runs.devices import names as device_names
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from . import run_options, shortcuts
-from .exports import offers
-from .parts.charts import aria, data
+from . import run_picker, shortcuts
+from .components.charts import aria, data
+from .exports import downloads
 from .site import Context, Needs, Page, Section, Site, View
 
 
-def present(run: Run) -> tuple[list[int], list[int]]:
+def find_ranks_and_devices(run: Run) -> tuple[list[int], list[int]]:
     """Return the ranks and devices that occur in a run's intervals, sorted."""
     device = run.arrow("device_intervals", columns=[C.RANK, C.DEVICE])
     host = run.arrow("host_intervals", columns=[C.RANK])
@@ -38,7 +38,7 @@ NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
 ALL = ""
 
 
-def pickers() -> list[Component]:
+def create_pickers() -> list[Component]:
     """Create the pickers; each stays hidden until it has options."""
     return [
         _picker("run", "Run", section=44, searchable=True),
@@ -57,7 +57,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
         allowDeselect=False,
         leftSection=html.Span(label, className="tk-choice-label"),
         leftSectionWidth=section,
-        limit=run_options.MOST + 1,
+        limit=run_picker.MAX_OPTIONS + 1,
         maxDropdownHeight=360,
         nothingFoundMessage="no match",
         comboboxProps={"width": "max-content", "position": "bottom-start", "shadow": "md"},
@@ -68,7 +68,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class PickerState:
     """State of a picker.
 
     Attributes:
@@ -84,26 +84,26 @@ class Offer:
     title: str = ""
 
 
-def picker_offers(site: Site, context: Context) -> list[Offer]:
+def picker_states(site: Site, context: Context) -> list[PickerState]:
     """Return the state of each picker, in the order of `NAMES`."""
     view, run = context.view, context.chosen
-    ranks, devices = _present(site, run) if run else ([], [])
-    numbers = [_numbers(ranks, view.rank), _numbers(devices, view.device)]
-    return [*run_offers(site, view), *numbers, _peaks(site, view)]
+    ranks, devices = _cached_ranks_and_devices(site, run) if run else ([], [])
+    numbers = [_number_picker(ranks, view.rank), _number_picker(devices, view.device)]
+    return [*offer_runs(site, view), *numbers, _peaks_picker(site, view)]
 
 
-def run_offers(site: Site, view: View) -> list[Offer]:
+def offer_runs(site: Site, view: View) -> list[PickerState]:
     """Return the state of the pickers of the run and of its baseline."""
-    runs = site.catalogue.listing().runs
+    runs = site.catalog.list_runs().runs
     return [
-        Offer(
-            options=run_options.offered(runs, view.run),
+        PickerState(
+            options=run_picker.list_options(runs, view.run),
             value=view.run or None,
             hidden=not runs,
             title=view.run,
         ),
-        Offer(
-            options=run_options.offered(runs, view.base, without=view.run),
+        PickerState(
+            options=run_picker.list_options(runs, view.base, without=view.run),
             value=view.base or None,
             hidden=len(runs) < 2,
             title=view.base,
@@ -111,27 +111,29 @@ def run_offers(site: Site, view: View) -> list[Offer]:
     ]
 
 
-def _present(site: Site, run: Run) -> tuple[list[int], list[int]]:
+def _cached_ranks_and_devices(site: Site, run: Run) -> tuple[list[int], list[int]]:
     try:
-        found: tuple[list[int], list[int]] = site.results.get((run.path, present), lambda: present(run))
+        cached: tuple[list[int], list[int]] = site.results.get(
+            (run.path, find_ranks_and_devices), lambda: find_ranks_and_devices(run)
+        )
     except TracekitError:
         return [], []  # the page shows the error
-    return found
+    return cached
 
 
-def _peaks(site: Site, view: View) -> Offer:
+def _peaks_picker(site: Site, view: View) -> PickerState:
     """Return the state of the picker of peaks, for pages that use them, and while some are chosen."""
     page = site.pages.get(view.page)
-    used = page is not None and any(analysis.get(name).uses_peaks for name in offers.shown_by(page))
+    used = page is not None and any(analysis.get(name).uses_peaks for name in downloads.list_analyses(page))
     options = [{"value": name, "label": name} for name in device_names()]
-    value = _listed(view.peaks)
+    value = _device_name(view.peaks)
     if value and value not in device_names():
         options.insert(0, {"value": value, "label": f"{value} (not listed)"})
     title = f"Peaks of {value} instead of those of the recorded device" if value else ""
-    return Offer(options=options, value=value or None, hidden=not (used or value), title=title)
+    return PickerState(options=options, value=value or None, hidden=not (used or value), title=title)
 
 
-def _listed(device: str) -> str:
+def _device_name(device: str) -> str:
     """Return the name of a device in the list; the given name if it is not listed."""
     try:
         return find_named(device).name if device else ""
@@ -139,10 +141,13 @@ def _listed(device: str) -> str:
         return device
 
 
-def _numbers(values: list[int], chosen: int | None) -> Offer:
-    options = [{"value": ALL, "label": "all"}, *({"value": str(one), "label": str(one)} for one in values)]
+def _number_picker(values: list[int], chosen: int | None) -> PickerState:
+    options = [
+        {"value": ALL, "label": "all"},
+        *({"value": str(value), "label": str(value)} for value in values),
+    ]
     value = ALL if chosen is None else str(chosen)
-    return Offer(options=options, value=value, hidden=len(values) < 2 and chosen is None)
+    return PickerState(options=options, value=value, hidden=len(values) < 2 and chosen is None)
 
 
 def connect_pickers(site: Site) -> None:
@@ -156,9 +161,9 @@ def connect_pickers(site: Site) -> None:
     def offer(view: dict[str, str] | None) -> list[Any]:
         if view is None:
             return [no_update] * 4 * len(NAMES)
-        offered = picker_offers(site, _context(site, view))
-        values = [value for one in offered for value in (one.options, one.value)]
-        return values + [value for one in offered for value in (one.hidden, one.title)]
+        offered = picker_states(site, site.context_of(view))
+        values = [value for choice in offered for value in (choice.options, choice.value)]
+        return values + [value for choice in offered for value in (choice.hidden, choice.title)]
 
     # Not an input of `offer`: Dash drops a request in progress when its callback is triggered again.
     @site.app.callback(
@@ -171,13 +176,13 @@ def connect_pickers(site: Site) -> None:
         prevent_initial_call=True,
     )
     def refresh(_: int, view: dict[str, str] | None, known: str | None) -> list[Any]:
-        stamp = str(site.catalogue.listing().stamp)
+        stamp = str(site.catalog.list_runs().stamp)
         if view is None or stamp == known:
             return [no_update] * 5
-        offered = run_offers(site, _context(site, view).view)
-        return [one.options for one in offered] + [one.hidden for one in offered] + [stamp]
+        offered = offer_runs(site, site.context_of(view).view)
+        return [choice.options for choice in offered] + [choice.hidden for choice in offered] + [stamp]
 
-    run_options.connect(site)
+    run_picker.connect(site)
 
     @site.app.callback(
         Output("url", "search"),
@@ -195,23 +200,23 @@ def connect_pickers(site: Site) -> None:
     ) -> Any:
         if view is None:
             return no_update
-        before = _context(site, view).view
-        after = chosen(before, run or "", base or "", _number(rank), _number(device), peaks or "")
+        before = site.context_of(view).view
+        after = view_after_choice(
+            before, run or "", base or "", _parse_number(rank), _parse_number(device), peaks or ""
+        )
         return no_update if after == before else after.search()
 
 
-def _context(site: Site, view: dict[str, str]) -> Context:
-    return site.context(View.parse(view["path"], view["search"]), dark=False)
-
-
-def chosen(before: View, run: str, base: str, rank: int | None, device: int | None, peaks: str = "") -> View:
+def view_after_choice(
+    before: View, run: str, base: str, rank: int | None, device: int | None, peaks: str = ""
+) -> View:
     """Return the view after a choice; a new run resets rank, device, range, row and peaks."""
     if run and run != before.run:
         return View(page=before.page, run=run, base="" if base == run else base, options=before.options)
     return replace(before, base=base, rank=rank, device=device, peaks=peaks)
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     return int(text) if text and text.removeprefix("-").isdecimal() else None
 
 
@@ -234,7 +239,7 @@ INDEX = """<!DOCTYPE html>
 """Index page; `early.js` sets the theme before first paint."""
 
 
-def frame(pages: dict[str, Page]) -> Component:
+def shell(pages: dict[str, Page]) -> Component:
     """Create the static layout."""
     return dmc.MantineProvider(
         id="mantine",
@@ -250,7 +255,9 @@ def frame(pages: dict[str, Page]) -> Component:
             dcc.Interval(id="tick", interval=REFRESH_MS),
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),
-            dmc.Modal(shortcuts.lists(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"),
+            dmc.Modal(
+                shortcuts.show_shortcuts(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"
+            ),
             html.Div(id="imports", className="tk-imports", role="status", **aria(label="Imports")),
             html.Div("Drop traces to import them", id="drop", className="tk-drop", hidden=True),
         ],
@@ -277,7 +284,7 @@ def _header() -> Component:
         [
             dmc.Burger(id="burger", size="sm", hiddenFrom="sm", opened=False, **aria(label="Menu")),
             html.A("tracekit", href="/", className="tk-brand tk-go"),
-            html.Div(pickers(), className="tk-choices"),
+            html.Div(create_pickers(), className="tk-choices"),
             html.Div(
                 [
                     html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
@@ -361,15 +368,15 @@ def page_layout(site: Site, context: Context) -> Component | list[Component]:
             return _notice(page.title, f"The store has no readable run {context.view.run[:80]}.")
         return _notice(page.title, "The store has no runs yet.", "Import or record a run")
     body = page.layout(context)
-    return [heading(page), *(body if isinstance(body, list) else [body])]
+    return [page_heading(page), *(body if isinstance(body, list) else [body])]
 
 
-def heading(page: Page) -> Component:
+def page_heading(page: Page) -> Component:
     """Create the heading of a page: title, question and export toolbar."""
     return html.Header(
         [
             html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
-            offers.place(),
+            downloads.create_toolbar(),
         ],
         className="tk-heading",
     )
@@ -388,13 +395,13 @@ def _notice(title: str, text: str, link: str = "All runs") -> Component:
 def menu(site: Site, context: Context) -> list[Component]:
     """Create the menu; links keep the selected runs."""
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
-    known = shortcuts.keys(listed)
+    key_of_page = shortcuts.assign_keys(listed)
     entries: list[Component] = []
     order = [*Section]
     ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))
     for section, pages in groupby(ordered, key=lambda page: page.section):
         entries.append(html.H2(str(section), className="tk-menu-heading"))
-        entries.append(html.Ul([_entry(page, context, known.get(page.name, "")) for page in pages]))
+        entries.append(html.Ul([_entry(page, context, key_of_page.get(page.name, "")) for page in pages]))
     return entries
 
 

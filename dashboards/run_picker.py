@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dash import Input, Output, State, no_update
 
-from .parts.links import display_name
-from .site import Site, View
+from tracekit.runs.run import Run
 
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
+from .components.links import display_name
+from .site import Site
 
-
-MOST = 100
+MAX_OPTIONS = 100
 """Options at once, besides the chosen run."""
 
 
-def offered(
+def list_options(
     runs: Sequence[Run], chosen: str | None, *, without: str = "", search: str = ""
 ) -> list[dict[str, str]]:
     """Return the newest runs that match a search, and the chosen one, as options of a picker.
@@ -34,16 +32,16 @@ def offered(
     words = search.lower().split()
     if current and search == display_name(current):
         words = []
-    others = (run for run in reversed(runs) if run.path.name != without and _named_by(run, words))
-    shown = list(islice(others, MOST))
+    others = (run for run in reversed(runs) if run.path.name != without and _matches(run, words))
+    shown = list(islice(others, MAX_OPTIONS))
     if current and current not in shown:
         shown.append(current)
     return [{"value": run.path.name, "label": display_name(run)} for run in shown]
 
 
-def _named_by(run: Run, words: Sequence[str]) -> bool:
-    said = f"{run.header.label or ''} {run.path.name}".lower() if words else ""
-    return all(word in said for word in words)
+def _matches(run: Run, words: Sequence[str]) -> bool:
+    text = f"{run.header.label or ''} {run.path.name}".lower() if words else ""
+    return all(word in text for word in words)
 
 
 def connect(site: Site) -> None:
@@ -61,9 +59,9 @@ def _connect_search(site: Site, name: str) -> None:
         prevent_initial_call=True,
     )
     def search(text: str | None, chosen: str | None, view: dict[str, str] | None) -> Any:
-        runs = site.catalogue.listing().runs
-        if view is None or len(runs) <= MOST:
+        runs = site.catalog.list_runs().runs
+        if view is None or len(runs) <= MAX_OPTIONS:
             return no_update  # the browser has all of them
-        current = site.context(View.parse(view["path"], view["search"]), dark=False).view.run
+        current = site.context_of(view).view.run
         without = current if name == "base" else ""
-        return offered(runs, chosen, without=without, search=text or "")
+        return list_options(runs, chosen, without=without, search=text or "")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,15 +13,17 @@ from typing import Any, Final
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.export.bounded import query, usual_memory
 
-SECONDS: Final = 30
-MOST_ROWS: Final = 5_000
+from ...site import Results
+
+MAX_SECONDS: Final = 30
+MAX_ROWS: Final = 5_000
 """Maximum rows of a result on the page."""
-MOST_CSV_ROWS: Final = 1_000_000
-AT_ONCE: Final = 2
+MAX_CSV_ROWS: Final = 1_000_000
+MAX_RUNNING: Final = 2
 """Maximum queries that run at once."""
-MEMORY_BYTES: Final = min(usual_memory(), 1 << 30)
-_MOST_BYTES, _MOST_CSV_BYTES = 8 << 20, 256 << 20
-_KEPT = 4
+MAX_MEMORY_BYTES: Final = min(usual_memory(), 1 << 30)
+_MAX_BYTES, _MAX_CSV_BYTES = 8 << 20, 256 << 20
+_MAX_RESULTS = 4
 """Results that are kept: each takes up to about 50 MB."""
 
 
@@ -74,47 +74,21 @@ class _Process:
 class Queries:
     """The queries of a server. Equal ones at the same time are one; some results are kept."""
 
-    _done: OrderedDict[tuple[Query, int], Result] = field(default_factory=OrderedDict)
-    _shared: dict[Query, Future[Result]] = field(default_factory=dict)
+    _results: Results = field(default_factory=lambda: Results(capacity=_MAX_RESULTS))
     _processes: list[_Process] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def result(self, asked: Query) -> Result:
+    def result(self, requested: Query) -> Result:
         """Return the result of a query.
 
         Raises:
             TracekitError: It is refused, fails, was cancelled or exceeds a limit; or too many are running.
         """
-        with self._guard:
-            if known := self._done.get((asked, asked.stamp)):
-                self._done.move_to_end((asked, asked.stamp))
-                return known
-            shared = self._shared.get(asked)
-            own = shared is None
-            if shared is None:
-                shared = self._shared[asked] = Future()
-        if own:
-            self._run(asked, shared)
-        return shared.result()
+        return self._results.get((requested, requested.stamp), lambda: self._read(requested))
 
-    def _run(self, asked: Query, shared: Future[Result]) -> None:
-        try:
-            result = self._read(asked)
-        except BaseException as error:
-            with self._guard:
-                del self._shared[asked]
-            shared.set_exception(error)
-            return
-        with self._guard:
-            del self._shared[asked]
-            self._done[asked, asked.stamp] = result
-            while len(self._done) > _KEPT:
-                self._done.popitem(last=False)
-        shared.set_result(result)
-
-    def _read(self, asked: Query) -> Result:
+    def _read(self, requested: Query) -> Result:
         start = time.monotonic()
-        with self.lines(asked, limit=MOST_ROWS, most_bytes=_MOST_BYTES) as values:
+        with self.lines(requested, limit=MAX_ROWS, most_bytes=_MAX_BYTES) as values:
             head, *rows = values
         more = rows.pop()
         columns = tuple((str(name), str(kind)) for name, kind in head)
@@ -122,31 +96,31 @@ class Queries:
 
     @contextmanager
     def lines(
-        self, asked: Query, *, limit: int = MOST_CSV_ROWS, most_bytes: int = _MOST_CSV_BYTES
+        self, requested: Query, *, limit: int = MAX_CSV_ROWS, most_bytes: int = _MAX_CSV_BYTES
     ) -> Iterator[Iterator[Any]]:
         """Run a query in a context: iterate over its columns, its rows, and whether there are more.
 
         Raises:
             TracekitError: As of `result`.
         """
-        process = self._begin(asked)
+        process = self._begin(requested)
 
-        def started(kill: Callable[[], None]) -> None:
+        def register(kill: Callable[[], None]) -> None:
             process.kill = kill
             if process.cancelled:
                 kill()
 
         texts = query(
-            asked.sql,
-            store=asked.store,
-            references=asked.runs,
-            every=not asked.runs,
+            requested.sql,
+            store=requested.store,
+            references=requested.runs,
+            every=not requested.runs,
             limit=limit,
             output_format="lines",
-            seconds=SECONDS,
-            memory_bytes=MEMORY_BYTES,
+            seconds=MAX_SECONDS,
+            memory_bytes=MAX_MEMORY_BYTES,
             most_bytes=most_bytes,
-            started=started,
+            started=register,
         )
         try:
             with closing(texts):
@@ -159,21 +133,21 @@ class Queries:
             with self._guard:
                 self._processes.remove(process)
 
-    def _begin(self, asked: Query) -> _Process:
+    def _begin(self, requested: Query) -> _Process:
         with self._guard:
-            if len(self._processes) >= AT_ONCE:
+            if len(self._processes) >= MAX_RUNNING:
                 raise UnusableInputError(
-                    f"{AT_ONCE} queries are running, the maximum at once",
+                    f"{MAX_RUNNING} queries are running, the maximum at once",
                     hint="wait until one has ended, or cancel it in its tab",
                 )
-            self._processes.append(process := _Process(asked))
+            self._processes.append(process := _Process(requested))
             return process
 
-    def cancel(self, asked: Query) -> None:
+    def cancel(self, requested: Query) -> None:
         """End a query if it is running; who waits for it gets an error."""
         with self._guard:
             for process in self._processes:
-                if process.query == asked:
+                if process.query == requested:
                     process.cancelled = True
                     process.kill()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,14 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from . import reading
+from . import read_columns
+from .index import Index
 from .peaks import longest_intervals
-from .reading import CATEGORIES, IDLE_CATEGORIES, NUMBER, Levels, Text, Window
+from .read_columns import CATEGORIES, IDLE_CATEGORIES, NUMBER, Levels, Text, Window
+from .tracks import Lane
 
-if TYPE_CHECKING:
-    from .index import Index
-    from .lanes import Lane
-
-    Labels = npt.NDArray[np.uint32]
-    Array: TypeAlias = npt.NDArray[np.generic]
+Labels = npt.NDArray[np.uint32]
+Array: TypeAlias = npt.NDArray[np.generic]
 
 _COUNT = len(CATEGORIES)
 _NONE = np.uint32(0xFFFF_FFFF)
@@ -63,69 +61,71 @@ class Names:
     def labels(self, names: Text, category: npt.NDArray[np.uint8]) -> Labels:
         """Return the label of each row from its name and category."""
         numbers = np.array([self.name(text) for text in names.values], np.int64)
-        found = np.empty(len(names.codes), np.uint32)
+        labels = np.empty(len(names.codes), np.uint32)
         lookup = np.full(len(names.values) * _COUNT, _NONE, np.uint32)
-        for first in range(0, len(found), reading.STRIPE):
-            part = slice(first, first + reading.STRIPE)
+        for first in range(0, len(labels), read_columns.STRIPE_ROWS):
+            part = slice(first, first + read_columns.STRIPE_ROWS)
             key = names.codes[part].astype(np.int64) * _COUNT + category[part]
             for pair in np.unique(key[lookup[key] == _NONE]).tolist():
                 lookup[pair] = self.label(int(numbers[pair // _COUNT]), pair % _COUNT)
-            found[part] = lookup[key]
-        return found
+            labels[part] = lookup[key]
+        return labels
 
     def idle(self) -> dict[str, int]:
         """Add a label for idle time of each cause."""
         name = self.name(IDLE_CATEGORIES)
-        return {cause: self.label(name, reading.of_cause(cause)) for cause in CAUSES}
+        return {cause: self.label(name, read_columns.cause_category(cause)) for cause in CAUSES}
 
 
-def of_steps(run: Run, names: Names) -> Labels:
+def label_steps(run: Run, names: Names) -> Labels:
     """Return the label of each row of `steps`."""
-    text = reading.text(run, "steps", C.NAME)
+    text = read_columns.read_text(run, "steps", C.NAME)
     return names.labels(text, np.full(len(text.codes), NUMBER["annotation"], np.uint8))
 
 
-def of_host(run: Run, names: Names) -> Labels:
+def label_host(run: Run, names: Names) -> Labels:
     """Return the label of each host interval."""
-    kind = reading.text(run, "host_intervals", C.KIND)
-    category = reading.of_kinds(kind.values)[kind.codes]
-    return names.labels(reading.text(run, "host_intervals", C.NAME), category)
+    kind = read_columns.read_text(run, "host_intervals", C.KIND)
+    category = read_columns.kind_categories(kind.values)[kind.codes]
+    return names.labels(read_columns.read_text(run, "host_intervals", C.NAME), category)
 
 
-def of_device(run: Run, names: Names) -> Labels:
+def label_device(run: Run, names: Names) -> Labels:
     """Return the label of each device interval."""
-    kind, text, copy = (reading.text(run, "device_intervals", name) for name in (C.KIND, C.NAME, C.COPY_KIND))
-    category = reading.of_kinds(kind.values)[kind.codes]
+    kind, text, copy = (
+        read_columns.read_text(run, "device_intervals", name) for name in (C.KIND, C.NAME, C.COPY_KIND)
+    )
+    category = read_columns.kind_categories(kind.values)[kind.codes]
     kernels = _are(kind, DeviceKind.KERNEL)
-    category[kernels] = _of_kernels(text.values, text.codes[kernels])
+    category[kernels] = _classify_kernels(text.values, text.codes[kernels])
     copies = _are(kind, DeviceKind.MEMCPY)
-    category[copies] = reading.of_copies(copy.values)[copy.codes[copies]]
+    category[copies] = read_columns.copy_categories(copy.values)[copy.codes[copies]]
     return names.labels(text, category)
 
 
 def _are(kind: Text, wanted: str) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = kind.codes == (kind.values.index(wanted) if wanted in kind.values else -2)
-    return found
+    mask: npt.NDArray[np.bool_] = kind.codes == (kind.values.index(wanted) if wanted in kind.values else -2)
+    return mask
 
 
-def _of_kernels(values: list[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+def _classify_kernels(values: list[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
     """Return the category of each kernel; each distinct name is classified once."""
     lookup = np.zeros(len(values), np.uint8)
     for number in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
-        lookup[number] = reading.of_kernel(values[number])
+        lookup[number] = read_columns.kernel_category(values[number])
     return lookup[codes]
 
 
-EXACT = 4_000
+MAX_EXACT = 4_000
 """Maximum intervals in a response that are all sent exactly."""
-SOME = 100
+MAX_EXACT_LANE = 100
 """Lanes with up to this many intervals are always sent exactly."""
 FULL = 255
 LEVELS = "levels"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class RenderedLane:
     """A drawn lane.
 
     Attributes:
@@ -150,18 +150,22 @@ class _Columns:
     busy: Ints
 
 
-def drawing(index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window) -> list[Drawn]:
+def render_lanes(
+    index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window
+) -> list[RenderedLane]:
     """Draw interval lanes and memory lanes (numbered after them), in the requested order."""
     count = len(index.lanes)
-    bars = draw(index, [index.lanes[one] for one in wanted if one < count], window)
-    found = {one.lane: one for one in bars}
-    for one in wanted:
-        if one >= count:
-            found[one] = Drawn(lane=one, mode=LEVELS, arrays=reading.drawn(levels[one - count], window))
-    return [found[one] for one in wanted]
+    bars = render_intervals(index, [index.lanes[number] for number in wanted if number < count], window)
+    by_lane = {bar.lane: bar for bar in bars}
+    for number in wanted:
+        if number >= count:
+            by_lane[number] = RenderedLane(
+                lane=number, mode=LEVELS, arrays=read_columns.render_levels(levels[number - count], window)
+            )
+    return [by_lane[number] for number in wanted]
 
 
-def draw(index: Index, lanes: Sequence[Lane], window: Window) -> list[Drawn]:
+def render_intervals(index: Index, lanes: Sequence[Lane], window: Window) -> list[RenderedLane]:
     """Draw interval lanes in a window, in the requested order.
 
     All lanes are exact if they have at most `EXACT` intervals in the window together. Otherwise a lane is
@@ -169,51 +173,51 @@ def draw(index: Index, lanes: Sequence[Lane], window: Window) -> list[Drawn]:
     """
     places = [index.within(lane, window.start, window.end) for lane in lanes]
     counts = [after - first for first, after in places]
-    most = EXACT if sum(counts) <= EXACT else max(SOME, EXACT // len(lanes))
+    most = MAX_EXACT if sum(counts) <= MAX_EXACT else max(MAX_EXACT_LANE, MAX_EXACT // len(lanes))
     dense = [lane for lane, count in zip(lanes, counts, strict=True) if count > most]
-    columns = _dense(index, dense, window) if dense else {}
+    columns = _render_density(index, dense, window) if dense else {}
     return [
-        columns.get(lane.id) or _exact(index, lane, first, after)
+        columns.get(lane.id) or _render_exact(index, lane, first, after)
         for lane, (first, after) in zip(lanes, places, strict=True)
     ]
 
 
-def _exact(index: Index, lane: Lane, first: int, after: int) -> Drawn:
-    at = np.arange(first, after)
-    return Drawn(
+def _render_exact(index: Index, lane: Lane, first: int, after: int) -> RenderedLane:
+    positions = np.arange(first, after)
+    return RenderedLane(
         lane=lane.id,
         mode="exact",
         arrays={
             "start": index.start[first:after].astype(np.float64),
             "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
-            **_attributes(index, at),
+            **_attributes(index, positions),
         },
     )
 
 
-def _attributes(index: Index, at: Ints) -> dict[str, Array]:
+def _attributes(index: Index, positions: Ints) -> dict[str, Array]:
     """Return row, name and category arrays of the intervals at positions."""
-    label = index.labels(at)
+    label = index.labels(positions)
     return {
-        "row": index.row[at],
+        "row": index.row[positions],
         "name": index.names.name_of[label],
         "category": index.names.category_of[label],
     }
 
 
-def _dense(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, Drawn]:
+def _render_density(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, RenderedLane]:
     """Draw the pixel columns of several lanes at once, which is faster than one by one."""
-    found = _columns(index, lanes, window)
-    longest = longest_intervals(index.peaks, index.duration, found.first, found.last)
+    columns = _columns(index, lanes, window)
+    longest = longest_intervals(index.peaks, index.duration, columns.first, columns.last)
     arrays: dict[str, Array] = {
-        "column": found.column.astype(np.uint16),
-        "busy": found.busy.astype(np.uint8),
+        "column": columns.column.astype(np.uint16),
+        "busy": columns.busy.astype(np.uint8),
         **_attributes(index, longest),
-        "count": (found.last - found.first + 1).astype(np.uint32),
+        "count": (columns.last - columns.first + 1).astype(np.uint32),
     }
-    bounds = np.searchsorted(found.lane, np.arange(len(lanes) + 1))
+    bounds = np.searchsorted(columns.lane, np.arange(len(lanes) + 1))
     return {
-        lane.id: Drawn(
+        lane.id: RenderedLane(
             lane=lane.id,
             mode="density",
             arrays={name: array[bounds[place] : bounds[place + 1]] for name, array in arrays.items()},
@@ -229,7 +233,7 @@ def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
         [lane.at + np.searchsorted(index.start[lane.at : lane.at + lane.rows], edges) for lane in lanes]
     )
     lowest = np.array([[lane.at] for lane in lanes])
-    covered, running = _covered(index, after_starts, lowest, edges)
+    covered, running = _cover_before(index, after_starts, lowest, edges)
     first, last = after_starts[:, :-1] - running[:, :-1], after_starts[:, 1:] - 1
     lane, column = np.nonzero(last >= first)
     widths = np.diff(edges)[column]
@@ -244,7 +248,7 @@ def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
     )
 
 
-def _covered(index: Index, after_starts: Ints, lowest: Ints, edges: Ints) -> tuple[Ints, Ints]:
+def _cover_before(index: Index, after_starts: Ints, lowest: Ints, edges: Ints) -> tuple[Ints, Ints]:
     """Return the covered time before each edge, and whether an interval crosses the edge."""
     before = np.maximum(after_starts - 1, lowest)
     overhang = np.where(after_starts > lowest, index.start[before] + index.duration(before) - edges, 0)

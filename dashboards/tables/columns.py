@@ -20,7 +20,7 @@ from tracekit.schema import C
 
 from . import occurrences
 
-EXACT = 1 << 53
+MAX_EXACT = 1 << 53
 """Larger integers are sent as text, since JavaScript would round them."""
 
 
@@ -43,26 +43,26 @@ def number_format(unit: str, *, decimals: bool) -> dict[str, Any]:
     return {"kind": "plain", "decimals": decimals, "suffix": "" if unit in {"", PROSE} else unit}
 
 
-def cell(value: Any, unit: str) -> Any:
+def json_value(value: Any, unit: str) -> Any:
     """Convert a value for JSON; integers too large for JavaScript become formatted text.
 
     Example:
-        >>> cell(7, "ns"), cell(2**60, ""), cell(["a"], "")
+        >>> json_value(7, "ns"), json_value(2**60, ""), json_value(["a"], "")
         (7, '1152921504606846976', "['a']")
     """
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
-        return value if abs(value) <= EXACT else human(value, unit)
+        return value if abs(value) <= MAX_EXACT else human(value, unit)
     return clean(str(value))
 
 
-def column(series: pd.Series[Any]) -> list[Any]:
+def plain_values(series: pd.Series[Any]) -> list[Any]:
     """Convert a column to plain values, like `tracekit.render.cells.records`.
 
     Example:
         >>> import pandas as pd
-        >>> column(pd.Series([1.5, float("nan")])), column(pd.Series([1, None], dtype="Int64"))
+        >>> plain_values(pd.Series([1.5, float("nan")])), plain_values(pd.Series([1, None], dtype="Int64"))
         ([1.5, None], [1, None])
     """
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
@@ -72,27 +72,27 @@ def column(series: pd.Series[Any]) -> list[Any]:
     return [plain(value) for value in series.astype(object).tolist()]
 
 
-def cells(values: list[Any], unit: str) -> list[Any]:
+def json_values(values: list[Any], unit: str) -> list[Any]:
     """Convert a column's values for JSON; each distinct text is cleaned once."""
     kinds = {type(value) for value in values}
     if kinds <= {float, bool, type(None)}:
         return values
-    if kinds <= {int, type(None)} and max((abs(value) for value in values if value), default=0) <= EXACT:
+    if kinds <= {int, type(None)} and max((abs(value) for value in values if value), default=0) <= MAX_EXACT:
         return values
     if kinds <= {str, type(None)}:
-        known = {value: cell(value, unit) for value in set(values)}
-        return [known[value] for value in values]
-    return [cell(value, unit) for value in values]
+        cleaned = {value: json_value(value, unit) for value in set(values)}
+        return [cleaned[value] for value in values]
+    return [json_value(value, unit) for value in values]
 
 
 _CAUSE = "cause"
 
 
-def worded(frame: pd.DataFrame) -> pd.DataFrame:
+def with_cause_labels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose causes of idle time are their labels, as charts and the timeline show them.
 
     Example:
-        >>> worded(pd.DataFrame({"cause": ["host_work", "sync"]}))["cause"].tolist()
+        >>> with_cause_labels(pd.DataFrame({"cause": ["host_work", "sync"]}))["cause"].tolist()
         ['CPU busy outside launches', 'synchronization']
     """
     if _CAUSE not in frame or not set(frame[_CAUSE].dropna().unique()) <= {*CAUSES}:
@@ -100,7 +100,7 @@ def worded(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{_CAUSE: frame[_CAUSE].astype(object).map(label, na_action="ignore")})
 
 
-ROWS = {
+ROW_ID_TABLES = {
     C.ROW_ID: "device_intervals",
     "device_row": "device_intervals",
     "first_row": "device_intervals",
@@ -111,12 +111,12 @@ ROWS = {
     "wait_row": "host_intervals",
 }
 """Columns that contain row ids, and the table that the ids refer to."""
-_SAMPLE = 400
-_CHAR, _PAD, _SORT = 8.0, 24, 16
-_SHORT = 26
+_SAMPLED_ROWS = 400
+_CHAR_PX, _PAD_PX, _SORT_PX = 8.0, 24, 16
+_MAX_FIXED_CHARS = 26
 """Maximum characters of a text column of fixed width; wider ones share the remaining width."""
 
-_NAME = 232
+_MIN_NAME_PX = 232
 """Minimum width of a column of long texts, in pixels."""
 
 
@@ -145,8 +145,8 @@ class ColumnValues:
     @cached_property
     def widest(self) -> int:
         """Characters of the widest cell in a sample."""
-        every = max(1, len(self.values) // _SAMPLE)
-        return max((len(human(value, self.column.unit)) for value in self.values[::every]), default=0)
+        step = max(1, len(self.values) // _SAMPLED_ROWS)
+        return max((len(human(value, self.column.unit)) for value in self.values[::step]), default=0)
 
     @property
     def heading(self) -> str:
@@ -156,7 +156,7 @@ class ColumnValues:
     @property
     def row_of(self) -> str:
         """Table that its row ids refer to; empty for none."""
-        return "" if self.words or self.exact else ROWS.get(self.column.name, "")
+        return "" if self.words or self.exact else ROW_ID_TABLES.get(self.column.name, "")
 
     def definition(self, *, filters: bool, wrapped: bool = False) -> dict[str, Any]:
         """Return the AG Grid column definition.
@@ -177,23 +177,23 @@ class ColumnValues:
             "sortingOrder": ["asc", "desc", None] if self.words else ["desc", "asc", None],
             "filter": filters and ("agTextColumnFilter" if self.words else "agNumberColumnFilter"),
             **({"wrapHeaderText": True} if wrapped else {}),
-            **self._width(letters * _CHAR + _PAD + _SORT),
+            **self._width(letters * _CHAR_PX + _PAD_PX + _SORT_PX),
             **(self._text() if self.words or self.column.unit in {PROSE, ID} else self._number()),
         }
 
     def _width(self, head: float) -> dict[str, Any]:
-        full = self.widest * _CHAR + (_PAD + 12 if self.words else _PAD)
+        full = self.widest * _CHAR_PX + (_PAD_PX + 12 if self.words else _PAD_PX)
         head += 16 if self.words else 0  # room for the filter icon
         if self.column.unit == PROSE:
             return {"flex": 3, "minWidth": 280}
-        if self.words and self.column.unit != ID and self.widest > _SHORT:
-            return {"flex": 2 if self.widest > 60 else 1, "minWidth": max(_NAME, int(head))}
+        if self.words and self.column.unit != ID and self.widest > _MAX_FIXED_CHARS:
+            return {"flex": 2 if self.widest > 60 else 1, "minWidth": max(_MIN_NAME_PX, int(head))}
         return {"width": int(max(head, full, 64))}
 
     def _text(self) -> dict[str, Any]:
         if self.column.unit == PROSE:
             return {"wrapText": True, "autoHeight": True, "cellClass": "tk-cell-prose"}
-        if self.column.unit == ID or self.widest <= _SHORT:
+        if self.column.unit == ID or self.widest <= _MAX_FIXED_CHARS:
             return {"valueFormatter": _formatter(self.column.unit, decimals=False)}
         return {"cellRenderer": "tracekitName", "tooltipField": self.column.name}
 
@@ -201,7 +201,7 @@ class ColumnValues:
         definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
-            "valueFormatter": _EXACT
+            "valueFormatter": _EXACT_FORMATTER
             if self.exact
             else _formatter(
                 self.column.unit, decimals=any(isinstance(value, float) for value in self.values)
@@ -217,7 +217,7 @@ class ColumnValues:
         return definition
 
 
-_EXACT = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
+_EXACT_FORMATTER = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
 
 
 def _in_two_lines(head: str) -> int:
@@ -228,7 +228,7 @@ def _in_two_lines(head: str) -> int:
         (9, 5)
     """
     words = head.split()
-    breaks = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words))]
+    breaks = [(" ".join(words[:split]), " ".join(words[split:])) for split in range(1, len(words))]
     return min((max(map(len, lines)) for lines in breaks), default=len(head))
 
 
@@ -248,8 +248,8 @@ def column_values(
     """Return each column with the values of the first rows."""
     head = frame.head(most)
     return [
-        ColumnValues(one, column(head[one.name]), bool(frame[one.name].isna().all()), exact)
-        for one in columns
+        ColumnValues(column, plain_values(head[column.name]), bool(frame[column.name].isna().all()), exact)
+        for column in columns
     ]
 
 
@@ -260,17 +260,17 @@ def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str,
         columns: The table's columns.
         named: Whether names, ranks and devices in the table are those of one run.
     """
-    shown = [one for one in columns if not one.empty]
-    rows = [(one.column.name, one.row_of) for one in shown if one.row_of]
+    shown = [column for column in columns if not column.empty]
+    rows = [(column.column.name, column.row_of) for column in shown if column.row_of]
     if rows:
         (field, table), *others = rows
         renderer = "tracekitRow"
         parameters: dict[str, Any] = {"table": table, "others": others, "icon": True}
     else:
-        found = occurrences.link([one.column.name for one in shown]) if named else None
-        if found is None:
+        link = occurrences.link_parameters([column.column.name for column in shown]) if named else None
+        if link is None:
             return []
-        field, renderer, parameters = found["column"], "tracekitOccurrence", found
+        field, renderer, parameters = link["column"], "tracekitOccurrence", link
     return [
         {
             "colId": "timeline",

@@ -17,14 +17,14 @@ from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.analysis.modules import MARKER
 from tracekit.schema import C, DeviceKind
 
-from ..timeline.matches import CATEGORY, COLLECTIVE, COMPUTE, FAMILY, KERNEL, NAME, REGEX, TEXT
-from ..timeline.reading import COMMUNICATION, IDLE_CATEGORIES
+from ..timeline.read_columns import COMMUNICATION, IDLE_CATEGORIES
+from ..timeline.search import CATEGORY, COLLECTIVE, COMPUTE, FAMILY, KERNEL, NAME, REGEX, TEXT
 
 LONGEST, NEXT, STEP = "longest", "next", "step"
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedColumn:
     """A column that names intervals.
 
     Attributes:
@@ -61,20 +61,20 @@ _CLASSES = {
     "sync waits": ("sync", CATEGORY),
     COMMUNICATION: (COMMUNICATION, CATEGORY),
 }
-_NAMED = (
-    _Named(C.NAME, NAME),
-    _Named("call", NAME),
-    _Named("op", FAMILY),
-    _Named("removed", FAMILY, _CLASSES),
-    _Named("family", FAMILY),
-    _Named("activity", NAME),
-    _Named("collective", COLLECTIVE),
-    _Named("cause", CATEGORY, {label(cause): (f"idle: {label(cause)}", CATEGORY) for cause in CAUSES}),
-    _Named("what", CATEGORY, _COPIES),
-    _Named("direction", CATEGORY, _COPIES),
-    _Named(C.MODULE, NAME, prefix=MARKER),
-    _Named("type", TEXT, prefix=MARKER),
-    _Named(C.KIND, "", _KINDS),
+_NAMED_COLUMNS = (
+    _NamedColumn(C.NAME, NAME),
+    _NamedColumn("call", NAME),
+    _NamedColumn("op", FAMILY),
+    _NamedColumn("removed", FAMILY, _CLASSES),
+    _NamedColumn("family", FAMILY),
+    _NamedColumn("activity", NAME),
+    _NamedColumn("collective", COLLECTIVE),
+    _NamedColumn("cause", CATEGORY, {label(cause): (f"idle: {label(cause)}", CATEGORY) for cause in CAUSES}),
+    _NamedColumn("what", CATEGORY, _COPIES),
+    _NamedColumn("direction", CATEGORY, _COPIES),
+    _NamedColumn(C.MODULE, NAME, prefix=MARKER),
+    _NamedColumn("type", TEXT, prefix=MARKER),
+    _NamedColumn(C.KIND, "", _KINDS),
 )
 """In order of precedence."""
 _TIMES = (C.T_NS, "peak_at_ns")
@@ -86,7 +86,7 @@ _PARTS = ("phase", "part", "origin", "from_ns", "graph", "source", "reason", "me
 """Columns of tables whose rows are parts of what a rank did, or settings, that no interval stands for."""
 
 
-def link(columns: Collection[str]) -> dict[str, Any] | None:
+def link_parameters(columns: Collection[str]) -> dict[str, Any] | None:
     """Return the parameters of the links of a table's rows; None if its rows stand for no intervals.
 
     Args:
@@ -98,25 +98,34 @@ def link(columns: Collection[str]) -> dict[str, Any] | None:
         the host.
 
     Example:
-        >>> found = link(["name", "count"])
+        >>> found = link_parameters(["name", "count"])
         >>> found["go"], found["column"], found["mode"]
         ('longest', 'name', 'name')
-        >>> link(["rank", "step", "window_ns"])["go"], link(["rank", "device", "gaps"])["text"]
-        ('step', 'idle')
-        >>> link(["checks"]) is None
+        >>> link_parameters(["rank", "step", "window_ns"])["go"]
+        'step'
+        >>> link_parameters(["rank", "device", "gaps"])["text"]
+        'idle'
+        >>> link_parameters(["checks"]) is None
         True
     """
     rank = C.RANK if C.RANK in columns else ""
     place = {C.RANK: rank, C.DEVICE: C.DEVICE if C.DEVICE in columns else ""}
-    named = next((one for one in _NAMED if one.column in columns), None)
+    named = next((candidate for candidate in _NAMED_COLUMNS if candidate.column in columns), None)
     if C.STEP in columns and not (named and C.START_NS in columns):
-        rank = next((one for one in (C.RANK, "slowest_rank", "last_rank") if one in columns), "")
+        rank = next(
+            (candidate for candidate in (C.RANK, "slowest_rank", "last_rank") if candidate in columns), ""
+        )
         return _parameters(STEP, C.STEP) | place | {C.RANK: rank}
     if named:
         searched = {"mode": named.mode, "texts": dict(named.texts), "prefix": named.prefix}
-        at = C.START_NS if C.START_NS in columns else ""
-        return _parameters(NEXT if at else LONGEST, named.column) | searched | {"at": at} | place
-    return _place(columns, place)
+        time_column = C.START_NS if C.START_NS in columns else ""
+        return (
+            _parameters(NEXT if time_column else LONGEST, named.column)
+            | searched
+            | {"at": time_column}
+            | place
+        )
+    return _link_to_place(columns, place)
 
 
 def _parameters(go: str, column: str) -> dict[str, Any]:
@@ -124,14 +133,18 @@ def _parameters(go: str, column: str) -> dict[str, Any]:
     return {"go": go, "column": column, "texts": {}, **words}
 
 
-def _place(columns: Collection[str], place: dict[str, str]) -> dict[str, Any] | None:
+def _link_to_place(columns: Collection[str], place: dict[str, str]) -> dict[str, Any] | None:
     """Return the parameters of rows that name only a rank, a device or a time."""
-    at = next((one for one in _TIMES if one in columns), "")
-    column = place[C.RANK] or place[C.DEVICE] or at
-    if not column or any(one in columns for one in _PARTS):
+    time_column = next((name for name in _TIMES if name in columns), "")
+    column = place[C.RANK] or place[C.DEVICE] or time_column
+    if not column or any(name in columns for name in _PARTS):
         return None
-    if place[C.RANK] and any(one in columns for one in _OF_STEPS):
+    if place[C.RANK] and any(name in columns for name in _OF_STEPS):
         return _parameters(STEP, C.RANK) | place | {"text": "step"}
-    found = _parameters(NEXT if at else LONGEST, column) | place | {"at": at, "mode": CATEGORY, "host": "op"}
-    about = next((text for one, text in _SUBJECTS.items() if one in columns), KERNEL)
-    return found | {"text": about if place[C.RANK] or place[C.DEVICE] else "op"}
+    parameters = (
+        _parameters(NEXT if time_column else LONGEST, column)
+        | place
+        | {"at": time_column, "mode": CATEGORY, "host": "op"}
+    )
+    about = next((text for name, text in _SUBJECTS.items() if name in columns), KERNEL)
+    return parameters | {"text": about if place[C.RANK] or place[C.DEVICE] else "op"}

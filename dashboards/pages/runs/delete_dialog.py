@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 
 from tracekit.errors import TracekitError, UnusableInputError
 
 from ...blocks import error_alert
-from ...parts.charts import aria, data
+from ...components.charts import aria, data
 from ...site import Site, View
-from .rows import selected_runs
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
+from .rows import selection_ids
 
 
-def ask() -> Component:
+def create_button() -> Component:
     """Create the Delete button."""
     return html.Button(
         "Delete…", id="runs-delete", className="tk-button", disabled=True, title="Select runs to delete"
     )
 
 
-def deleting() -> list[Component]:
+def create_dialog() -> list[Component]:
     """Create the confirmation dialog."""
     buttons = [
         html.Button("Cancel", id="runs-cancel", className="tk-button", **data(autofocus="true")),
@@ -43,7 +41,7 @@ def deleting() -> list[Component]:
     ]
 
 
-def connect_deleting(site: Site) -> None:
+def connect(site: Site) -> None:
     """Register the callbacks."""
 
     @site.app.callback(
@@ -52,8 +50,8 @@ def connect_deleting(site: Site) -> None:
         Input("runs-grid", "selectedRows"),
     )
     def choose(selected: list[dict[str, Any]] | None) -> tuple[bool, Any]:
-        names = selected_runs(selected)
-        return not names, _named(names)
+        names = selection_ids(selected)
+        return not names, _ask(names)
 
     @site.app.callback(
         Output("runs-sheet", "opened"),
@@ -86,9 +84,9 @@ def connect_deleting(site: Site) -> None:
     ) -> Any:
         if not clicks or view is None:
             return [no_update] * 5
-        names = selected_runs(selected)
+        names = selection_ids(selected)
         try:
-            delete(site, names)
+            delete_runs(site, names)
         except TracekitError as error:
             return True, error_alert(error.message, error.hint), no_update, names, no_update
         current = View.parse(view["path"], view["search"])
@@ -96,7 +94,7 @@ def connect_deleting(site: Site) -> None:
         return False, None, [], names, address
 
 
-def _named(names: Sequence[str]) -> Component:
+def _ask(names: Sequence[str]) -> Component:
     many = len(names) != 1
     return html.Div(
         [
@@ -106,7 +104,7 @@ def _named(names: Sequence[str]) -> Component:
     )
 
 
-def delete(site: Site, names: Sequence[str]) -> None:
+def delete_runs(site: Site, names: Sequence[str]) -> None:
     """Delete runs by name; missing ones are ignored.
 
     Raises:

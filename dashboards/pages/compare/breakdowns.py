@@ -1,4 +1,4 @@
-"""Wall ledger (step time) and work ledger (causes) of a comparison."""
+"""Step time of a comparison by part, the causes of its changes, and its exports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dash_mantine_components as dmc
 import pandas as pd
 from dash import dcc, html
 from dash.development.base_component import Component
-from flask import Response, request
+from flask import Response
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
@@ -20,18 +20,18 @@ from tracekit.render import diff_tables, diff_words, human
 from tracekit.render.diff_tables import Table
 from tracekit.schema import TABLES
 
-from ...answers.results import WIDEST, rows
-from ...exports.offers import safe
+from ...analysis_pages.results import MAX_CELL_CHARS, html_table
+from ...components.charts import chart
+from ...components.text import capitalize, section, small_text
+from ...exports.downloads import quote_formula
 from ...figures import shares
-from ...grids.table import table
-from ...parts.charts import chart
-from ...parts.finding import capitalized
-from ...site import Context, Site, View
-from .selection import computed, requested
+from ...site import Context, Site
+from ...tables.table import show_table
+from .selection import compute_diff, read_comparison
 
 PAGE = "compare"
-CAUSES = 10
-SHOWN = 2_000
+MAX_CAUSES = 10
+MAX_ROWS = 2_000
 """Maximum rows of a grid; exported files have all of them."""
 _WALL = (
     Column("part", "", "part of the step"),
@@ -59,41 +59,36 @@ _CAUSES = (
 )
 
 
-def wall(context: Context, diff: Diff) -> list[Component]:
-    """Show the wall ledger: breakdown, waterfall, and table."""
+def show_step_time(context: Context, diff: Diff) -> list[Component]:
+    """Show the step time by part: stacked bars, waterfall, and table."""
     if diff.wall is None:
         return []
     named = {row["part"]: row for row in diff_tables.wall(diff).rows}
     total = named[diff.wall.total.name]
     parts = [named[line.name] for line in diff.wall.lines if line.name in named]
     figure = shares.waterfall(parts, total)
-    truncated = " The axis does not start at zero." if shares.truncated(figure) else ""
+    truncated = " The axis does not start at zero." if shares.starts_above_zero(figure) else ""
     return [
-        html.Section(
-            [
-                dmc.Title("Step time breakdown", order=2, size="h4"),
-                chart(
-                    context,
-                    "steps",
-                    shares.steps(parts, diff.compared.range_ns if diff.compared else None),
-                    caption="Mean step of both sides; the parts sum to the step. "
-                    "Whiskers: shortest and longest step.",
-                ),
-                chart(
-                    context,
-                    "waterfall",
-                    figure,
-                    caption=f"From the base's mean step to the head's, by part; + is slower.{truncated}",
-                ),
-                rows(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
-                dmc.Text(
-                    "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
-                    "work = busy time + overlap.",
-                    size="xs",
-                    c="dimmed",
-                ),
-            ],
-            className="tk-section",
+        section(
+            "Step time breakdown",
+            chart(
+                context,
+                "steps",
+                shares.steps(parts, diff.compared.range_ns if diff.compared else None),
+                caption="Mean step of both sides; the parts sum to the step. "
+                "Whiskers: shortest and longest step.",
+            ),
+            chart(
+                context,
+                "waterfall",
+                figure,
+                caption=f"From the base's mean step to the head's, by part; + is slower.{truncated}",
+            ),
+            html_table(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
+            small_text(
+                "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
+                "work = busy time + overlap."
+            ),
         )
     ]
 
@@ -120,43 +115,46 @@ def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, A
     ]
 
 
-def work(context: Context, diff: Diff) -> list[Component]:
-    """Show the work ledger: totals, largest causes, and detail grids."""
+def show_work(context: Context, diff: Diff) -> list[Component]:
+    """Show the changes in work: totals, largest causes, and tables in tabs."""
     if diff.work is None:
         return []
     table = diff_tables.work(diff)
     shown: list[Component] = [
-        dmc.Title("Changes in work", order=2, size="h4"),
-        rows(table.columns, table.rows, caption=table.title),
+        html_table(table.columns, table.rows, caption=table.title),
     ]
     if not diff.causes:
-        return [*shown, dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm")]
+        return [
+            dmc.Title("Changes in work", order=2, size="h4"),
+            *shown,
+            dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm"),
+        ]
     caption = (
         "Largest changes in work per step; increases to the right. Count: call count changed; "
         "rate: time per call changed. Whiskers: least and most difference between a step of B and one of A; "
         "a change whose whisker crosses zero may be noise."
     )
     shown.append(chart(context, "terms", shares.terms(diff), caption=caption))
-    records = _causes(context, diff)
-    columns = [one for one in _CAUSES if any(each[one.name] for each in records)]
-    shown.append(rows(columns, records, caption="Largest causes"))
-    return [html.Section([*shown, _grids(context, diff)], className="tk-section")]
+    records = _cause_records(context, diff)
+    columns = [column for column in _CAUSES if any(record[column.name] for record in records)]
+    shown.append(html_table(columns, records, caption="Largest causes"))
+    return [section("Changes in work", *shown, _grids(context, diff))]
 
 
-def worst(context: Context, diff: Diff) -> list[Component]:
+def show_largest(context: Context, diff: Diff) -> list[Component]:
     """Name the largest causes, and link to their longest intervals in both runs."""
     shown = [
         html.Li(
             [
-                f"{capitalized(text)}: ",
-                html.B(brief(clean(one.label), WIDEST), title=clean(one.label)),
-                f" {diff_tables.signed(diff_tables.per_step(diff, one.terms.delta))} per step",
-                f" {_WITHIN}" if one.noisy else "",
+                f"{capitalize(text)}: ",
+                html.B(brief(clean(cause.label), MAX_CELL_CHARS), title=clean(cause.label)),
+                f" {diff_tables.signed(diff_tables.per_step(diff, cause.terms.delta))} per step",
+                f" {_WITHIN}" if cause.noisy else "",
                 " ",
-                *_both(context, diff, one),
+                *_link_both(context, diff, cause),
             ]
         )
-        for text, one in diff_words.largest(diff)
+        for text, cause in diff_words.largest(diff)
     ]
     return [html.Ul(shown, className="tk-doubts")] if shown else []
 
@@ -164,7 +162,7 @@ def worst(context: Context, diff: Diff) -> list[Component]:
 _WITHIN = "(within the spread of the steps)"
 
 
-def _both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
+def _link_both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     """Link to the longest interval of a cause on the common axis of both runs."""
     fewer = "a" if 0 < cause.a.count <= cause.b.count else "b"  # more of them have a match
     side = fewer if cause.evidence.get(fewer) else "a"
@@ -180,25 +178,24 @@ def _both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     return [dcc.Link("Show both", href=href, title="Show its longest interval in both runs")]
 
 
-def step_ranges(diff: Diff) -> list[Component]:
+def show_step_ranges(diff: Diff) -> list[Component]:
     """Say how far the compared steps of each side spread."""
     if diff.compared is None or diff.compared.range_ns is None:
         return []
-    one = diff.compared
-    if one.steps < 2:
-        text = (
-            f"One {'step' if one.marked else 'capture'} per side (n = 1): the spread of the steps is unknown."
-        )
-        return [dmc.Text(text, size="xs", c="dimmed")]
+    compared = diff.compared
+    if compared.steps < 2:
+        unit = "step" if compared.marked else "capture"
+        text = f"One {unit} per side (n = 1): the spread of the steps is unknown."
+        return [small_text(text)]
     a, b = (f"{human(low, 'ns')} to {human(high, 'ns')}" for low, high in diff.compared.range_ns)
-    of_ranks = f", {one.each} of each of {one.ranks} ranks" if one.ranks > 1 else ""
-    what = f"compared {'steps' if one.marked else 'captures'}{of_ranks}"
-    text = f"Shortest to longest of the {one.steps} {what}: {a} in A, {b} in B."
-    return [dmc.Text(f"{text} This is the spread within a run, not between runs.", size="xs", c="dimmed")]
+    of_ranks = f", {compared.each} of each of {compared.ranks} ranks" if compared.ranks > 1 else ""
+    what = f"compared {'steps' if compared.marked else 'captures'}{of_ranks}"
+    text = f"Shortest to longest of the {compared.steps} {what}: {a} in A, {b} in B."
+    return [small_text(f"{text} This is the spread within a run, not between runs.")]
 
 
-def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
-    largest = diff_tables.causes(diff).rows[:CAUSES]
+def _cause_records(context: Context, diff: Diff) -> list[dict[str, Any]]:
+    largest = diff_tables.causes(diff).rows[:MAX_CAUSES]
     return [
         {
             "cause": row[diff.by],
@@ -208,13 +205,13 @@ def _causes(context: Context, diff: Diff) -> list[dict[str, Any]]:
             "n_base": row["n_base"],
             "n_head": row["n_head"],
             "module": ", ".join(cause.modules) or None,
-            "timeline": [*_both(context, diff, cause), *_evidence(context, diff, cause)],
+            "timeline": [*_link_both(context, diff, cause), *_link_each(context, diff, cause)],
         }
         for row, cause in zip(largest, diff.causes, strict=False)
     ]
 
 
-def _evidence(context: Context, diff: Diff, cause: Cause) -> list[Component]:
+def _link_each(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     """Link to the longest interval on both sides."""
     where = _table(diff)
     sides = (("A", "a", diff.base.run), ("B", "b", diff.head.run))
@@ -234,14 +231,14 @@ def _table(diff: Diff) -> str:
 
 
 def _grids(context: Context, diff: Diff) -> Component:
-    every = diff_tables.groups(diff)
-    only_a = [row for row, one in zip(every.rows, diff.groups, strict=True) if not one.b.count]
-    only_b = [row for row, one in zip(every.rows, diff.groups, strict=True) if not one.a.count]
+    groups = diff_tables.groups(diff)
+    only_a = [row for row, one in zip(groups.rows, diff.groups, strict=True) if not one.b.count]
+    only_b = [row for row, one in zip(groups.rows, diff.groups, strict=True) if not one.a.count]
     tabs = {
         "Causes": (diff_tables.causes(diff, spelled=False), None),
-        "Changed groups": (every, None),
-        "Only in A": (every, only_a),
-        "Only in B": (every, only_b),
+        "Changed groups": (groups, None),
+        "Only in A": (groups, only_a),
+        "Only in B": (groups, only_b),
         "Changed counts": (diff_tables.counts(diff), None),
         "Matching of work": (diff_tables.match(diff), None),
     }
@@ -257,14 +254,14 @@ def _grids(context: Context, diff: Diff) -> Component:
     return dmc.Tabs([dmc.TabsList(heads), *panels], value="causes", keepMounted=False, className="tk-tabs")
 
 
-def _grid(context: Context, of: Table, records: list[dict[str, Any]], at: int) -> Component:
+def _grid(context: Context, of: Table, records: list[dict[str, Any]], tab: int) -> Component:
     if not records:
         return dmc.Text("No rows.", c="dimmed", size="sm", p="sm")
-    spec = TableSpec(f"{of.name}_{at}", of.title, of.columns)
-    frame = pd.DataFrame(records[:SHOWN], columns=[one.name for one in of.columns], dtype=object)
+    spec = TableSpec(f"{of.name}_{tab}", of.title, of.columns)
+    frame = pd.DataFrame(records[:MAX_ROWS], columns=[column.name for column in of.columns], dtype=object)
     left = len(records) - len(frame)
     more = [dmc.Text(f"{left:,} more rows in the exported files.", size="xs")] if left else []
-    return html.Div([table(context, PAGE, spec, frame), *more])
+    return html.Div([show_table(context, PAGE, spec, frame), *more])
 
 
 _TYPES = {"html": "text/html", "csv": "text/csv", "json": "application/json"}
@@ -274,16 +271,15 @@ def connect(site: Site) -> None:
     """Register the export route."""
 
     def export(kind: str) -> Response:
-        view = View.parse("/compare", request.query_string.decode("utf-8", "replace"))
-        context = site.context(view, dark=False)
-        one = requested(context) if context.chosen else None
-        if one is None:
+        context = site.requested("compare")
+        comparison = read_comparison(context) if context.chosen else None
+        if comparison is None:
             return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")
         try:
-            text = rendered(computed(context, one), kind)
+            text = render(compute_diff(context, comparison), kind)
         except TracekitError as error:
             return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
-        name = f"{one.base[0].path.name}-to-{one.head[0].path.name}.{kind}"
+        name = f"{comparison.base[0].path.name}-to-{comparison.head[0].path.name}.{kind}"
         return Response(
             text,
             content_type=f"{_TYPES[kind]}; charset=utf-8",
@@ -293,7 +289,7 @@ def connect(site: Site) -> None:
     site.app.server.add_url_rule("/export/compare.<any(html, csv, json):kind>", "export_compare", export)
 
 
-def rendered(diff: Diff, kind: str) -> str:
+def render(diff: Diff, kind: str) -> str:
     """Render the comparison in a format."""
     if kind == "html":
         from tracekit.render.diff_documents import as_html
@@ -312,5 +308,5 @@ def _csv(diff: Diff) -> str:
     from tracekit.render.cells import csv_text
 
     table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
-    rows = [{name: safe(value) for name, value in row.items()} for row in table.rows]
+    rows = [{name: quote_formula(value) for name, value in row.items()} for row in table.rows]
     return csv_text(rows, table.columns)

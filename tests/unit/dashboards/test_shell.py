@@ -13,12 +13,12 @@ from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 pytest.importorskip("dash")
 
 from dash import Dash
-from tracekit.dashboards import blocks, frame, shortcuts
-from tracekit.dashboards.answers.pages import registered
-from tracekit.dashboards.catalogue import Catalogue
+from tracekit.dashboards import blocks, shell, shortcuts
+from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.catalog import Catalog
 from tracekit.dashboards.pages import runs as runs_page
-from tracekit.dashboards.pages.runs.actions import delete
-from tracekit.dashboards.pages.runs.rows import StepTimes, columns, rows
+from tracekit.dashboards.pages.runs.delete_dialog import delete_runs
+from tracekit.dashboards.pages.runs.rows import StepTimes, columns, make_rows
 from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store
@@ -31,7 +31,7 @@ GIT = Git("a" * 40, "b" * 40, "main", dirty=True, diff_sha256=None, commit_time=
 
 @pytest.fixture
 def site(store: Store) -> Site:
-    return Site(app=Dash(), store=store, pages=registered())
+    return Site(app=Dash(), store=store, pages=load_pages())
 
 
 def text(component: Any) -> str:
@@ -43,18 +43,18 @@ def text(component: Any) -> str:
 
 def test_a_run_is_read_once_and_again_when_it_was_written_again(store: Store) -> None:
     make_run(store)
-    catalogue = Catalogue(store)
-    first = catalogue.listing()
-    assert catalogue.listing().runs[0] is first.runs[0]
+    catalogue = Catalog(store)
+    first = catalogue.list_runs()
+    assert catalogue.list_runs().runs[0] is first.runs[0]
     second = make_run(store, after_s=1)
-    later = catalogue.listing()
+    later = catalogue.list_runs()
     assert (later.stamp != first.stamp, later.find(second.path.name)) == (True, later.runs[1])
 
 
 def test_an_unreadable_run_is_named_with_what_to_do(store: Store) -> None:
     good, bad = make_run(store), make_run(store, after_s=1)
     (bad.path / "run.json").write_text('{"schema_version": 99}')
-    listing = Catalogue(store).listing()
+    listing = Catalog(store).list_runs()
     assert [run.path.name for run in listing.runs] == [good.path.name]
     (left_out,) = listing.unreadable
     assert (left_out.name, left_out.hint) == (bad.path.name, "upgrade tracekit")
@@ -64,20 +64,20 @@ def test_an_unreadable_run_is_named_with_what_to_do(store: Store) -> None:
 def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
     make_run(store)
     (make_run(store, after_s=1).path / "run.json").write_text("{")
-    assert len(Catalogue(store).listing().runs) == 1
+    assert len(Catalog(store).list_runs().runs) == 1
 
 
 def test_one_run_without_ranks_offers_nothing_but_itself(site: Site) -> None:
     make_run(site.store)
-    hidden = [one.hidden for one in frame.picker_offers(site, site.context(View(), dark=False))]
+    hidden = [one.hidden for one in shell.picker_states(site, site.context(View(), dark=False))]
     assert hidden == [False, True, True, True, True]
 
 
 def test_peaks_are_offered_on_pages_that_use_them_and_while_some_are_chosen(site: Site) -> None:
     make_run(site.store)
 
-    def offered(view: View) -> frame.Offer:
-        return frame.picker_offers(site, site.context(view, dark=False))[-1]
+    def offered(view: View) -> shell.PickerState:
+        return shell.picker_states(site, site.context(view, dark=False))[-1]
 
     shown = offered(View(page="roofline"))
     assert (shown.hidden, shown.value, shown.title) == (False, None, "")
@@ -94,36 +94,36 @@ def test_two_ranks_and_devices_are_offered(site: Site) -> None:
 
     rows_ = [kernel(0, 1, rank=rank, device=rank) for rank in (0, 1)]
     built(site.store.path, device_intervals=rows_)
-    _, _, rank, device, _ = frame.picker_offers(site, site.context(View(rank=1), dark=False))
+    _, _, rank, device, _ = shell.picker_states(site, site.context(View(rank=1), dark=False))
     assert ([one["value"] for one in rank.options], rank.value) == (["", "0", "1"], "1")
     assert (device.hidden, device.value) == (False, "")
 
 
 def test_a_run_is_never_its_own_baseline(site: Site) -> None:
     first, second = make_run(site.store), make_run(site.store, after_s=1)
-    run, base, _, _, _ = frame.picker_offers(site, site.context(View(), dark=False))
+    run, base, _, _, _ = shell.picker_states(site, site.context(View(), dark=False))
     assert [one["value"] for one in run.options] == [second.path.name, first.path.name]
     assert [one["value"] for one in base.options] == [first.path.name]
 
 
 def test_another_run_forgets_what_was_chosen_of_the_first() -> None:
     before = View(page="kernels", run="a", base="b", rank=1, start_ns=5, row="device_intervals:1", peaks="L4")
-    assert frame.chosen(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
-    assert frame.chosen(before, "b", "b", 1, None).base == ""
-    assert frame.chosen(before, "a", "", 0, None) == View(
+    assert shell.view_after_choice(before, "c", "b", 1, None) == View(page="kernels", run="c", base="b")
+    assert shell.view_after_choice(before, "b", "b", 1, None).base == ""
+    assert shell.view_after_choice(before, "a", "", 0, None) == View(
         page="kernels", run="a", rank=0, start_ns=5, row="device_intervals:1"
     )
 
 
 def test_the_menu_marks_where_one_is(site: Site) -> None:
     make_run(site.store)
-    shown = text(frame.menu(site, site.context(View(page="kernels"), dark=False)))
+    shown = text(shell.menu(site, site.context(View(page="kernels"), dark=False)))
     assert shown.count('"aria-current": "page"') == 1
     assert '"data-key": "r"' in shown
 
 
 def test_every_key_opens_one_page() -> None:
-    keys = shortcuts.keys(registered())
+    keys = shortcuts.assign_keys(load_pages())
     assert len(set(keys.values())) == len(keys)
     assert "g" not in keys.values()
     assert {"runs", "overview", "help"} <= set(keys)
@@ -138,19 +138,19 @@ def test_every_key_opens_one_page() -> None:
     ],
 )
 def test_what_cannot_be_shown_says_so_and_leads_back(site: Site, view: View, said: str) -> None:
-    shown = text(frame.page_layout(site, site.context(view, dark=False)))
+    shown = text(shell.page_layout(site, site.context(view, dark=False)))
     assert said in shown
     assert '"href": "/"' in shown
 
 
 def test_a_block_that_fails_can_be_tried_again(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="gpu_breakdown"), "result", dark=False))
+    shown = text(blocks.compute_block(site, View(page="gpu_breakdown"), "result", dark=False))
     assert "no run selected" in shown
     assert '"type": "retry"' in shown
 
 
 def test_a_run_that_is_gone_is_named_where_it_was_shown(site: Site) -> None:
-    shown = text(blocks.content(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
+    shown = text(blocks.compute_block(site, View(page="gpu_breakdown", run="gone"), "result", dark=False))
     assert "the store has no readable run gone" in shown
 
 
@@ -164,10 +164,10 @@ def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
         git=GIT,
         diagnostics=[Diagnostic(Level.WARN, "c", "one"), Diagnostic(Level.INFO, "d", "two")],
     )
-    listing, times = Catalogue(store).listing(), StepTimes()
-    assert rows(listing.runs, times)[0]["step_text"] == "…"
+    listing, times = Catalog(store).list_runs(), StepTimes()
+    assert make_rows(listing.runs, times)[0]["step_text"] == "…"
     assert times.work(listing.runs)
-    (row,) = rows(listing.runs, times)
+    (row,) = make_rows(listing.runs, times)
     assert (row["label"], row["workload"], row["gpu"]) == ("base\\x1bline", "resnet50", "2 × A100")
     assert (row["commit"], row["diagnostics"]) == ("aaaaaaaaa+", "1 warning, 1 info message")
     assert (row["step"], row["step_text"], row["steps"], row["messages"]) == (10, "10 ns", 3, "one\ntwo")
@@ -177,29 +177,29 @@ def test_rows_say_what_is_known_of_a_run(store: Store) -> None:
 def test_an_import_says_its_files(store: Store) -> None:
     sources = [{"name": "rank0.json", "bytes": 2}, {"name": "rank1.json", "bytes": 3}]
     make_run(store, tables={"counters": []}, collector=Collector("import", "1", {"sources": sources}))
-    (row,) = rows(Catalogue(store).listing().runs, StepTimes())
+    (row,) = make_rows(Catalog(store).list_runs().runs, StepTimes())
     assert (row["workload"], row["source_bytes"]) == ("rank0.json and 1 more", 5)
     assert (row["step_text"], row["commit"]) == ("–", None)
 
 
 def test_columns_that_no_run_fills_are_not_shown(store: Store) -> None:
     make_run(store)
-    shown = [one["field"] for one in columns(rows(Catalogue(store).listing().runs, StepTimes()))]
+    shown = [one["field"] for one in columns(make_rows(Catalog(store).list_runs().runs, StepTimes()))]
     assert shown == ["run", "step", "steps", "created", "size", "source"]
 
 
 def test_the_older_of_two_is_the_baseline() -> None:
-    link = text(runs_page._comparing(View(), ["old", "new"]))
+    link = text(runs_page._compare_link(View(), ["old", "new"]))
     assert '"/compare?run=new&base=old"' in link
-    assert '"disabled": true' in text(runs_page._comparing(View(), ["one"]))
+    assert '"disabled": true' in text(runs_page._compare_link(View(), ["one"]))
 
 
 def test_runs_are_deleted_by_name_only_from_the_store(site: Site, tmp_path: Path) -> None:
     run = make_run(site.store)
     outside = make_run(Store(tmp_path / "other"), after_s=1)
     (site.store.path / outside.path.name).symlink_to(outside.path)
-    delete(site, ["../other", "gone", run.path.name])
+    delete_runs(site, ["../other", "gone", run.path.name])
     with pytest.raises(UnusableInputError, match="not in the store"):
-        delete(site, [outside.path.name])
+        delete_runs(site, [outside.path.name])
     assert outside.path.is_dir()
     assert not run.path.exists()

@@ -70,7 +70,7 @@ class Lane:
         """Table of its rows."""
         return LANE_TABLES[self.track.kind]
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the lane as sent to clients; fields that do not apply are None."""
         track = self.track
         places = {C.RANK: track.rank, C.DEVICE: track.device, C.STREAM: track.stream}
@@ -80,23 +80,30 @@ class Lane:
         return {**head, **ids, C.DEPTH: track.depth, "rows": self.rows}
 
 
-def ordered(found: Sequence[tuple[Track, int, int]]) -> tuple[Lane, ...]:
+def order_lanes(track_ranges: Sequence[tuple[Track, int, int]]) -> tuple[Lane, ...]:
     """Return lanes in display order, from their tracks, positions and numbers of rows.
 
     Per rank: steps, annotations, devices with streams, waits and idle time, and host threads, busiest first.
     """
     weight: dict[Track, int] = {}
-    for track, _, rows in found:
+    for track, _, rows in track_ranges:
         weight[track.line] = weight.get(track.line, 0) + rows
-    ranked = sorted(found, key=lambda one: (_place(one[0], weight[one[0].line]), one[0].depth, one[1]))
+    ranked = sorted(
+        track_ranges,
+        key=lambda track_range: (
+            _place(track_range[0], weight[track_range[0].line]),
+            track_range[0].depth,
+            track_range[1],
+        ),
+    )
     ambiguous = _ambiguous(weight)
     lanes: list[Lane] = []
-    for number, (track, at, rows) in enumerate(ranked):
+    for number, (track, first, rows) in enumerate(ranked):
         previous = lanes[-1].track if lanes else None
         depth = previous.depth + 1 if previous and previous.line == track.line else 0
         shown = replace(track, depth=depth)
         group, title = _group(track), _title(track, several=ambiguous)
-        lanes.append(Lane(id=number, track=shown, at=at, rows=rows, group=group, title=title))
+        lanes.append(Lane(id=number, track=shown, at=first, rows=rows, group=group, title=title))
     return tuple(lanes)
 
 
@@ -112,12 +119,12 @@ def _place(track: Track, weight: int) -> tuple[int, ...]:
 
 def _ambiguous(lines: Iterable[Track]) -> set[tuple[str, int]]:
     """Return ranks with several processes, and ranks with several threads with annotations."""
-    found: dict[tuple[str, int], set[int]] = {}
+    numbers_by_place: dict[tuple[str, int], set[int]] = {}
     for line in lines:
         if line.kind in {HOST, ANNOTATION}:
             number = line.pid if line.kind == HOST else line.tid
-            found.setdefault((line.kind, line.rank), set()).add(number)
-    return {place for place, numbers in found.items() if len(numbers) > 1}
+            numbers_by_place.setdefault((line.kind, line.rank), set()).add(number)
+    return {place for place, numbers in numbers_by_place.items() if len(numbers) > 1}
 
 
 def _group(track: Track) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Bottleneck
 from tracekit.analysis.kernel_names import brief
@@ -12,10 +11,6 @@ from tracekit.analysis.verdict import Part, Verdict
 from tracekit.render import human
 
 from .charts import aria
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
 
 COLORS = {
     Bottleneck.COMPUTE: "#3b82c4",
@@ -31,16 +26,16 @@ COLORS = {
     Bottleneck.EDGES: "#ced4da",
 }
 _WIDTH = 40
-_SHOWN = 0.005
+_MIN_SHARE = 0.005
 """Smaller parts are summed."""
 
 
-def sentence_and_bar(verdict: Verdict) -> list[Component]:
+def show_bottleneck(verdict: Verdict) -> list[Component]:
     """Show what bounds the run, with each part of the window as a segment and in words."""
     shown: list[Component] = [html.P(verdict.sentence, className="tk-answer tk-bound")]
     if not verdict.parts:
         return shown
-    parts = _listed(verdict.parts)
+    parts = _visible_parts(verdict.parts)
     words = [f"{brief(part.label, _WIDTH)} {human(part.share, 'share')}" for part in parts]
     bar = html.Div(
         [_segment(part) for part in parts],
@@ -56,10 +51,10 @@ def sentence_and_bar(verdict: Verdict) -> list[Component]:
     return [*shown, bar, legend]
 
 
-def _listed(parts: tuple[Part, ...]) -> list[Part]:
+def _visible_parts(parts: tuple[Part, ...]) -> list[Part]:
     """Return the parts that can be seen, and the sum of the others."""
-    small = [part for part in parts if part.share < _SHOWN]
-    shown = [part for part in parts if part.share >= _SHOWN]
+    small = [part for part in parts if part.share < _MIN_SHARE]
+    shown = [part for part in parts if part.share >= _MIN_SHARE]
     if len(small) < 2:
         return list(parts)
     rest = sum(part.dur_ns for part in small), sum(part.share for part in small)

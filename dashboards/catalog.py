@@ -1,4 +1,4 @@
-"""Listing of the store's runs; each `run.json` is read again only when it changes."""
+"""Listing of the store's runs, whose `run.json` is read again only when it changes, and their metrics."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from tracekit.errors import TracekitError
+from tracekit.runs.metrics import STEP_TIME, peaks, step_time
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-
-    Stamp: TypeAlias = tuple[str, int]
+Stamp: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ REUSED_S = 0.5
 """Seconds that a listing of a folder counts without a look at each run, unless runs come or go."""
 REUSED_FACTOR = 20
 """As above, in times that it took: 5,000 runs are looked at every second."""
-LONGEST_S = 10.0
+MAX_REUSE_S = 10.0
 """Longest reuse, in seconds."""
 
 
 @dataclass
-class Catalogue:
+class Catalog:
     """Cached listing of a store; listing again costs one stat per run."""
 
     store: Store
@@ -71,32 +71,34 @@ class Catalogue:
     _known: dict[Stamp, Run | Unreadable] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def listing(self) -> Listing:
+    def list_runs(self) -> Listing:
         """List the store."""
         with self._guard:
-            changed = self._changed_ns()
-            known, begun = self._made, time.monotonic()
-            if known and known[1] == changed is not None and begun < known[0]:
-                return known[2]
-            listing = self._listed()
+            changed = self._folder_mtime_ns()
+            cached, begun = self._made, time.monotonic()
+            if cached and cached[1] == changed is not None and begun < cached[0]:
+                return cached[2]
+            listing = self._list_again()
             ended = time.monotonic()
-            reused = min(max(REUSED_S, REUSED_FACTOR * (ended - begun)), LONGEST_S)
+            reused = min(max(REUSED_S, REUSED_FACTOR * (ended - begun)), MAX_REUSE_S)
             self._made = ended + reused, changed, listing
             return listing
 
-    def _changed_ns(self) -> int | None:
+    def _folder_mtime_ns(self) -> int | None:
         """Return when a run was last added to or removed from a local store; None if unknown."""
         with suppress(OSError):
             return self.store.path.stat().st_mtime_ns if isinstance(self.store.path, Path) else None
         return None
 
-    def _listed(self) -> Listing:
-        found = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
-        self._known = {stamp: self._known.get(stamp) or _read(run) for stamp, run in found.items()}
+    def _list_again(self) -> Listing:
+        runs_by_stamp = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}
+        self._known = {
+            stamp: self._known.get(stamp) or _read_run(run) for stamp, run in runs_by_stamp.items()
+        }
         listed = list(self._known.values())
-        unreadable = tuple(one for one in listed if isinstance(one, Unreadable))
-        runs = tuple(one for one in listed if not isinstance(one, Unreadable))
-        return Listing(runs, unreadable, hash(tuple(found)))
+        unreadable = tuple(row for row in listed if isinstance(row, Unreadable))
+        runs = tuple(row for row in listed if not isinstance(row, Unreadable))
+        return Listing(runs, unreadable, hash(tuple(runs_by_stamp)))
 
 
 def _stamp(run: Run) -> Stamp | None:
@@ -107,7 +109,7 @@ def _stamp(run: Run) -> Stamp | None:
         return None
 
 
-def _read(run: Run) -> Run | Unreadable:
+def _read_run(run: Run) -> Run | Unreadable:
     try:
         run.header  # noqa: B018 (read once, cached by the run)
     except TracekitError as error:
@@ -115,3 +117,14 @@ def _read(run: Run) -> Run | Unreadable:
     except (msgspec.MsgspecError, ValueError) as error:
         return Unreadable(run.path.name, f"run.json is damaged: {error}", "import or collect the run again")
     return run
+
+
+def read_metric(run: Run, metric: str) -> float | None:
+    """Return a metric of a run; None if it was not measured."""
+    return step_time(run) if metric == STEP_TIME else _read_peaks(run).get(metric)
+
+
+@lru_cache(maxsize=65_536)
+def _read_peaks(run: Run) -> dict[str, float]:
+    """Return the peaks of memory; cached, since runs never change."""
+    return peaks(run)

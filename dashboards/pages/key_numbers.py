@@ -1,51 +1,28 @@
-"""Components shared by pages: titles, tiles, the time breakdown, and comparability with the baseline."""
+"""Tiles of key numbers, with the values of a comparable baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from statistics import median_low
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from dash import html
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Result
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability
 from tracekit.render import human
-from tracekit.runs.metrics import STEP_TIME, peaks, step_time
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
 from ..blocks import block
-from ..figures import bars, shares
-from ..parts import charts, links
-from ..parts.charts import Tile, aria, chart
-from ..parts.finding import sentence
+from ..components import charts, links
+from ..components.charts import Tile, aria
 from ..site import Context, View
 
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    Read = Callable[[Callable[[str], Result]], list[Tile]]
-
-
-def measured(run: Run, metric: str) -> float | None:
-    """Return a metric of a run; None if it was not measured."""
-    return step_time(run) if metric == STEP_TIME else _peaks(run).get(metric)
-
-
-@lru_cache(maxsize=65_536)
-def _peaks(run: Run) -> dict[str, float]:
-    """Return the peaks of memory; cached, since runs never change."""
-    return peaks(run)
-
-
-def title(text: str) -> Component:
-    """Create the heading of a block."""
-    return html.H2(text, className="tk-block-title")
+Read = Callable[[Callable[[str], Result]], list[Tile]]
 
 
 def tile_blocks(page: str, *names: str, label: str = "Key numbers") -> Component:
@@ -71,14 +48,14 @@ def tiles_with_baseline(context: Context, read: Read) -> list[Component]:
         RunNotFoundError: There is no run.
         PluginError: An analysis is unknown or failed.
     """
-    own, base = read(context.result), context.base
-    found = compared(context) if own else None
-    if base is None or found is None or found.refused:
-        return charts.shown(own)
-    return charts.shown(own, read(lambda name: context.results.of(base, name)))
+    tiles, base = read(context.result), context.base
+    comparability = compare_with_baseline(context) if tiles else None
+    if base is None or comparability is None or comparability.refused:
+        return charts.show_tiles(tiles)
+    return charts.show_tiles(tiles, read(lambda name: context.results.of(base, name)))
 
 
-def compared(context: Context) -> Comparability | None:
+def compare_with_baseline(context: Context) -> Comparability | None:
     """Return the comparability of run and baseline; None without a different baseline.
 
     Raises:
@@ -87,87 +64,14 @@ def compared(context: Context) -> Comparability | None:
     base, run = context.base, context.run
     if base is None or base.path == run.path:
         return None
-    key = (base.path, run.path, compared)
-    found: Comparability = context.results.get(key, lambda: _compared(base, run))
-    return found
+    key = (base.path, run.path, compare_with_baseline)
+    return context.results.get(key, lambda: _check_comparable(base, run))
 
 
-def _compared(base: Run, run: Run) -> Comparability:
+def _check_comparable(base: Run, run: Run) -> Comparability:
     both = compared_steps.select_steps(base, run)
-    return engine.compare(
-        base, run, (compared_steps.read_inputs(base, both[0]), compared_steps.read_inputs(run, both[1]))
-    )
-
-
-DEFINED = (
-    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs. "
-    "They sum exactly to the window (TorchBench's breakdown)."
-)
-_OPS = 12
-_NAMED = "named"
-
-
-def breakdown(context: Context) -> list[Component]:
-    """Show the charts; without a device, the ops with the highest host self time."""
-    result = context.result("gpu_breakdown")
-    heading = title("Time breakdown")
-    steps = in_steps(context, result)
-    if steps:
-        return [heading, *steps, *per_step(context, result)]
-    frame = links.rows(result, "whole", context.view)
-    if frame is None:
-        return [heading, *_host(context, result)]
-    return [heading, _devices(context, frame, "the whole capture (no steps are marked)")]
-
-
-def in_steps(context: Context, result: Result) -> list[Component]:
-    """Chart all profiled steps, one bar per device; nothing without steps."""
-    frame = links.rows(result, "profiled_steps", context.view)
-    return [] if frame is None else [_devices(context, frame, "the profiled steps")]
-
-
-def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
-    names = links.places(frame)
-    shown, some = shares.extremes(frame.assign(**{_NAMED: names}))
-    figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return chart(context, "devices", figure, caption=f"Share of {of}. {DEFINED}{some}")
-
-
-def per_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
-    """Chart each step of one device; nothing with fewer than two steps."""
-    frame = links.rows(result, "per_step", context.view)
-    if frame is None:
-        return []
-    one = of_one(frame)
-    steps = one[C.STEP].tolist()
-    if len(steps) < 2:
-        return []
-    figure = shares.by_step(one, steps)
-    figure["layout"]["height"] = height
-    name = links.places(frame)[0]
-    more = "" if len(one) == len(frame) else " Choose another device at the top of the page."
-    caption = f"Each profiled step on {name}, from its start to the end of the device work it launched.{more}"
-    return [chart(context, "steps", figure, caption=caption)]
-
-
-def of_one(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the first rank and device."""
-    first = frame.iloc[0]
-    return frame[(frame[C.RANK] == first[C.RANK]) & (frame[C.DEVICE] == first[C.DEVICE])]
-
-
-def _host(context: Context, result: Result) -> list[Component]:
-    ops = links.rows(result, "host", context.view)
-    if ops is None:
-        words = " ".join(map(sentence, result.notes)) or "The run has neither device activity nor host ops."
-        return [html.P(words, className="tk-dim")]
-    top = ops.head(_OPS)
-    figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
-    caption = (
-        f"No device activity in this capture. The {len(top)} of {len(ops):,} ops with the highest "
-        "host self time."
-    )
-    return [chart(context, "host", figure, caption=caption)]
+    inputs = compared_steps.read_inputs(base, both[0]), compared_steps.read_inputs(run, both[1])
+    return engine.compare(base, run, inputs)
 
 
 _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
@@ -215,14 +119,14 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 def analysis_tiles(name: str, result: Result, view: View) -> list[Tile]:
     """Tiles of an analysis in `_TILES`, in the units of its columns."""
     table, shown = _TILES[name]
-    spec, frame = links.spec(analysis.get(name), table), links.rows(result, table, view)
+    spec, frame = links.table_spec(analysis.get(name), table), links.rows_in_view(result, table, view)
     if frame is None:
         return []
     return [
         tile
         for column, (label, note) in shown.items()
-        for tile in charts.of(
-            frame[column].dropna(), label=label, unit=links.column(spec, column).unit, note=note
+        for tile in charts.make_tiles(
+            frame[column].dropna(), label=label, unit=links.table_column(spec, column).unit, note=note
         )
     ]
 
@@ -240,37 +144,37 @@ _SHARES = {
 
 def step_times(steps: Result, view: View) -> list[Tile]:
     """Tiles of step time, and profiler overhead if it was measured."""
-    own = own_steps(steps, view)
-    overhead = links.rows(steps, "overhead", view)
-    found = [] if own is None else _step(own, view)
-    return found + ([] if overhead is None else _overhead(overhead, view))
+    summary = own_steps(steps, view)
+    overhead = links.rows_in_view(steps, "overhead", view)
+    tiles = [] if summary is None else _step(summary, view)
+    return tiles + ([] if overhead is None else _overhead(overhead, view))
 
 
 def own_steps(steps: Result, view: View) -> pd.DataFrame | None:
     """Return the rows of `steps.summary` for the incremental step time, else for the host markers."""
-    summary = links.rows(steps, "summary", view)
+    summary = links.rows_in_view(steps, "summary", view)
     if summary is None:
         return None
-    found = (summary[summary["measure"] == measure] for measure in (OWN, HOST))
-    return next((own for own in found if len(own)), summary)
+    by_measure = (summary[summary["measure"] == measure] for measure in (OWN, HOST))
+    return next((rows for rows in by_measure if len(rows)), summary)
 
 
-def _step(own: pd.DataFrame, view: View) -> list[Tile]:
+def _step(summary: pd.DataFrame, view: View) -> list[Tile]:
     """Tile of the step time; of several ranks the median of theirs, as everywhere."""
-    counts, medians = own["steps"].tolist(), sorted(own["median_ns"].tolist())
-    measure = str(own["measure"].iloc[0])
+    counts, medians = summary["steps"].tolist(), sorted(summary["median_ns"].tolist())
+    measure = str(summary["measure"].iloc[0])
     is_profiled = measure in {OWN, HOST}
     steps = "profiled" if is_profiled else "unprofiled"
-    if len(own) > 1:
-        low, high = (human(int(one), "ns") for one in (medians[0], medians[-1]))
-        note = f"profiled steps; medians of {len(own)} ranks: {low} to {high}"
+    if len(summary) > 1:
+        low, high = (human(int(median_ns), "ns") for median_ns in (medians[0], medians[-1]))
+        note = f"profiled steps; medians of {len(summary)} ranks: {low} to {high}"
     elif counts[0] == 1:
         note = f"single {steps} step"
     else:
-        spread = own["spread"].iloc[0]
+        spread = summary["spread"].iloc[0]
         note = f"median of {counts[0]:,} {steps} steps; spread {human(float(spread), 'share')}"
     label = f"{steps.capitalize()} step"
-    return charts.of(
+    return charts.make_tiles(
         [median_low(medians)], label=label, unit="ns", note=note, wanted="low", href=_steps(view)
     )
 
@@ -283,7 +187,7 @@ def _steps(view: View) -> str:
 def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
     where = _steps(view)
     return [
-        *charts.of(
+        *charts.make_tiles(
             overhead["unprofiled_ns"],
             label="Unprofiled step",
             unit="ns",
@@ -291,7 +195,7 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
             wanted="low",
             href=where,
         ),
-        *charts.of(
+        *charts.make_tiles(
             overhead["overhead_share"].dropna(),
             label="Profiler overhead",
             unit="share",
@@ -303,29 +207,29 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
 
 def device_time(breakdown: Result, view: View) -> list[Tile]:
     """Tiles of device time shares and kernel count."""
-    found = [tile for column in _SHARES for tile in device_share(column, breakdown, view)]
-    return [*found, *_kernels(breakdown, view)] if found else _host_time(breakdown, view)
+    tiles = [tile for column in _SHARES for tile in device_share(column, breakdown, view)]
+    return [*tiles, *_kernels(breakdown, view)] if tiles else _host_time(breakdown, view)
 
 
 def device_share(column: str, breakdown: Result, view: View) -> list[Tile]:
     """Tile of a share of `gpu_breakdown`, of the profiled steps or else of the capture."""
-    in_steps = links.rows(breakdown, "profiled_steps", view)
-    frame = in_steps if in_steps is not None else links.rows(breakdown, "whole", view)
+    in_steps = links.rows_in_view(breakdown, "profiled_steps", view)
+    frame = in_steps if in_steps is not None else links.rows_in_view(breakdown, "whole", view)
     if frame is None:
         return []
     label, meaning = _SHARES[column]
     window = "the profiled steps" if in_steps is not None else "the capture"
     note = f"of {window}: {meaning}" + ("" if len(frame) == 1 else f"; {len(frame)} devices")
     href = "" if view.page == "idle_gaps" else view.elsewhere("idle_gaps")
-    return charts.of(frame[column], label=label, unit="share", note=note, href=href)
+    return charts.make_tiles(frame[column], label=label, unit="share", note=note, href=href)
 
 
 def _kernels(breakdown: Result, view: View) -> list[Tile]:
-    steps = links.rows(breakdown, "per_step", view)
-    frame = steps if steps is not None else links.rows(breakdown, "whole", view)
+    steps = links.rows_in_view(breakdown, "per_step", view)
+    frame = steps if steps is not None else links.rows_in_view(breakdown, "whole", view)
     if frame is None:
         return []
-    return charts.of(
+    return charts.make_tiles(
         frame["kernels"],
         label="Kernels per step" if steps is not None else "Kernels",
         unit="count",
@@ -336,11 +240,11 @@ def _kernels(breakdown: Result, view: View) -> list[Tile]:
 
 def _host_time(breakdown: Result, view: View) -> list[Tile]:
     """Tile of the op with the highest host self time, for runs without a device."""
-    ops = links.rows(breakdown, "host", view)
+    ops = links.rows_in_view(breakdown, "host", view)
     if ops is None:
         return []
     first = ops.iloc[0]
-    return charts.of(
+    return charts.make_tiles(
         [float(first["self_share"])],
         label="Largest op",
         unit="share",
@@ -351,13 +255,13 @@ def _host_time(breakdown: Result, view: View) -> list[Tile]:
 
 def copies(overlap: Result, view: View) -> list[Tile]:
     """Tile of H2D bytes."""
-    frame = links.rows(overlap, "whole", view)
+    frame = links.rows_in_view(overlap, "whole", view)
     h2d = None if frame is None else frame[frame["what"] == "H2D"]
     if h2d is None or h2d.empty:
         return []
     counts = h2d["count"].tolist()
     number = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
-    return charts.of(
+    return charts.make_tiles(
         h2d[C.BYTES].dropna().astype(int),
         label="Host to device",
         unit="bytes",
@@ -369,16 +273,16 @@ def copies(overlap: Result, view: View) -> list[Tile]:
 
 def memory(result: Result, view: View) -> list[Tile]:
     """Tile of peak allocated memory, on devices if there are any, else on the host."""
-    frame = links.rows(result, "summary", view)
+    frame = links.rows_in_view(result, "summary", view)
     if frame is None:
         return []
     devices = frame[frame[C.DEVICE] != HOST_DEVICE]
-    own = devices if len(devices) else frame
+    rows = devices if len(devices) else frame
     where = "per device" if len(devices) else "on the host"
-    reserved = own["peak_reserved"].dropna()
+    reserved = rows["peak_reserved"].dropna()
     more = f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
-    return charts.of(
-        own["peak_allocated"].dropna(),
+    return charts.make_tiles(
+        rows["peak_allocated"].dropna(),
         label="Peak memory",
         unit="bytes",
         note=f"of the capture, allocated {where}{more}",

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import Input, Output, State, dcc, html, no_update
+from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Analysis, Finding, Result
@@ -22,17 +23,12 @@ from tracekit.render.capture import of_results
 from tracekit.runs.run import Run
 
 from ...blocks import error_alert
-from ...parts import capture
-from ...parts.bound import sentence_and_bar
-from ...parts.charts import aria
-from ...parts.finding import coded, finding, sentence, spots
-from ...site import Context, Results, Site, View
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
-    from ...parts.finding import Known
-
+from ...components import capture
+from ...components.bound import show_bottleneck
+from ...components.charts import aria
+from ...components.finding import Known, read_evidence, show_finding
+from ...components.text import sentence, with_code
+from ...site import Context, Results, Site
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """Fast analyses to run first, fastest first; the page shows their numbers early."""
@@ -45,7 +41,7 @@ _SERIAL = threading.Lock()
 
 
 @dataclass
-class Advising:
+class FindingsJob:
     """Progress and result of the findings of a run.
 
     Attributes:
@@ -82,15 +78,18 @@ class Advising:
             self.finished.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
-        chosen = sorted(analysis.available(), key=lambda one: (_place(one.name), one.order, one.name))
+        chosen = sorted(
+            analysis.available(),
+            key=lambda candidate: (_place(candidate.name), candidate.order, candidate.name),
+        )
         self.total, against = len(chosen), budget(self.run)
-        for self.done, one in enumerate(chosen):
-            self.title = one.title
+        for self.done, candidate in enumerate(chosen):
+            self.title = candidate.title
             with _SERIAL:
-                found = self._result(one)
-            self.evidence.add(one.name, found)
-            self.found += tuple(ranked(one, finding, against) for finding in found.findings)
-            yield one, found
+                result = self._result(candidate)
+            self.evidence.add(candidate.name, result)
+            self.found += tuple(ranked(candidate, finding, against) for finding in result.findings)
+            yield candidate, result
 
     @property
     def verdict(self) -> Verdict | None:
@@ -99,9 +98,9 @@ class Advising:
             return self.advice.verdict
         return self.evidence.verdict(by_saving(self.found)) if self.evidence.complete else None
 
-    def _result(self, one: Analysis) -> Result:
+    def _result(self, candidate: Analysis) -> Result:
         try:
-            return self.results.of(self.run, one.name)
+            return self.results.of(self.run, candidate.name)
         except PluginError as error:
             return Result(notes=(f"failed: {error.message}",))
 
@@ -110,7 +109,7 @@ def _place(name: str) -> int:
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
-def run_fast_analyses(results: Results, run: Run, before: str = "") -> None:
+def start_fast_analyses(results: Results, run: Run, before: str = "") -> None:
     """Run the fast analyses first, so that slow ones do not delay them.
 
     Args:
@@ -124,7 +123,7 @@ def run_fast_analyses(results: Results, run: Run, before: str = "") -> None:
             results.of(run, name)
 
 
-def advising(context: Context) -> Advising:
+def find_job(context: Context) -> FindingsJob:
     """Return the findings of the selected run; start computing them if necessary.
 
     Raises:
@@ -132,15 +131,14 @@ def advising(context: Context) -> Advising:
         UnusableInputError: The device of the peaks is not listed.
     """
     run = context.run
-    key = (run.path, Advising, run.peaks)
-    found: Advising = context.results.get(key, lambda: _start(run, context.results))
-    return found
+    key = (run.path, FindingsJob, run.peaks)
+    return context.results.get(key, lambda: _start_job(run, context.results))
 
 
-def _start(run: Run, results: Results) -> Advising:
-    one = Advising(run, results)
-    threading.Thread(target=one.work, name="tracekit-advice", daemon=True).start()
-    return one
+def _start_job(run: Run, results: Results) -> FindingsJob:
+    job = FindingsJob(run, results)
+    threading.Thread(target=job.work, name="tracekit-advice", daemon=True).start()
+    return job
 
 
 PROGRESS_DELAY_S = 0.3
@@ -148,35 +146,35 @@ PROGRESS_DELAY_S = 0.3
 _TICK_MS = 400
 
 
-def findings(context: Context) -> Component:
+def show_findings(context: Context) -> Component:
     """Show the findings, or the progress."""
-    job = advising(context)
+    job = find_job(context)
     job.finished.wait(PROGRESS_DELAY_S)
     return html.Section(_content(context, job), id="advice", **aria(label="Findings", live="polite"))
 
 
-def verdict(context: Context) -> Component:
+def show_verdict(context: Context) -> Component:
     """Show what bounds the run, or that it is being computed."""
-    job = advising(context)
+    job = find_job(context)
     job.finished.wait(PROGRESS_DELAY_S)
-    return html.Section(_bound(job), id="verdict", **aria(label="What bounds this run", live="polite"))
+    return html.Section(_bottleneck(job), id="verdict", **aria(label="What bounds this run", live="polite"))
 
 
-def _bound(job: Advising) -> list[Component]:
-    found = job.verdict
-    if found is not None:
-        return sentence_and_bar(found)
+def _bottleneck(job: FindingsJob) -> list[Component]:
+    verdict = job.verdict
+    if verdict is not None:
+        return show_bottleneck(verdict)
     if job.finished.is_set():
         return [html.P("Cannot tell what bounds this run: an analysis failed.", className="tk-answer")]
     tick = dcc.Interval(id="verdict-tick", interval=_TICK_MS)
     return [html.P("Finding out what bounds this run…", className="tk-answer tk-dim"), tick]
 
 
-def in_order(context: Context) -> list[Finding]:
+def wait_for_findings(context: Context) -> list[Finding]:
     """Wait for all analyses; return their findings, largest saving first."""
-    job = advising(context)
+    job = find_job(context)
     job.finished.wait()
-    return [one.finding for one in job.advice.findings] if job.advice else []
+    return [finding.finding for finding in job.advice.findings] if job.advice else []
 
 
 def connect(site: Site) -> None:
@@ -192,10 +190,10 @@ def connect(site: Site) -> None:
         if view is None:
             return no_update
         try:
-            job = advising(site.context(View.parse(view["path"], view["search"]), dark=False))
+            job = find_job(site.context_of(view))
         except TracekitError as error:
             return error_alert(error.message, error.hint)
-        return no_update if job.verdict is None and not job.finished.is_set() else _bound(job)
+        return no_update if job.verdict is None and not job.finished.is_set() else _bottleneck(job)
 
     @site.app.callback(
         Output("advice", "children"),
@@ -211,96 +209,101 @@ def connect(site: Site) -> None:
         if view is None:
             return no_update, no_update, no_update, no_update
         try:
-            context = site.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
-            job = advising(context)
+            context = site.context_of(view, theme)
+            job = find_job(context)
             if job.finished.is_set():
                 return _content(context, job), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
-        return no_update, _percent(job), _progress_text(job), _so_far(context, job)
+        return no_update, _percent(job), _progress_text(job), _partial_cards(context, job)
 
 
-def _content(context: Context, job: Advising) -> list[Component]:
+def _content(context: Context, job: FindingsJob) -> list[Component]:
     title: Component = html.H2("Findings", className="tk-block-title")
     if not job.finished.is_set():
         return [title, *_progress(context, job)]
     if job.advice is None:
         return [title, error_alert("computing the findings failed", job.error)]
-    return [title, *_shown(context, job.advice)]
+    return [title, *_show_findings(context, job.advice)]
 
 
-def _progress(context: Context, job: Advising) -> list[Component]:
+def _progress(context: Context, job: FindingsJob) -> list[Component]:
     return [
         html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
         dmc.Progress(
             id="advice-percent", value=_percent(job), size="sm", **aria(label="Analyses that are done")
         ),
-        html.Div(_so_far(context, job), id="advice-partial", className="tk-carrying"),
+        html.Div(_partial_cards(context, job), id="advice-partial", className="tk-carrying"),
         dcc.Interval(id="advice-tick", interval=_TICK_MS),
     ]
 
 
-def _so_far(context: Context, job: Advising) -> list[Component]:
+def _partial_cards(context: Context, job: FindingsJob) -> list[Component]:
     """Show the most important findings so far in the places of the final ones."""
-    found, verdict = by_saving(job.found), job.verdict
-    shown = verdict.findings if verdict else tuple(found[:MAX_VERDICT_FINDINGS])
-    return _cards(context, shown, _spots(context, shown))
+    ranked_findings, verdict = by_saving(job.found), job.verdict
+    shown = verdict.findings if verdict else tuple(ranked_findings[:MAX_VERDICT_FINDINGS])
+    return _cards(context, shown, _evidence(context, shown))
 
 
-def _spots(context: Context, found: Sequence[Ranked]) -> Known:
+def _evidence(context: Context, ranked_findings: Sequence[Ranked]) -> Known:
     """Return the rows of evidence of findings; callbacks that ask for the same at once share one reading."""
-    run, shown = context.run, [one.finding for one in found]
-    key = (run.path, spots, run.peaks, *(repr(one) for one in shown))
-    known: Known = context.results.get(key, lambda: spots(run, shown))
-    return known
+    run, shown = context.run, [ranked_finding.finding for ranked_finding in ranked_findings]
+    key = (run.path, read_evidence, run.peaks, *(repr(row) for row in shown))
+    return context.results.get(key, lambda: read_evidence(run, shown))
 
 
-def _cards(context: Context, found: Sequence[Ranked], known: Known) -> list[Component]:
+def _cards(context: Context, ranked_findings: Sequence[Ranked], evidence: Known) -> list[Component]:
     return [
-        finding(context, one.finding, share=one.share_of_step, analysis=one.analysis, known=known)
-        for one in found
+        show_finding(
+            context,
+            ranked_finding.finding,
+            share=ranked_finding.share_of_step,
+            analysis=ranked_finding.analysis,
+            rows_read=evidence,
+        )
+        for ranked_finding in ranked_findings
     ]
 
 
-def _percent(job: Advising) -> float:
+def _percent(job: FindingsJob) -> float:
     return round(100 * job.done / job.total)
 
 
-def _progress_text(job: Advising) -> str:
+def _progress_text(job: FindingsJob) -> str:
     if not job.title:
         return "Starting"
     return f"{job.done} of {job.total} analyses done; running: {job.title}"
 
 
-def _shown(context: Context, advice: Advice) -> list[Component]:
+def _show_findings(context: Context, advice: Advice) -> list[Component]:
     """Show the findings that carry the verdict, and the others folded, one entry per rule."""
     first = advice.verdict.findings if advice.verdict else advice.findings[:MAX_VERDICT_FINDINGS]
-    others = [one for one in advice.findings if one not in first]
-    lacks = capture.advice(of_results(advice.results))
-    known = _spots(context, advice.findings)
+    others = [finding for finding in advice.findings if finding not in first]
+    lacks = capture.show_capture(of_results(advice.results))
+    evidence = _evidence(context, advice.findings)
     return [
-        html.P(summary(advice), className="tk-dim tk-advice-summary"),
-        html.Div(_cards(context, first, known), className="tk-carrying" if first else ""),
-        *_folded(context, others, known),
-        *_skipped(advice),
+        html.P(summarize(advice), className="tk-dim tk-advice-summary"),
+        html.Div(_cards(context, first, evidence), className="tk-carrying" if first else ""),
+        *_fold_others(context, others, evidence),
+        *_list_skipped(advice),
         *lacks,
     ]
 
 
-def _folded(context: Context, others: list[Ranked], known: Known) -> list[Component]:
+def _fold_others(context: Context, others: list[Ranked], evidence: Known) -> list[Component]:
     if not others:
         return []
     by_rule: dict[tuple[str, str], list[Ranked]] = {}
-    for one in others:
-        by_rule.setdefault((one.analysis, one.finding.code), []).append(one)
-    entries = [part for same in by_rule.values() for part in _same_rule(context, same, known)]
+    for ranked_finding in others:
+        by_rule.setdefault((ranked_finding.analysis, ranked_finding.finding.code), []).append(ranked_finding)
+    entries = [part for same in by_rule.values() for part in _same_rule(context, same, evidence)]
     what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
     return [html.Details([html.Summary(what), *entries], className="tk-more")]
 
 
-def _same_rule(context: Context, same: list[Ranked], known: Known) -> list[Component]:
+def _same_rule(context: Context, same: list[Ranked], evidence: Known) -> list[Component]:
     """Show the first finding of a rule, and fold the others, which say the same of something else."""
-    first, *others = _cards(context, same, known)
+    first, *others = _cards(context, same, evidence)
     if not others:
         return [first]
     return [
@@ -309,7 +312,7 @@ def _same_rule(context: Context, same: list[Ranked], known: Known) -> list[Compo
     ]
 
 
-def summary(advice: Advice) -> str:
+def summarize(advice: Advice) -> str:
     """Summarize number of rules and step time."""
     against, count = advice.budget, len(advice.findings)
     unit = "profiled step" if against.marked else "capture"
@@ -323,11 +326,11 @@ def summary(advice: Advice) -> str:
     return f"Largest saving first; {advice.rules} rules checked; {of}.{overlap}"
 
 
-def _skipped(advice: Advice) -> list[Component]:
+def _list_skipped(advice: Advice) -> list[Component]:
     if not advice.lacking:
         return []
     lines = [
-        html.Li([*coded(sentence(note)), html.Span(f" ({', '.join(names)})", className="tk-dim")])
+        html.Li([*with_code(sentence(note)), html.Span(f" ({', '.join(names)})", className="tk-dim")])
         for note, names in advice.lacking
     ]
     count = len({name for _, names in advice.lacking for name in names})

@@ -5,29 +5,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import dash_mantine_components as dmc
+import pandas as pd
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.errors import clean
 from tracekit.runs import notes
+from tracekit.runs.meta import Git, RunMeta
 from tracekit.runs.notes import Notes
+from tracekit.runs.run import Run
 from tracekit.runs.text import shorten
 from tracekit.schema import C
 
 from ..figures.axis import COLORWAY
+from ..site import View
 from .charts import aria
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from dash.development.base_component import Component
-
-    from tracekit.runs.meta import Git, RunMeta
-    from tracekit.runs.run import Run
-
-    from ..site import View
 
 
 @dataclass(frozen=True)
@@ -40,27 +35,27 @@ class Choice:
     title: str = ""
 
 
-def choices(label: str, offered: Sequence[Choice]) -> Component:
+def show_choices(label: str, offered: Sequence[Choice]) -> Component:
     """Show choices as chips; active ones have a check mark."""
     return html.Div(
-        [html.Span(label, className="tk-chips-label"), *(_chip(one) for one in offered)],
+        [html.Span(label, className="tk-chips-label"), *(_chip(choice) for choice in offered)],
         role="group",
         className="tk-chips",
         **aria(label=label),
     )
 
 
-def _chip(one: Choice) -> Component:
-    mark = "✓ " if one.chosen else ""
+def _chip(choice: Choice) -> Component:
+    mark = "✓ " if choice.chosen else ""
     return dcc.Link(
-        f"{mark}{one.text}",
-        href=one.href,
-        title=one.title or None,
-        className="tk-chip tk-chosen" if one.chosen else "tk-chip",
+        f"{mark}{choice.text}",
+        href=choice.href,
+        title=choice.title or None,
+        className="tk-chip tk-chosen" if choice.chosen else "tk-chip",
     )
 
 
-def copyable(text: str) -> Component:
+def show_command(text: str) -> Component:
     """Show a command with a copy button."""
     return html.Div(
         [
@@ -96,7 +91,7 @@ def source_files(meta: RunMeta) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
 
 
-def run_color(run: Run, noted: Notes | None = None) -> str:
+def color_of_run(run: Run, noted: Notes | None = None) -> str:
     """Return the colour of a run as CSS: that of its notes, else one that depends on its id only.
 
     Args:
@@ -109,44 +104,44 @@ def run_color(run: Run, noted: Notes | None = None) -> str:
     return COLORWAY[zlib.crc32(run.path.name.encode()) % len(COLORWAY)]
 
 
-def run_dot(run: Run) -> Component:
+def color_dot(run: Run) -> Component:
     """Show the colour of a run."""
-    return html.Span(className="tk-run-dot", style={"background": run_color(run)})
+    return html.Span(className="tk-run-dot", style={"background": color_of_run(run)})
 
 
-WIDTH = 52
-_ID = 24
+MAX_CHARS = 52
+_ID_CHARS = 24
 
 
-def display_name(run: Run, *, width: int = WIDTH) -> str:
+def display_name(run: Run, *, width: int = MAX_CHARS) -> str:
     """Return label and id of a run within a width."""
-    return joined(clean(run.header.label or ""), run.path.name, width=width)
+    return join_label(clean(run.header.label or ""), run.path.name, width=width)
 
 
-def joined(label: str, run_id: str, *, width: int = WIDTH) -> str:
+def join_label(label: str, run_id: str, *, width: int = MAX_CHARS) -> str:
     """Join label and run id within a width; the label gets more room.
 
     Example:
-        >>> joined("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
+        >>> join_label("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
         'baseline · 20261121T0315…train-1f3a9c'
-        >>> joined("", "20261121T031500Z-resnet50-train-1f3a9c", width=52)
+        >>> join_label("", "20261121T031500Z-resnet50-train-1f3a9c", width=52)
         '20261121T031500Z-resnet50-train-1f3a9c'
     """
     if not label:
         return shorten(run_id, width)
-    room = max(width - min(len(run_id), _ID) - 3, 8)
+    room = max(width - min(len(run_id), _ID_CHARS) - 3, 8)
     short_label = shorten(label, room)
     return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"
 
 
-def named(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def with_device_names(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Add the device to the name of each row if there are several."""
-    found = places(frame)
-    several = len(set(found)) > 1
-    return [f"{name} · {place}" if several else name for name, place in zip(names, found, strict=True)]
+    devices = device_names(frame)
+    several = len(set(devices)) > 1
+    return [f"{name} · {place}" if several else name for name, place in zip(names, devices, strict=True)]
 
 
-def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
+def rows_in_view(result: Result, name: str, view: View) -> pd.DataFrame | None:
     """Return a table's rows for the view's rank and device.
 
     Args:
@@ -160,11 +155,11 @@ def rows(result: Result, name: str, view: View) -> pd.DataFrame | None:
     frame = result.tables.get(name)
     if frame is None:
         return None
-    frame = filtered(frame, view)
+    frame = filter_by_view(frame, view)
     return frame if len(frame) else None
 
 
-def filtered(frame: pd.DataFrame, view: View) -> pd.DataFrame:
+def filter_by_view(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     """Return the rows of the view's rank and device."""
     for column, chosen in ((C.RANK, view.rank), (C.DEVICE, view.device)):
         if chosen is not None and column in frame:
@@ -172,29 +167,29 @@ def filtered(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     return frame
 
 
-def spec(analysis: Analysis, name: str) -> TableSpec:
+def table_spec(analysis: Analysis, name: str) -> TableSpec:
     """Return the specification of a table.
 
     Raises:
         KeyError: There is no such table.
     """
-    return {one.name: one for one in analysis.tables}[name]
+    return {table.name: table for table in analysis.tables}[name]
 
 
-def column(spec: TableSpec, name: str) -> Column:
+def table_column(spec: TableSpec, name: str) -> Column:
     """Return a column of a table.
 
     Raises:
         KeyError: There is no such column.
     """
-    return {one.name: one for one in spec.columns}[name]
+    return {column.name: column for column in spec.columns}[name]
 
 
-def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
+def device_name(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
     """Format a device, with its rank if several are shown.
 
     Example:
-        >>> place(3, 0, ranks=True), place(0, 1, ranks=False)
+        >>> device_name(3, 0, ranks=True), device_name(0, 1, ranks=False)
         ('rank 3, device 0', 'device 1')
     """
     parts = [f"rank {rank}"] if ranks else []
@@ -202,7 +197,7 @@ def place(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
     return ", ".join(parts)
 
 
-def places(frame: pd.DataFrame, *, ranks: bool = False) -> list[str]:
+def device_names(frame: pd.DataFrame, *, ranks: bool = False) -> list[str]:
     """Format the device of each row.
 
     Args:
@@ -211,6 +206,6 @@ def places(frame: pd.DataFrame, *, ranks: bool = False) -> list[str]:
     """
     several = ranks or frame[C.RANK].nunique() > 1
     return [
-        place(rank, device, ranks=several)
+        device_name(rank, device, ranks=several)
         for rank, device in zip(frame[C.RANK].tolist(), frame[C.DEVICE].tolist(), strict=True)
     ]

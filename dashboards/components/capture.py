@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dash import dcc, html
+from dash.development.base_component import Component
 
 from tracekit.errors import clean
 from tracekit.render.capture import TITLE, Capture
 
 from .charts import aria
-from .finding import coded, sentence
-
-if TYPE_CHECKING:
-    from dash.development.base_component import Component
-
+from .text import sentence, with_code
 
 COPIED = "capture-lines"
 """Id of the lines, which a button copies."""
 
 
-def advice(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
+def show_capture(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
     """Show what to record, folded by default; nothing if nothing is lacking.
 
     Args:
@@ -29,7 +24,7 @@ def advice(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
     """
     if lacks is None:
         return []
-    items = [html.Li(coded(sentence(one.text))) for one in lacks.missing]
+    items = [html.Li(with_code(sentence(gap.text))) for gap in lacks.missing]
     lines = "\n".join(map(clean, lacks.lines))
     return [
         html.Details(

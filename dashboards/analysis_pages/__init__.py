@@ -1,0 +1,1 @@
+"""Generated pages: for any analysis, and for answers with figures and tables."""

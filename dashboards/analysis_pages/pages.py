@@ -1,0 +1,229 @@
+"""Pages that answer a question: one sentence, figures, tables, and definitions.
+
+Every registered analysis without a page of its name gets one, including those of plug-ins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import dash_mantine_components as dmc
+from dash import html
+from dash.development.base_component import Component
+
+from tracekit import analysis, registry
+from tracekit.analysis import Analysis, Result, TableSpec
+from tracekit.errors import TracekitError
+
+from ..blocks import block
+from ..components.charts import chart
+from ..components.finding import show_definition, show_finding
+from ..components.text import capitalize, sentence, show_note
+from ..figures.standard import first_figure
+from ..site import Context, Page, Section
+from ..tables.table import show_table
+from .results import PageResults, show_nothing
+
+Part: TypeAlias = Callable[[PageResults], list[Component]]
+
+
+def answer_page(
+    name: str,
+    *,
+    section: Section,
+    order: int,
+    answer: Part,
+    figures: Part,
+    analyses: Sequence[str] = (),
+    title: str = "",
+    question: str = "",
+    hidden: Sequence[str] = (),
+    height: int = 360,
+) -> Page:
+    """Create a page of one or more analyses.
+
+    Args:
+        name: Name of the page.
+        section: Menu heading.
+        order: Sort key in the menu.
+        answer: Returns the answer.
+        figures: Returns the figures.
+        analyses: The analyses shown; default: the one with the page's name.
+        title: Heading; default: the analysis' title.
+        question: The question answered; default: the analysis' question.
+        hidden: Tables to leave out because the figures show them.
+        height: Skeleton height of the figures, in pixels.
+    """
+    names = tuple(analyses) or (name,)
+    main = analysis.get(names[0])
+    return Page(
+        name=name,
+        title=title or main.title,
+        question=question or main.question,
+        section=section,
+        order=order,
+        layout=lambda _: [
+            block(name, "answer", height=28),
+            block(name, "figures", height=height),
+            block(name, "tables", height=420),
+            *(show_definition(analysis.get(name), named=len(names) > 1) for name in names),
+        ],
+        blocks={
+            "answer": lambda context: _answer(PageResults(context, names), answer),
+            "figures": lambda context: _figures(PageResults(context, names), figures),
+            "tables": lambda context: _tables(context, names, frozenset(hidden)),
+        },
+        covers=names,
+    )
+
+
+def _has_rows(context: Context, names: Sequence[str]) -> bool:
+    return any(len(frame) for name in names for frame in context.result(name).tables.values())
+
+
+def _figures(results: PageResults, figures: Part) -> list[Component]:
+    return figures(results) if _has_rows(results.context, results.names) else []
+
+
+def _answer(results: PageResults, answer: Part) -> list[Component]:
+    answered = answer(results) if _has_rows(results.context, results.names) else []
+    if not answered and not results.notes:
+        answered = [show_nothing("This run has no data for this page.")]
+    return [
+        *answered,
+        *(show_note(note) for note in results.notes),
+        *(show_finding(results.context, finding) for finding in results.findings),
+    ]
+
+
+def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
+    """Show every table in a tab; comparison tables first."""
+    shown: list[tuple[str, str, TableSpec, Result]] = []
+    for name in names:
+        page_analysis, result = analysis.get(name), context.result(name)
+        if context.base is not None and page_analysis.compare is not None:
+            compared = context.results.between(context.base, context.run, name)
+            shown += _list_tables(page_analysis, compared, page_analysis.comparison, "vs. baseline: ")
+        prefix = f"{page_analysis.title}: " if len(names) > 1 else ""
+        shown += _list_tables(
+            page_analysis, result, [spec for spec in page_analysis.tables if spec.name not in hidden], prefix
+        )
+    if not shown:
+        return []
+    first = shown[0][2].name
+    return [
+        dmc.Title("Tables", order=2, size="h4"),
+        dmc.Tabs(
+            [
+                dmc.TabsList([dmc.TabsTab(title, value=f"{tab}") for tab, (title, *_) in enumerate(shown)]),
+                *(
+                    dmc.TabsPanel(_grid(context, name, spec, result), value=f"{tab}")
+                    for tab, (_, name, spec, result) in enumerate(shown)
+                ),
+            ],
+            value=f"{_active_tab(context, [spec.name for _, _, spec, _ in shown])}",
+            keepMounted=False,
+            className="tk-tabs",
+            id={"type": "tabs", "name": first},
+        ),
+    ]
+
+
+def _active_tab(context: Context, tables: list[str]) -> int:
+    """Return the index of the table sorted in the address, or 0."""
+    sort = context.view.options.get("sort", "")
+    return next((tab for tab, name in enumerate(tables) if sort.startswith(f"{name}:")), 0)
+
+
+def _list_tables(
+    analysis_shown: Analysis, result: Result, specs: Sequence[TableSpec], prefix: str
+) -> list[tuple[str, str, TableSpec, Result]]:
+    present = [spec for spec in specs if spec.name in result.tables]
+    titles = (capitalize(prefix + spec.title.split(";")[0]) for spec in present)
+    return [(title, analysis_shown.name, spec, result) for title, spec in zip(titles, present, strict=True)]
+
+
+def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
+    frame = PageResults(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
+    rows = result.tables[spec.name] if frame is None else frame
+    return html.Div(show_table(context, name, spec, rows), className="tk-panel")
+
+
+FIRST_GENERATED = 1_000
+"""Generated pages come after the hand-written ones."""
+
+
+def generate_page(analysis: Analysis) -> Page:
+    """Create the page of an analysis."""
+    return Page(
+        name=analysis.name,
+        title=analysis.title,
+        question=analysis.question,
+        section=Section.MORE,
+        order=FIRST_GENERATED + analysis.order,
+        layout=partial(_layout, analysis),
+        prefetch=(analysis.name,),
+        blocks={"result": partial(_result, analysis)},
+    )
+
+
+def _layout(analysis: Analysis, _: Context) -> list[Component]:
+    return [block(analysis.name, "result", height=640), show_definition(analysis)]
+
+
+def _result(analysis: Analysis, context: Context) -> list[Component]:
+    return [*_comparison(analysis, context), *_result_of_run(analysis, context)] or [_no_data(analysis)]
+
+
+def _comparison(analysis: Analysis, context: Context) -> list[Component]:
+    """Compare with the baseline, or suggest choosing one."""
+    if analysis.compare is None:
+        return []
+    if context.base is None:
+        return [show_note("choose a baseline above to compare with it")]
+    result = context.results.between(context.base, context.run, analysis.name)
+    shown: list[Component] = [show_finding(context, finding) for finding in result.findings]
+    shown += [show_note(note) for note in result.notes]
+    return shown + show_tables(context, analysis, analysis.comparison, result)
+
+
+def _result_of_run(analysis: Analysis, context: Context) -> list[Component]:
+    result = context.result(analysis.name)
+    ranked = sorted(result.findings, key=lambda finding: -(finding.saving_ns_per_step or 0))
+    shown: list[Component] = [show_finding(context, finding) for finding in ranked]
+    shown += [show_note(note) for note in result.notes]
+    figure = first_figure(analysis.tables, result.tables)
+    if figure:
+        shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
+    return shown + show_tables(context, analysis, analysis.tables, result)
+
+
+def show_tables(
+    context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
+) -> list[Component]:
+    """Show every table of a result under its title; empty tables show the notes."""
+    why = " ".join(map(sentence, result.notes)) or "This run has no such data."
+    return [
+        show_table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
+        for spec in specs
+        if spec.name in result.tables
+    ]
+
+
+def _no_data(analysis: Analysis) -> Component:
+    return dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")
+
+
+def load_pages() -> dict[str, Page]:
+    """Return all loadable pages, plus a generated page per remaining analysis, by name in menu order."""
+    pages: list[Page] = []
+    for name in registry.names(registry.PAGES):
+        try:
+            pages.append(registry.load(registry.PAGES, name))
+        except TracekitError:
+            continue  # reported by `tracekit doctor`
+    named = {page.name for page in pages}
+    pages += [generate_page(remaining) for remaining in analysis.available() if remaining.name not in named]
+    return {page.name: page for page in sorted(pages, key=lambda page: (page.order, page.name))}

@@ -1,0 +1,1 @@
+"""Shared page components: charts, tiles, notes, findings, links."""
