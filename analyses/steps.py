@@ -40,7 +40,7 @@ from tracekit.runs.step_times import (
     OUTLIER_DEVIATIONS,
     OUTLIER_SHARE,
     of_different_batches,
-    unprofiled,
+    unprofiled_step_time,
     warmup,
 )
 from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
@@ -283,7 +283,7 @@ def _distribution(values: Ints) -> dict[str, float | int]:
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     """Compare the profiled steps of each rank with the run's un-profiled step times."""
-    timings, timed = run.meta.timings, unprofiled(run.meta.timings)
+    timings, timed = run.meta.timings, unprofiled_step_time(run.meta.timings)
     if timings is None or timed is None:
         return pd.DataFrame()
     compared = [(rank, _comparable(own, timings.clock)) for rank, own in steps.groupby(C.RANK)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tracekit.runs.environment import bare_uuid, seen_devices
+from tracekit.runs.environment import bare_uuid, device_indices
 from tracekit.runs.meta import Diagnostic, Level
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class View:
     def of(cls, rank: int, environment: Mapping[str, Any], used: Iterable[int | None]) -> View:
         """Return the view of a rank from its environment and the devices of its peaks of memory."""
         indices = frozenset(device for device in used if device is not None)
-        return cls(rank, seen_devices(environment), indices)
+        return cls(rank, device_indices(environment), indices)
 
     def index(self, sample: Sample) -> int | None:
         """Return the index of the GPU of a sample; None if the rank did not see it."""

@@ -17,7 +17,7 @@ from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
-from tracekit.runs.step_times import unprofiled
+from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
@@ -229,7 +229,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
 
 def _limit_savings(run: Run, findings: list[Finding], budget: Budget) -> tuple[Finding, ...]:
     """Lower savings to the idle time of a step without the profiler, which lengthens gaps, if it is known."""
-    timed = unprofiled(run.meta.timings)
+    timed = unprofiled_step_time(run.meta.timings)
     if timed is None or not budget.marked or not findings:
         return tuple(findings)
     on_device = profiled_steps(run)["device_busy_ns"]

@@ -55,7 +55,7 @@ def summary(run: Run, *, err: bool = False) -> None:
     click.echo(verdict_line(analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.profiled:
         click.echo(judge(run, by=analyze).sentence, err=err)
-    timed = step_times.unprofiled(run.meta.timings)
+    timed = step_times.unprofiled_step_time(run.meta.timings)
     if timed and run.meta.timings:
         median = render.human(timed.median_ns, "ns")
         many = f"median of {timed_steps(run.meta.timings)}"

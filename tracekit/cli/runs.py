@@ -106,11 +106,11 @@ def _readable(store: Store) -> list[Run]:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    from tracekit.runs.step_times import unprofiled
+    from tracekit.runs.step_times import unprofiled_step_time
 
     meta = run.header
     workload = meta.workload or {}
-    timed = unprofiled(meta.timings)
+    timed = unprofiled_step_time(meta.timings)
     mark = "+" if meta.git and meta.git.dirty else ""
     return {
         "run_id": meta.run_id,

@@ -150,12 +150,12 @@ def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
     clocks = {noise.clock(run) for run in runs}
     if len(clocks) == 1 and None not in clocks:
         basis = f"{UNPROFILED} ({clocks.pop()})"
-        unprofiled = {run.path: timed.unprofiled(run.meta.timings) for run in runs}
+        unprofiled = {run.path: timed.unprofiled_step_time(run.meta.timings) for run in runs}
         lengths = {path: times.median_ns if times else 0 for path, times in unprofiled.items()}
     else:
         has_step_marks = all(run.rows("steps") for run in runs)
         basis = PROFILED if has_step_marks else CAPTURE
-        profiled = {run.path: timed.profiled(run) if has_step_marks else None for run in runs}
+        profiled = {run.path: timed.profiled_step_time(run) if has_step_marks else None for run in runs}
         lengths = {
             run.path: times.median_ns if (times := profiled[run.path]) else compared_steps.capture_ns(run)
             for run in runs

@@ -25,8 +25,8 @@ from tracekit.runs.metrics import (
     EXACT,
     SETTINGS,
     STEP_TIME,
+    count_timed_steps,
     of_run,
-    timed_steps,
     timing_settings,
 )
 from tracekit.runs.run import Run
@@ -209,7 +209,7 @@ def _reason_missing(
 
 def _timing_notes(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
     """Say which runs were timed with other settings than others, and whether few steps were timed."""
-    sides = [[run for run in side if timed_steps(run)] for side in (base, head)]
+    sides = [[run for run in side if count_timed_steps(run)] for side in (base, head)]
     notes = []
     for name in SETTINGS:
         counts = [
@@ -220,7 +220,7 @@ def _timing_notes(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
             notes.append(
                 f"step_time: {name} was {_list_values(*counts)}, so that part of a difference may come of it"
             )
-    fewest = min((timed_steps(run) for side in sides for run in side), default=MIN_STEPS)
+    fewest = min((count_timed_steps(run) for side in sides for run in side), default=MIN_STEPS)
     if fewest < MIN_STEPS:
         steps = f"{fewest} step{'s' * (fewest != 1)}"
         notes.append(f"step_time: in some runs the median of only {steps}; record more steps")
@@ -252,7 +252,7 @@ def _baseline_notes(baseline: Baseline, candidates: Candidates, least: int) -> t
 
 def _side(runs: Sequence[Run], distance: int | None = None) -> Side:
     meta = runs[-1].meta
-    steps = [count for run in runs if (count := timed_steps(run))]
+    steps = [count for run in runs if (count := count_timed_steps(run))]
     return Side(
         runs=tuple(run.id for run in runs),
         commit=meta.git.sha if meta.git else None,

@@ -42,7 +42,7 @@ def check_out(source: Path, tree: Path) -> None:
     Raises:
         UnusableInputError: A clone lacks the commit that the tree wants of it.
     """
-    for name, sha in revisions.recorded_submodules(tree).items():
+    for name, sha in revisions.submodule_commits(tree).items():
         clone = _clone(source, name)
         if clone is not None:
             _borrow(clone, tree / name, sha)
@@ -52,7 +52,7 @@ def check_out(source: Path, tree: Path) -> None:
 def missing_submodules(tree: Path) -> list[str]:
     """Return the paths of submodules that are not checked out, recursively."""
     paths = []
-    for name in revisions.recorded_submodules(tree):
+    for name in revisions.submodule_commits(tree):
         if (tree / name / ".git").exists():
             paths += [f"{name}/{below}" for below in missing_submodules(tree / name)]
         else:

@@ -296,13 +296,13 @@ def _torch_gpu(torch: Any, index: int, by_uuid: dict[str, dict[str, Any]]) -> di
     }
 
 
-def seen_devices(environment: Mapping[str, Any]) -> dict[str, int]:
+def device_indices(environment: Mapping[str, Any]) -> dict[str, int]:
     """Return the device index of each GPU that the described program saw, by UUID without prefix.
 
     Empty if the program did not initialize CUDA: then the GPUs are those of the machine.
 
     Example:
-        >>> seen_devices({"gpus": [{"index": 0, "uuid": "GPU-7b", "sm_count": 132}]})
+        >>> device_indices({"gpus": [{"index": 0, "uuid": "GPU-7b", "sm_count": 132}]})
         {'7b': 0}
     """
     gpus = environment.get("gpus") or []

@@ -51,7 +51,7 @@ def of_run(run: Run) -> dict[str, float]:
 
 def step_time(run: Run) -> float | None:
     """Return the `step_time` of `of_run`, which the index of a store knows; None if it was not measured."""
-    timed = step_times.unprofiled(run.header.timings)
+    timed = step_times.unprofiled_step_time(run.header.timings)
     return float(timed.median_ns) if timed else None
 
 
@@ -95,7 +95,7 @@ def _describe_timed_part(run: Run) -> dict[str, str]:
     return {TIMED: f"{' and '.join(name for name, timed in parts.items() if timed)} the profiled steps"}
 
 
-def timed_steps(run: Run) -> int:
+def count_timed_steps(run: Run) -> int:
     """Return the number of un-profiled steps whose median is the step time of a run."""
     return len(run.meta.timings.step_ns) if run.meta.timings else 0
 

@@ -125,7 +125,7 @@ def state(cwd: Path | None = None) -> Git | None:
 def submodules(tree: Path) -> dict[str, str]:
     """Return the checked-out commit of each submodule, recursively, by path."""
     commits = {}
-    for name in recorded_submodules(tree):
+    for name in submodule_commits(tree):
         folder = tree / name
         # In an empty folder, git would use the enclosing repository.
         sha = line(*_HEAD, cwd=folder) if (folder / ".git").exists() else None
@@ -135,7 +135,7 @@ def submodules(tree: Path) -> dict[str, str]:
     return commits
 
 
-def recorded_submodules(tree: Path) -> dict[str, str]:
+def submodule_commits(tree: Path) -> dict[str, str]:
     """Return the recorded commit of each direct submodule, by path."""
     if not (tree / ".gitmodules").is_file():
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
@@ -246,7 +246,7 @@ class Run:
             if not self.rows(name):
                 continue
             with self.one_line_errors(name):
-                for fragment in self.fragments(name):
+                for fragment in self._dataset(name).get_fragments():
                     file = fragment.path.rpartition("/")[2]
                     if file not in ranks:
                         ranks[file] = tables.ranks_in(TABLES[name], fragment)
@@ -337,10 +337,6 @@ class Run:
         return in_parts or {
             path.name for path in storage.inside(self.path) if path.name in TABLES and path.is_dir()
         }
-
-    def fragments(self, name: str) -> Iterator[ds.ParquetFileFragment]:
-        """Return the files of a table as Arrow fragments."""
-        yield from self._dataset(name).get_fragments()
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
         stored = self.meta.tables.get(name)

@@ -36,12 +36,12 @@ class StepTime:
     median_ns: int
 
 
-def unprofiled(timings: Timings | None) -> StepTime | None:
+def unprofiled_step_time(timings: Timings | None) -> StepTime | None:
     """Return the step time without the profiler; None if it was not measured.
 
     Example:
         >>> from tracekit.runs.meta import Timings
-        >>> unprofiled(Timings(step_ns=[4, 1, 3, 2], warmup_ns=[], clock="perf_counter"))
+        >>> unprofiled_step_time(Timings(step_ns=[4, 1, 3, 2], warmup_ns=[], clock="perf_counter"))
         StepTime(steps=4, median_ns=2)
     """
     if timings is None or not timings.step_ns:
@@ -49,7 +49,7 @@ def unprofiled(timings: Timings | None) -> StepTime | None:
     return StepTime(len(timings.step_ns), median_low(timings.step_ns))
 
 
-def profiled(run: Run) -> StepTime | None:
+def profiled_step_time(run: Run) -> StepTime | None:
     """Return the step time with the profiler; None if no steps are marked."""
     import numpy as np  # `tracekit runs` needs only the unprofiled steps
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,8 +70,7 @@ def move_to_draft(folder: Path, address: Place) -> tuple[WrittenFile, ...]:
     def move(table: str, file: Path) -> WrittenFile:
         described = describe_file(table, file)
         is_whole = file.name == f"{table}{ENDING}"
-        with storage.put(address / file.name if is_whole else address / table / file.name) as target:
-            shutil.move(file, target)
+        storage.move(file, address / file.name if is_whole else address / table / file.name)
         return described
 
     files = [(table, file) for table, files in table_files(folder) for file in files]

@@ -82,13 +82,14 @@ def put(place: Place) -> Iterator[Path]:
 
 
 def move(file: Path, place: Place) -> None:
-    """Move a local file: rename it on the same disk, else upload it.
+    """Move a local file atomically to a place, whose folder is created.
 
     Raises:
-        OSError: The file cannot be moved.
+        OSError: The file cannot be moved or uploaded.
     """
     if isinstance(place, Path):
-        file.rename(place)
+        with write_atomically(place) as target:
+            shutil.move(file, target)
     else:
         copy_file(file, place)
         file.unlink()

@@ -15,7 +15,7 @@ from tracekit.runs import notes
 from tracekit.runs.meta import Level, RunMeta, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
-from tracekit.runs.step_times import StepTime, profiled, unprofiled
+from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_step_time
 from tracekit.runs.text import MISSING
 
 from ...components.links import color_of_run, commit_name, gpu_names, source_files
@@ -77,7 +77,7 @@ class StepTimes:
 
 def _read_steps(run: Run) -> Steps:
     try:
-        return Steps(profiled(run), len(run.ranks) or None)
+        return Steps(profiled_step_time(run), len(run.ranks) or None)
     except TracekitError:
         return _NONE
 
@@ -99,7 +99,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     count, step_ns = (
         (known_steps.time.steps, known_steps.time.median_ns) if known_steps.time else (None, None)
     )
-    timed = unprofiled(meta.timings)
+    timed = unprofiled_step_time(meta.timings)
     unprofiled_ns = timed.median_ns if timed else None
     imported = meta.collector.name == "import"
     return {

@@ -170,7 +170,7 @@ def test_describing_does_not_initialize_cuda(
         found = environment.capture()
     assert not torch.cuda.initialized
     assert [gpu["uuid"] for gpu in found["gpus"]] == [Gpu().uuid, OTHER]
-    assert environment.seen_devices(found) == {}
+    assert environment.device_indices(found) == {}
     assert environment.GPU_PROBLEM not in found
 
 
@@ -185,14 +185,14 @@ def test_the_devices_of_an_initialized_torch_are_completed_by_nvml(
     gpus = found["gpus"]
     assert [(gpu["index"], gpu["uuid"]) for gpu in gpus] == [(0, OTHER), (2, f"MIG-{mig}"), (3, "GPU-eeee")]
     assert (gpus[0]["power_limit_w"], gpus[0]["sm_count"], gpus[1]["power_limit_w"]) == (650, 132, None)
-    assert environment.seen_devices(found) == {OTHER[4:]: 0, mig: 2, "eeee": 3}
+    assert environment.device_indices(found) == {OTHER[4:]: 0, mig: 2, "eeee": 3}
 
 
 def test_an_older_torch_has_no_uuids(use: Callable[[Any], Any]) -> None:
     old = SimpleNamespace(name="NVIDIA V100", total_memory=1, multi_processor_count=80, major=7, minor=0)
     use(torch_of(Cuda(old, initialized=True)))
     found = environment.capture()
-    assert (found["gpus"][0]["uuid"], environment.seen_devices(found)) == ("", {})
+    assert (found["gpus"][0]["uuid"], environment.device_indices(found)) == ("", {})
 
 
 def test_a_build_for_rocm_is_named_by_its_hip_version() -> None:

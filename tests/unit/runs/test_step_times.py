@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.builders import kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.runs.metrics import STEP_TIME, of_run
-from tracekit.runs.step_times import StepTime, profiled, unprofiled
+from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_step_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def test_warm_up_is_left_out_and_the_rank_of_the_median_counts(tmp_path: Path) -
             steps.append(step(number, start, start + length, rank=rank))
             start += length
     run = make_run(tmp_path, steps=steps, device_intervals=[kernel(0, 10)])
-    assert profiled(run) == StepTime(steps=5, median_ns=100)
+    assert profiled_step_time(run) == StepTime(steps=5, median_ns=100)
     summary = analyze(run, "steps").tables["summary"]
     own = summary[summary["measure"].str.startswith("own")]
     assert own["median_ns"].tolist() == [100, 119]
@@ -30,6 +30,6 @@ def test_warm_up_is_left_out_and_the_rank_of_the_median_counts(tmp_path: Path) -
 
 def test_without_steps_there_is_none(tmp_path: Path) -> None:
     run = make_run(tmp_path, device_intervals=[kernel(0, 10)])
-    assert profiled(run) is None
-    assert unprofiled(run.meta.timings) is None
+    assert profiled_step_time(run) is None
+    assert unprofiled_step_time(run.meta.timings) is None
     assert STEP_TIME not in of_run(run)
